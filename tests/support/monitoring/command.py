@@ -28,6 +28,9 @@ _END = "embertide_job_completion_timestamp_seconds"
 # The last of the faults, and gone with the operator.
 _FAULTY = 'ALERTS{alertname="EmbertideJobNotStarting", alertstate="firing"}'
 _KEPT = "1d"
+_BEFORE_SECONDS = 6.0
+"""How long before the last alert the fleet is shown: an alert outlives the operator's metrics by
+two scrapes."""
 _AFTER_SECONDS = 8.0
 """How much is shown of what follows a run: until the operator has its report."""
 
@@ -55,7 +58,7 @@ def draw_pictures(folder: Path) -> None:
         (last,) = prometheus.query(f"max(max_over_time(timestamp({_FAULTY})[{_KEPT}:1s]))")
         spans = {
             "job": (started.value, ended.value + _AFTER_SECONDS),
-            "fleet": (started.value, last.value),
+            "fleet": (started.value, last.value - _BEFORE_SECONDS),
         }
         for path in FILES:
             begin, end = spans[path.stem]
