@@ -151,7 +151,9 @@ EARLY = {
         MODEL,
         ("{job}/model/weights.safetensors", "layers.0.bias", str(WIDTH + 3), str(WIDTH)),
     ),
-    "pickled weights": Case(_pickle, MODEL, ("{job}/model/weights.pt", "safetensors")),
+    "pickled weights": Case(
+        _pickle, MODEL, ("{job}/model/weights.pt", "save the state_dict itself")
+    ),
     "more workers than nodes": Case(
         lambda _job: None, GRID, ("13x1", f"{NODES} nodes", "at most 12"), ("--grid", "13x1")
     ),

@@ -241,7 +241,11 @@ def test_a_node_of_the_other_type_is_no_destination(tmp_path: Path) -> None:
     done = Commands(tmp_path).run("run", "job.yaml", "--grid", "2x1", folder=tmp_path)
     assert done.code == InputError.exit_code
     assert done.message == (
-        f"file://{tmp_path}/to.csv line 4: column 'dst' (columns.destination) is 'a1', which is not"
-        f" among the 2 nodes of 'b', the type of the destinations: those file://{tmp_path}/b.parquet."
-        " Correct or drop the row, or add the node there"
+        f"file://{tmp_path}/to.csv: 1 of 3 edges has an end that is not among the nodes, 33.3%"
+        f" (unknownNodes: refuse). file://{tmp_path}/to.csv line 4: column 'dst'"
+        " (columns.destination) is 'a1', no node of type 'b'. There are 3 nodes of type 'a', those"
+        f" of file://{tmp_path}/a.parquet and 2 nodes of type 'b', those of"
+        f" file://{tmp_path}/b.parquet. Correct or drop these rows, or add the nodes there;"
+        " unknownNodes: {action: drop, maxShare: 1%}"
+        " leaves a few such edges out"
     )

@@ -181,7 +181,7 @@ def test_every_entry_has_a_case_and_is_in_the_document() -> None:
     respelled = re.search(r"relation by relation: (.*?)\. ", text)
     assert respelled is not None
     assert respelled[1].split(", ") == [name for _, name in BY_RELATION]
-    numbered = re.search(r"told by numbers\*\*, (.*?) of PyG, (.*?) of DGL\. ", text)
+    numbered = re.search(r"given as numbers\*\*, (.*?) of PyG, (.*?) of DGL\. ", text)
     assert numbered is not None
     for package, names in zip(("torch_geometric", "dgl"), numbered.groups(), strict=True):
         assert names.split(", ") == [name for one, name in BY_NUMBER if one == package]

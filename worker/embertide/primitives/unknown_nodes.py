@@ -39,7 +39,11 @@ class _Example:
         known = with_line or self.where.line_of is None
         place = self.where.row(self.row) if known else self.where.uri
         column = getattr(edge.columns, self.end)
-        return f"{place}: column {column!r} (columns.{self.end}) is {_shown(self.value)}"
+        text = f"{place}: column {column!r} (columns.{self.end}) is {_shown(self.value)}"
+        if edge.source_type == edge.destination_type:
+            return text
+        its_type = edge.source_type if self.end == "source" else edge.destination_type
+        return f"{text}, no node of type {its_type!r}"
 
 
 def _shown(value: Any) -> str:
