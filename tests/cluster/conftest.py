@@ -40,9 +40,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         pool.shutdown(wait=False)
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Wait for the images before a test's time limit begins: building them takes longer."""
+    """Wait for the images, after the programs (tests/conftest.py is first) and before a test's time
+    limit begins: building them takes longer."""
     if item.get_closest_marker("cluster") and _IMAGES in item.config.stash:
         wait([item.config.stash[_IMAGES]])
         while _IMAGE_LINES:  # not from the other thread: output is captured in this one
