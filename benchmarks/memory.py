@@ -3,7 +3,6 @@
     python benchmarks/memory.py                       every shape, small enough for a laptop
     python benchmarks/memory.py --times 16 wide       64 M nodes and 128 M edges of width 8
     python benchmarks/memory.py wide@1x1,2x2 gat@2x1  some shapes, each on grids of its own
-    python benchmarks/memory.py --rounds 3 one-split  the largest peak of three runs
 
 Each shape is made up, planned and run on its grids; the worker that took most counts. The exit
 code is 1 where a peak is more than ``--within`` away from its plan, in either direction, or where a
@@ -108,17 +107,8 @@ SHAPES = {
 }
 
 
-def measure(job: Path, grid: str, rounds: int) -> dict[str, Any]:
-    """Plan and run a job on a grid: peaks of the fullest worker by stage, planned and taken.
-
-    Of several rounds the one that took most counts: how far threads overlap differs.
-    """
-    return max(
-        (_measure(job, grid) for _ in range(rounds)), key=lambda measured: int(measured["taken"])
-    )
-
-
-def _measure(job: Path, grid: str) -> dict[str, Any]:
+def measure(job: Path, grid: str) -> dict[str, Any]:
+    """Plan and run a job on a grid: peaks of the fullest worker by stage, planned and taken."""
     report = embertide.run(job, grid=grid)
     fullest = max(report.memory, key=lambda memory: memory.used_bytes)
     stages = {
@@ -140,7 +130,6 @@ def main() -> int:
     parser.add_argument("--times", type=float, default=1.0, help="multiplies nodes and edges")
     parser.add_argument("--within", type=float, default=0.2, help="a share of the plan")
     parser.add_argument("--stage", help="one that may take no more than its own plan, either")
-    parser.add_argument("--rounds", type=int, default=1, help="runs, of which the largest counts")
     parser.add_argument("--json", type=Path, help="write all numbers there")
     asked = parser.parse_args()
     results, wrong, stage = {}, [], asked.stage
@@ -150,7 +139,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="embertide-memory-") as folder:
             job = shape.make(Path(folder) / name, asked.times)
             for grid in grids.split(",") if grids else shape.grids:
-                found = results[f"{name} {grid}"] = measure(job, grid, asked.rounds)
+                found = results[f"{name} {grid}"] = measure(job, grid)
                 ratio = found["taken"] / found["planned"]
                 over = found["taken_stages"][stage] / found["planned_stages"][stage] if stage else 0
                 if abs(ratio - 1) > asked.within or over > 1 + asked.within:

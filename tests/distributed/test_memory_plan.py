@@ -13,8 +13,8 @@ pytestmark = pytest.mark.distributed
 
 CASES = [
     ("0.5", "0.2", ("wide@1x1,2x2", "wide-int64@1x1,2x1", "wide-strings@1x1,2x1,2x2")),
-    # Little more than what is constant, and how far two threads overlap is a fifth of it.
-    ("1", "0.25", ("--rounds", "3", "one-split@2x1,2x2")),
+    # Little more than what is constant.
+    ("1", "0.25", ("one-split@2x1,2x2",)),
     ("0.5", "0.2", ("types@2x1,1x2",)),
     ("0.5", "0.2", ("weights@1x2", "gat@2x1", "gatv2@2x1,2x2", "single-loops@2x1")),
     ("0.5", "0.2", ("deep@1x4", "hubs@1x4", "growing@2x1,1x2")),
