@@ -107,7 +107,7 @@ class DeltaLog:
     def committed(self, version: int) -> float:
         """When a version was committed, in seconds since the epoch.
 
-        The commit says so itself where the table has in-commit timestamps; otherwise it is the time
+        The commit has that time where the table has in-commit timestamps; otherwise it is the time
         of the commit's file, as for other readers of Delta.
         """
         if version not in self._commits:

@@ -73,7 +73,7 @@ class Nodes(Protocol):
 def ingest(ctx: RunContext, ends: Ends, splits: list[Split]) -> Edges:
     """Read our share of an edge type's edges as dense ids.
 
-    Those whose end is no node of its type are left out where ``unknownNodes`` says so.
+    Those whose end is no node of its type are left out where ``unknownNodes`` allows it.
     On several workers mapping ``int64`` and ``string`` ids is an exchange per batch; ranks may
     have different numbers of them.
     Collective: every rank must call.

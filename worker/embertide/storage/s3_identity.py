@@ -62,7 +62,7 @@ def session_of(settings: Store, retries: Retries) -> Any:
     """A session of botocore with the credentials of this process for a store.
 
     Args:
-        retries: of a client, whose caller is told of them; the newest client's count.
+        retries: of a client, whose caller gets their count; the newest client's count.
 
     Raises:
         botocore.exceptions.ProfileNotFound: by name.
