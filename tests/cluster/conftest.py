@@ -7,19 +7,21 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import pytest
 
+from tests.support.builder import Builder
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.images import build_images
 from tests.support.cluster.installation import RELEASE, install
 from tests.support.cluster.jobs import Inputs, Jobs
 from tests.support.cluster.leftovers import find_leftovers
-from tests.support.cluster.programs import build_all
+from tests.support.cluster.programs import CLUSTER_PROGRAMS, build_all
 from tests.support.cluster.requirements import missing
 from tests.support.cluster.telling import Marks, mark, tell
-from tests.support.needs import speaker
+from tests.support.needs import needed, speaker, uncaptured
 
 _MARKS = pytest.StashKey[Marks]()
 _IMAGES = pytest.StashKey[Future[dict[str, str]]]()
 _IMAGE_LINES: list[str] = []
+_BUILDER = pytest.StashKey[Builder]()
 
 
 @pytest.hookimpl(trylast=True)
@@ -48,7 +50,22 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         wait([item.config.stash[_IMAGES]])
         while _IMAGE_LINES:  # not from the other thread: output is captured in this one
             speaker(item.config)(_IMAGE_LINES.pop(0))
+        _build_for_later_tests(item.session)
     return (yield)
+
+
+def _build_for_later_tests(session: pytest.Session) -> None:
+    """Once the cluster's own programs are there, begin with those that a few tests need."""
+    later = [name for name in needed(session.items) if name not in CLUSTER_PROGRAMS]
+    if later and _BUILDER not in session.config.stash:
+        with uncaptured(session.config):
+            session.config.stash[_BUILDER] = Builder(later)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End builds that no test waited for."""
+    if _BUILDER in session.config.stash:
+        session.config.stash[_BUILDER].stop()
 
 
 @pytest.fixture(scope="session")

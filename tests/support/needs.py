@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -100,10 +101,17 @@ def _provider(name: str) -> Callable[[Say], object]:
 
 def speaker(config: pytest.Config) -> Say:
     """Prints a line at once, whether or not output is captured, from xdist's workers too."""
-    capture = config.pluginmanager.getplugin("capturemanager")
 
     def say(line: str) -> None:
-        with capture.global_and_fixture_disabled():
+        with uncaptured(config):
             print(line, file=sys.stderr, flush=True)
 
     return say
+
+
+def uncaptured(config: pytest.Config) -> AbstractContextManager[None]:
+    """Within it, what this process prints and what processes inherit of it is not captured."""
+    context: AbstractContextManager[None] = config.pluginmanager.getplugin(
+        "capturemanager"
+    ).global_and_fixture_disabled()
+    return context

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.support import needs
+from tests.support.builder import Builder
 from tests.support.go_programs import MODULES
 from tests.support.needs import in_turn, needed, provide
 from tests.support.once import name_needs, named, once
+from tests.support.patience import WAIT_SECONDS
 
 
 def test_one_builds_and_the_others_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,6 +101,24 @@ def test_files_whose_tests_need_nothing_run_first(request: pytest.FixtureRequest
     items = [item("rare", "otelcol"), item("store", "s3"), item("small"), *(item("large"),) * 2]
     files = [test.path.name for test in in_turn(items)]
     assert files == ["large", "large", "small", "store", "rare"]
+
+
+@pytest.mark.needs("s3")
+def test_a_builder_works_beside_a_test_that_did_not_name_what_it_builds(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("EMBERTIDE_TEST_NEEDS", "")
+    builder = Builder(["s3", "helmet"])
+    assert builder.wait(WAIT_SECONDS) == 0
+    (line,) = capfd.readouterr().err.splitlines()  # s3 is there, and nothing is refused
+    assert "needs('helmet'): nothing has that name; known: " in line
+    builder.stop()
+
+
+def test_a_builder_that_is_stopped_leaves_no_process() -> None:
+    builder = Builder(["s3"])
+    builder.stop()
+    assert builder.wait(0) is not None
 
 
 def test_every_program_has_one_module() -> None:
