@@ -197,6 +197,39 @@ def test_an_object_that_comes_while_the_inputs_are_read(
 
 
 @pytest.mark.distributed
+def test_an_object_that_is_not_included_may_come(job: Job, proxy: S3Proxy) -> None:
+    folder = job.names("edges")[0].rpartition("/")[0]
+
+    def add(request: Request, forward: Forward) -> Answer:
+        if ingests(proxy, request):
+            job.storage.write(f"{folder}/late.json", b"{}")
+        return forward(request)
+
+    proxy.rule = add
+    job.file.write_text(job.text.replace("    - uri:", '    - include: "*.parquet"\n      uri:'))
+    done = job.run("-q")
+    assert (done.code, job.versions) == (0, 1), done.err
+
+
+@pytest.mark.distributed
+def test_a_folder_that_comes_and_fits_a_pattern(job: Job, proxy: S3Proxy) -> None:
+    (first,) = job.names("edges")
+    late = f"{job.place}/edges2/late.parquet"
+
+    def add(request: Request, forward: Forward) -> Answer:
+        if ingests(proxy, request):
+            job.storage.write(late, job.storage.read(first))
+        return forward(request)
+
+    proxy.rule = add
+    job.file.write_text(job.text.replace("/edges/", "/edges*/"))
+    done = job.run("-q")
+    assert (done.code, job.versions) == (3, 0), done.err
+    assert f"{job.place}/edges2/ fits {job.place}/edges*/" in done.message
+    assert "newObjects: ignore" in done.message
+
+
+@pytest.mark.distributed
 def test_objects_that_come_may_be_left_to_the_next_run(job: Job, proxy: S3Proxy) -> None:
     first = job.names("edges")
     late = f"{first[0].rpartition('/')[0]}/late.parquet"

@@ -7,21 +7,21 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from embertide.errors import InputError
+from embertide.planning.input_places import fitting_uris, included_names, uris_of
 from embertide.planning.listings import NotedListings, State
 from embertide.planning.model_tables import tables_by_type, unread_tables
 from embertide.readers.edges import edge_feature_width, split_edges
 from embertide.readers.feature_schema import FeatureSchema, feature_schema
 from embertide.readers.features import split_features
 from embertide.readers.nodes import split_nodes
-from embertide.readers.places import expand, missing_days
+from embertide.readers.places import missing_days
 from embertide.readers.reference import reference_uri, split_reference
 from embertide.readers.sources import Sources, TableKey, table_key
 from embertide.readers.splits import Split
 from embertide.readers.table_formats import FoldersAbove
 from embertide.readers.table_snapshot import TableRead
 from embertide.spec.manifest import EmbeddingJob, FeatureInput, NodeInput
-from embertide.spec.places import literal
-from embertide.spec.tables import TABLE_FORMATS
+from embertide.spec.places import is_pattern, literal
 from embertide.storage.protocol import Storage
 
 
@@ -94,6 +94,7 @@ class Inputs:
         missing_days: location of an input -> days of its window without objects.
         tables: inputs that are Delta or Iceberg tables, and the version of each that is read.
         listings: each folder that was listed -> its state by then.
+        fitted: place of an input that is a pattern -> URIs that fitted it by then.
     """
 
     by_edges: dict[str, list[Split]]
@@ -105,6 +106,7 @@ class Inputs:
     missing_days: dict[str, list[str]] = field(default_factory=dict)
     tables: list[TableRead] = field(default_factory=list)
     listings: dict[str, State] = field(default_factory=dict)
+    fitted: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def edges(self) -> list[Split]:
@@ -165,10 +167,15 @@ class Inputs:
             for name, splits in data["by_edges"].items()
         }
         nodes = {name: NodeSplits.from_json(of_type) for name, of_type in data["by_nodes"].items()}
-        names = ("model_tables", "edge_features", "unread_tables", "absent", "missing_days")
+        names = (
+            "model_tables", "edge_features", "unread_tables", "absent", "missing_days", "fitted"
+        )  # fmt: skip
         others = {name: data[name] for name in names}
         tables = [TableRead(**table) for table in data["tables"]]
-        listings = {uri: (count, digest) for uri, (count, digest) in data["listings"].items()}
+        listings = {
+            uri: State(count, digest, tuple(include))
+            for uri, (count, digest, include) in data["listings"].items()
+        }
         return cls(edges, nodes, **others, tables=tables, listings=listings)
 
 
@@ -188,12 +195,13 @@ def list_inputs(
         ManifestError: a scaling of another width.
         StorageError, InputError: an input is missing, refused or malformed.
     """
-    pinned, noted = _pinned(job, versions or {}), NotedListings(storage)
+    pinned, fitted = _pinned(job, versions or {}), fitting_uris(storage, job)
+    noted = NotedListings(storage, included_names(job, fitted))
     # A version of a table stays what it is, whatever is written to its folder.
     sources = Sources(noted.storage, tables=storage, versions=pinned)
     storage = noted.storage
     above = FoldersAbove(storage)
-    above.refuse_tables(_uris_of(storage, job))
+    above.refuse_tables(uris_of(job, fitted))
     every = tables_by_type(storage, job)
     tables = _model_tables(job, every)
     given = with_tables(job, tables).spec.input
@@ -229,6 +237,7 @@ def list_inputs(
         _missing_days(storage, job),
         _tables_read(sources, job),
         noted.states,
+        {place: uris for place, uris in fitted.items() if is_pattern(place)},
     )
 
 
@@ -260,15 +269,6 @@ def _missing_days(storage: Storage, job: EmbeddingJob) -> dict[str, list[str]]:
         for field, item in job.spec.input.object_inputs
     }
     return {where: days for where, days in found.items() if days}
-
-
-def _uris_of(storage: Storage, job: EmbeddingJob) -> list[str]:
-    """What the manifest names as edges, features, their ids, and node tables, unless as tables."""
-    items = (item for _, item in job.spec.input.object_inputs)
-    given = [item for item in items if item.format not in TABLE_FORMATS]
-    uris = [uri for item in given for place in item.places for uri in expand(storage, place)]
-    features = [node.features for node in job.spec.input.nodes if node.features is not None]
-    return [*uris, *(uri for item in features if (uri := item.ids_uri) is not None)]
 
 
 def with_tables(job: EmbeddingJob, tables: Mapping[str, str]) -> EmbeddingJob:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple, cast
 
 from embertide.errors import InputChanged, ObjectMissing
 from embertide.readers.objects import listed_folder
+from embertide.readers.places import expand
 from embertide.storage.protocol import Listing, ObjectInfo, Storage
 
 _AGAIN = "while the inputs were read; run the job again when nothing writes to them"
@@ -24,20 +26,37 @@ _IGNORE = (
     ". Where objects are added all the time, and a run may leave those to the next one, set"
     " spec.input.newObjects: ignore"
 )
+_FITS = "{uri} fits {pattern} and was not there when that was listed: it was written "
 _LEFT = "while the inputs were read; the next run reads those (spec.input.newObjects: ignore)"
-State = tuple[int, str]
-"""Of a listing: how many objects it has, and a digest of their names, sizes and tags."""
+
+
+class State(NamedTuple):
+    """The state of a listing.
+
+    Attributes:
+        count: how many objects it has.
+        digest: SHA-256 of their names, sizes and tags.
+        include: patterns of the names that count; without any, all do.
+    """
+
+    count: int
+    digest: str
+    include: Sequence[str] = ()
 
 
 class NotedListings:
     """A storage that notes the state of each folder that is listed.
 
+    Args:
+        include: URI -> patterns of the names that count there; without any, all do.
+
     Attributes:
         states: URI, as it was listed -> state.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, include: Mapping[str, Sequence[str]]) -> None:
         self._storage = storage
+        self._include = {uri.rstrip("/"): patterns for uri, patterns in include.items()}
         self.states: dict[str, State] = {}
 
     @property
@@ -47,31 +66,48 @@ class NotedListings:
 
     def scan(self, uri: str) -> Listing:
         """See :meth:`Storage.scan`."""
+        include = self._include.get(uri.rstrip("/"), ())
         # Also of what has no objects, which an optional input may be.
-        self.states[uri] = state_of([])
+        self.states[uri] = state_of([], include)
         listing = self._storage.scan(uri)
-        self.states[uri] = state_of(listing.objects)
+        self.states[uri] = state_of(listing.objects, include)
         return listing
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._storage, name)
 
 
-def state_of(objects: Sequence[ObjectInfo]) -> State:
-    """The state of a listing."""
-    digest = hashlib.sha256()
-    for info in objects:
+def state_of(objects: Sequence[ObjectInfo], include: Sequence[str] = ()) -> State:
+    """The state of a listing; see :class:`State`."""
+    counted, digest = _counted(objects, include), hashlib.sha256()
+    for info in counted:
         digest.update(f"{info.uri}\n{info.size}\n{info.etag}\n".encode(errors="surrogateescape"))
-    return len(objects), digest.hexdigest()
+    return State(len(counted), digest.hexdigest(), tuple(include))
+
+
+def _counted(objects: Sequence[ObjectInfo], include: Sequence[str]) -> list[ObjectInfo]:
+    """The objects whose names an input includes."""
+    names = ((info, info.uri.rpartition("/")[2]) for info in objects)
+    return [
+        info
+        for info, name in names
+        if not include or any(fnmatchcase(name, pattern) for pattern in include)
+    ]
 
 
 def check_listings(
-    storage: Storage, states: Mapping[str, State], read: Mapping[str, ObjectInfo], *, strict: bool
+    storage: Storage,
+    states: Mapping[str, State],
+    read: Mapping[str, ObjectInfo],
+    *,
+    strict: bool,
+    fitted: Mapping[str, Sequence[str]] | None = None,
 ) -> list[str]:
     """List folders again; returns a sentence about each to which objects were added.
 
     Args:
         states: of the first listings.
+        fitted: place of an input that is a pattern -> URIs that fitted it.
         read: URI -> each object that was read, as the first listing had it.
         strict: whether added objects are refused; those that were read may never change.
 
@@ -79,9 +115,15 @@ def check_listings(
         InputChanged: names an object that was added, changed or removed, and its folder.
     """
     added: list[str] = []
+    for pattern, uris in (fitted or {}).items():
+        for uri in set(expand(storage, pattern)) - set(uris):
+            text = _FITS.format(uri=uri, pattern=pattern)
+            if strict:
+                raise InputChanged(f"{text}{_AGAIN}{_IGNORE}")
+            added.append(f"{text}{_LEFT}")
     for uri, state in states.items():
-        objects = _objects(storage, uri)
-        if state_of(objects) == tuple(state):
+        objects = _counted(_objects(storage, uri), state.include)
+        if state_of(objects, state.include) == state:
             continue
         for change in _changes(uri, objects, read):
             raise InputChanged(f"{change} {_AGAIN}")
@@ -89,7 +131,7 @@ def check_listings(
         if not others:
             continue  # Only what is not read, such as markers, was there and is gone.
         newest = max(others, key=lambda info: info.modified)
-        text = _ADDED.format(uri=uri, before=state[0], now=len(objects), newest=newest.uri)
+        text = _ADDED.format(uri=uri, before=state.count, now=len(objects), newest=newest.uri)
         if strict:
             raise InputChanged(f"{text}{_AGAIN}{_IGNORE}")
         added.append(f"{text}{_LEFT}")
