@@ -4,6 +4,8 @@ The rules for competing runs and rollbacks:
 
 - A publishing run moves it to its own version, unless it names a newer one already: of
   competing runs the one begun last wins, in whatever order they end.
+- A run that would compute the current version again confirms it: LATEST names the same version,
+  and when it was checked.
 - A rollback moves it always, and holds against all runs that began before the rollback.
   Their versions are complete and listed, just not current; a run begun later moves on.
 """
@@ -14,7 +16,7 @@ import json
 import random
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -31,16 +33,21 @@ _LONGEST_PAUSE = 10
 
 @dataclass(frozen=True)
 class Pointer:
-    """LATEST's contents; ``moved_at`` is ISO 8601 in UTC."""
+    """LATEST's contents; times are ISO 8601 in UTC.
+
+    Attributes:
+        checked_at: when a run last confirmed that it would compute the same; "" before.
+    """
 
     version: str
     manifest_digest: str
     moved_by: Literal["publish", "rollback"]
     moved_at: str
+    checked_at: str = ""
 
     def to_json(self) -> bytes:
         """As stored, keys in camelCase."""
-        names = {_camel(name): value for name, value in asdict(self).items()}
+        names = {_camel(name): value for name, value in asdict(self).items() if value}
         return json.dumps(names, indent=1).encode() + b"\n"
 
     def holds_against(self, version: str) -> bool:
@@ -82,6 +89,7 @@ def read_pointer(storage: Storage, output_uri: str) -> Pointer | None:
 def _parse(uri: str, data: bytes) -> Pointer:
     try:
         fields = json.loads(data)
+        fields.setdefault("checkedAt", "")
         pointer = Pointer(*(fields[_camel(name)] for name in Pointer.__annotations__))
         if not is_version(pointer.version):
             raise ValueError(f"version is {pointer.version!r}")
@@ -109,6 +117,26 @@ def advance(storage: Storage, output_uri: str, version: str, digest: str) -> boo
             current = pointer.version == version
             return None
         return Pointer(version, digest, "publish", utc_now()).to_json()
+
+    _put(storage, pointer_uri(output_uri), choose)
+    return current
+
+
+def confirm(storage: Storage, output_uri: str, version: str) -> bool:
+    """Note in LATEST that a version was checked; False where it is not the current one.
+
+    Raises:
+        StoreUnavailable: LATEST was moved by competing runs at each of 100 attempts.
+    """
+    current = False
+
+    def choose(held: bytes | None) -> bytes | None:
+        nonlocal current
+        pointer = _parse(pointer_uri(output_uri), held) if held is not None else None
+        current = pointer is not None and pointer.version == version
+        if pointer is None or not current:
+            return None
+        return replace(pointer, checked_at=utc_now()).to_json()
 
     _put(storage, pointer_uri(output_uri), choose)
     return current
