@@ -128,9 +128,13 @@ def run(
     grid: GridShape | str | None = None,
     workers: int | None = None,
     threads: int | None = None,
+    force: bool = False,
     on_progress: OnProgress | None = None,
 ) -> RunReport:
     """Compute the embeddings of all nodes and publish them as a new version.
+
+    Where inputs, model and job are those of the current version, it is confirmed instead: the
+    report is that of the run that computed it, and its ``confirmed`` is True.
 
     The workers are processes of this machine, as with ``embertide run``. Ctrl-C stops them.
 
@@ -144,6 +148,7 @@ def run(
         grid: as for `plan`.
         workers: as for `plan`.
         threads: compute threads of each worker; by default the cores, shared evenly.
+        force: compute a version also where the current one is up to date.
         on_progress: called with each `embertide.telemetry.progress.Progress`.
 
     Raises:
@@ -153,7 +158,7 @@ def run(
     from embertide.launch.local import run_job
 
     return run_job(
-        _job(job),
+        _job(job).forced() if force else _job(job),
         grid=_grid(grid, workers),
         workers=workers,
         threads=threads,

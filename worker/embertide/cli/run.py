@@ -48,6 +48,14 @@ def run(
             show_default=False,
         ),
     ] = None,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Compute a version also where the current one is up to date. Overrides the "
+            "manifest's refresh.mode.",
+        ),
+    ] = False,
     json_output: JsonOption = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Show no progress, only the result.")
@@ -57,13 +65,15 @@ def run(
 
     Reads the edges, features and model that JOB.yaml names, computes on a grid of worker
     processes on this machine, writes and verifies the result, and only then makes it visible.
-    Whatever goes wrong, the previous version stays as it is.
+    Whatever goes wrong, the previous version stays as it is. Where inputs, model and job are those
+    of the current version, it is confirmed and nothing is computed.
 
     [bold]Examples[/bold]
 
       embertide run job.yaml
       embertide run job.yaml --grid 2x2
       embertide run job.yaml --workers 4 --threads 1
+      embertide run job.yaml --force   # though nothing has changed
       embertide run job.yaml --json | tail -1   # the report
 
     Progress goes to stderr and the result to stdout. With --json both go to stdout, one JSON
@@ -76,6 +86,9 @@ def run(
         job = with_workers(job, device=device.value)
     if grid == "auto":
         job = with_workers(job, grid="auto")
+
+    if force:
+        job = job.forced()
 
     from embertide.cli.progress_view import progress_view, write_json
     from embertide.launch.local import run_job

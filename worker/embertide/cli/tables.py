@@ -29,6 +29,9 @@ _MINUTE = 60.0
 
 def print_report(console: Console, report: RunReport) -> None:
     """What a run did: the version, stage seconds, traffic, memory against plan."""
+    if report.confirmed:
+        _print_confirmed(console, report)
+        return
     print_line(console, f"[bold green]Published[/] {report.version}")
     print_line(console, f"  {escaped(report.uri)}")
     did = (
@@ -50,6 +53,17 @@ def print_report(console: Console, report: RunReport) -> None:
         console.print(_memory_table(report.memory))
     for warning in report.warnings:
         console.print(f"[yellow]warning:[/] {escaped(warning)}", highlight=False)
+
+
+def _print_confirmed(console: Console, report: RunReport) -> None:
+    """That the current version is up to date, and how to compute it all the same."""
+    print_line(console, f"[bold green]Unchanged[/] {report.version}")
+    print_line(console, f"  {escaped(report.uri)}")
+    why = (
+        f"{report.rows:,} embeddings of width {report.dim} from the same inputs, model and job;"
+        " nothing was computed (--force computes a version)"
+    )
+    print_facts(console, [("", why)])
 
 
 def _after_start(report: RunReport) -> str:

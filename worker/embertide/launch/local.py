@@ -23,6 +23,7 @@ from embertide.launch.stage_reporter import StageReporter
 from embertide.launch.stocking import Stocking
 from embertide.launch.together import HERE
 from embertide.launch.traced import Noted, snapshot_period, traced
+from embertide.planning.confirmed import Confirmed
 from embertide.planning.sizing import asked_grid, machine_problem, this_machine
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
@@ -105,18 +106,22 @@ def _run_ready(
 
         storage, version = open_storage(job.spec.storage, reporter.waits), new_version()
         with traced(folder, job, version, began) as noted:
-            estimate = prepare(
-                folder,
-                job,
-                storage,
-                version=version,
-                grid=grid,
-                workers=workers,
-                began=began,
-                on_progress=reporter,
-                on_listed=begin_stock,
-                on_planned=lambda plan: _check_machine(job, plan),
-            )
+            try:
+                estimate = prepare(
+                    folder,
+                    job,
+                    storage,
+                    version=version,
+                    grid=grid,
+                    workers=workers,
+                    began=began,
+                    on_progress=reporter,
+                    on_listed=begin_stock,
+                    on_planned=lambda plan: _check_machine(job, plan),
+                )
+            except Confirmed as confirmed:
+                noted.confirmed = True
+                return _report_of(storage, job.spec.output.uri, confirmed)
             stock = stocking.end(estimate.memory_per_worker_bytes)
             noted.grid = estimate.grid
             settings = _settings(job, folder, estimate.grid, threads, stock)
@@ -124,6 +129,14 @@ def _run_ready(
                 return _run_workers(folder, settings, estimate, reporter, noted)
             except BaseException as error:
                 raise _clean_up(error, storage, job.spec.output.uri, version, folder) from None
+
+
+def _report_of(storage: Storage, output_uri: str, confirmed: Confirmed) -> RunReport:
+    """The report of the run that computed a version, with what this run did."""
+    from embertide.versions.run_reports import read_report
+
+    report = read_report(storage, output_uri, confirmed.version.version)
+    return replace(report, confirmed=True, current=True)
 
 
 def _settings(

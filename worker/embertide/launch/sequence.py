@@ -55,18 +55,22 @@ def prepare(
         on_planned: called before anything is written; may refuse by raising.
 
     Raises:
+        Confirmed: the current version is what the run would compute.
         EmbertideError: inputs or model cannot be read, the grid does not fit, or nothing could be
             published to the output.
     """
     from embertide.planning.inputs import list_inputs
     from embertide.planning.order import WorkOrder
     from embertide.planning.sizes import check_sizes
+    from embertide.planning.unchanged import confirm_unchanged
     from embertide.storage.reading_ahead import begin_to_read
     from embertide.versions.probe import check_output
 
     inputs = list_inputs(storage, job, tables)
     on_progress(Progress("plan", message=f"{len(inputs.objects())} input objects"))
     check_sizes(storage, job, inputs, lambda text: on_progress(Progress("plan", message=text)))
+    if change := confirm_unchanged(storage, job, inputs):
+        on_progress(Progress("plan", message=f"a version is computed: {change}"))
     on_listed(inputs)
     begin_to_read(first_read(inputs), _FIRST_BYTES)
     # Waits for the fork server's imports.

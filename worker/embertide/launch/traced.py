@@ -23,10 +23,15 @@ SNAPSHOT_SECONDS = 2.0
 
 @dataclass
 class Noted:
-    """What a run on one machine comes to know on its way."""
+    """What a run on one machine comes to know on its way.
+
+    Attributes:
+        confirmed: whether it computed nothing, of which there is no trace.
+    """
 
     grid: GridShape | None = None
     cause: Cause | None = None
+    confirmed: bool = False
 
 
 def snapshot_period() -> float:
@@ -55,6 +60,8 @@ def traced(folder: RunFolder, job: EmbeddingJob, version: str, began: float) -> 
         failure = _failure(error, noted)
         send(lambda: _failed(folder, replace(run, grid=noted.grid), failure), run.key)
         raise
+    if noted.confirmed:
+        return
     # Nothing is taken back by stopping now: the version is published.
     with suppress(Stopped):
         send(lambda: _published(folder, replace(run, grid=noted.grid)), run.key)

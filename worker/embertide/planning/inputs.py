@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from embertide.errors import InputError
+from embertide.errors import InputError, ObjectMissing
 from embertide.planning.input_places import fitting_uris, included_names, uris_of
 from embertide.planning.listings import NotedListings, State
 from embertide.planning.model_tables import tables_by_type, unread_tables
@@ -94,6 +94,7 @@ class Inputs:
         missing_days: location of an input -> days of its window without objects.
         tables: inputs that are Delta or Iceberg tables, and the version of each that is read.
         listings: each folder that was listed -> its state by then.
+        model: the model's objects: uri, size in bytes, ETag.
         fitted: place of an input that is a pattern -> URIs that fitted it by then.
     """
 
@@ -107,6 +108,7 @@ class Inputs:
     tables: list[TableRead] = field(default_factory=list)
     listings: dict[str, State] = field(default_factory=dict)
     fitted: dict[str, list[str]] = field(default_factory=dict)
+    model: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def edges(self) -> list[Split]:
@@ -168,7 +170,8 @@ class Inputs:
         }
         nodes = {name: NodeSplits.from_json(of_type) for name, of_type in data["by_nodes"].items()}
         names = (
-            "model_tables", "edge_features", "unread_tables", "absent", "missing_days", "fitted"
+            "model_tables", "edge_features", "unread_tables", "absent", "missing_days", "fitted",
+            "model",
         )  # fmt: skip
         others = {name: data[name] for name in names}
         tables = [TableRead(**table) for table in data["tables"]]
@@ -196,6 +199,7 @@ def list_inputs(
         StorageError, InputError: an input is missing, refused or malformed.
     """
     pinned, fitted = _pinned(job, versions or {}), fitting_uris(storage, job)
+    model = _model_objects(storage, job.spec.model.uri)
     noted = NotedListings(storage, included_names(job, fitted))
     # A version of a table stays what it is, whatever is written to its folder.
     sources = Sources(noted.storage, tables=storage, versions=pinned)
@@ -238,7 +242,18 @@ def list_inputs(
         _tables_read(sources, job),
         noted.states,
         {place: uris for place, uris in fitted.items() if is_pattern(place)},
+        model,
     )
+
+
+def _model_objects(storage: Storage, uri: str) -> list[dict[str, Any]]:
+    """The model's objects as a version's manifest has them; [] where it is missing: the plan,
+    which reads it, says so."""
+    try:
+        infos = storage.scan(uri).objects
+    except ObjectMissing:
+        return []
+    return [{"uri": info.uri, "size": info.size, "etag": info.etag} for info in infos]
 
 
 def _pinned(job: EmbeddingJob, versions: Mapping[str, int]) -> dict[TableKey, int]:

@@ -20,12 +20,13 @@ from embertide.launch.fork_server import fork_server, preloads
 from embertide.launch.run_folder import RunFolder
 from embertide.launch.sequence import interface_of, launch_workers, prepare
 from embertide.launch.settings import WorkerSettings
+from embertide.planning.confirmed import Confirmed
 from embertide.pod.endings import AttemptFailed
 from embertide.pod.memory import usable_cores
 from embertide.pod.progress import ProgressReporter
 from embertide.pod.rendezvous import find_rank_0, rendezvous_of
 from embertide.pod.settings import WorkSettings
-from embertide.pod.summary import published_types, run_status
+from embertide.pod.summary import output_report, run_status
 from embertide.spec.job_digest import job_digest
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import OutputReport
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from embertide.versions.catalog import VersionInfo
 
 SNAPSHOT_SECONDS = 2.0
-_LONGEST_WARNING = 1000
 _UNDER_WAY_SECONDS = 2.0
 """How long a request may be on its way to the store when the process that sent it is killed."""
 
@@ -85,7 +85,10 @@ class WorkerAttempt:
                 self._reporter(Progress("start"))
                 if (earlier := self._adopt_earlier()) is not None:
                     return earlier
-                self._prepare()
+                try:
+                    self._prepare()
+                except Confirmed as confirmed:
+                    return self._output_report(confirmed.version, confirmed=True)
             else:
                 self._folder.write_job(self._job)
             self.interruptible = True
@@ -222,19 +225,12 @@ class WorkerAttempt:
         report = self._folder.read_report()
         return None if report is None else run_status(report, self._settings.attempt)
 
-    def _output_report(self, info: VersionInfo | RunReport) -> OutputReport:
-        return OutputReport(
-            version=info.version,
-            uri=info.uri,
-            rows=info.rows,
-            dim=info.dim,
-            manifest_digest=info.manifest_digest,
-            current=info.current,
-            job_uid=self._settings.job_uid,
-            attempt=self._settings.attempt,
-            types=published_types(info) if len(self._job.spec.input.nodes) > 1 else None,
-            not_removed=info.not_removed[:_LONGEST_WARNING] or None,
-        )
+    def _output_report(
+        self, info: VersionInfo | RunReport, *, confirmed: bool = False
+    ) -> OutputReport:
+        report = output_report(info, self._job, confirmed=confirmed)
+        whose = {"job_uid": self._settings.job_uid, "attempt": self._settings.attempt}
+        return report.model_copy(update=whose)
 
     def clean_up(self) -> OutputReport | None:
         """Once our worker has ended: leave nothing of an incomplete version.

@@ -7,11 +7,13 @@ import os
 import time
 
 from embertide.launch.signals import StopRequest
+from embertide.planning.confirmed import Confirmed
 from embertide.planning.sizing import container_bytes
 from embertide.pod.memory import human_bytes
 from embertide.pod.once import answer_once
 from embertide.pod.settings import ContainerFiles, read_target_memory
-from embertide.spec.reports import PlanResult
+from embertide.pod.summary import output_report
+from embertide.spec.reports import OutputReport, PlanResult
 from embertide.spec.version_names import new_version
 
 TARGET_BYTES = 8 << 30
@@ -21,12 +23,15 @@ _log = logging.getLogger("embertide.pod")
 
 
 def plan(stop: StopRequest) -> int:
-    """Leave a PlanResult, or an Ending, as the termination message; returns the exit code."""
+    """Leave a PlanResult, the OutputReport of a version that is up to date, or an Ending, as the
+    termination message; returns the exit code."""
     return answer_once(stop, make_plan)
 
 
-def make_plan(files: ContainerFiles) -> PlanResult:
+def make_plan(files: ContainerFiles) -> PlanResult | OutputReport:
     """List the inputs, see that the output can be published to, choose the grid, estimate.
+
+    Where the current version is what the job would compute, it is confirmed and no worker starts.
 
     Raises:
         EmbertideError: the inputs or the model cannot be read, nothing could be published, or the
@@ -37,6 +42,7 @@ def make_plan(files: ContainerFiles) -> PlanResult:
     files.make_temporary()
     from embertide.planning.inputs import list_inputs
     from embertide.planning.sizes import check_sizes
+    from embertide.planning.unchanged import confirm_unchanged
     from embertide.storage.opening import open_storage
     from embertide.versions.probe import check_output
 
@@ -45,6 +51,11 @@ def make_plan(files: ContainerFiles) -> PlanResult:
     inputs = list_inputs(storage, job)
     _log.info("listed %d objects in %.1f s", len(inputs.objects()), time.monotonic() - began)
     check_sizes(storage, job, inputs, _log.warning)
+    try:
+        change = confirm_unchanged(storage, job, inputs)
+    except Confirmed as confirmed:
+        return output_report(confirmed.version, job, confirmed=True)
+    _log.info("a version is computed: %s", change)
     check_output(storage, job.spec.output.uri, new_version())
     # Last, since this imports torch.
     from embertide.planning.estimate import estimate, fitting_grid

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.reports import OutputReport
 from embertide.spec.run_status import (
     MAX_ENTRIES,
     DroppedReport,
@@ -25,6 +27,7 @@ from embertide.telemetry.report import PlannedTraffic, RelationCount, RunReport,
 if TYPE_CHECKING:
     from embertide.versions.catalog import VersionInfo
 
+_LONGEST_WARNING = 1000
 Pair = tuple[str, str]
 """Axis and primitive."""
 
@@ -60,6 +63,27 @@ def run_status(report: RunReport, attempt: int) -> RunStatus:
             retries=s3.retries,
             errors=s3.errors,
         ),
+    )
+
+
+def output_report(
+    info: VersionInfo | RunReport, job: EmbeddingJob, *, confirmed: bool = False
+) -> OutputReport:
+    """What a job's status has of its version.
+
+    Args:
+        confirmed: it is an earlier run's, from the same inputs and model.
+    """
+    return OutputReport(
+        version=info.version,
+        uri=info.uri,
+        rows=info.rows,
+        dim=info.dim,
+        manifest_digest=info.manifest_digest,
+        current=info.current,
+        types=published_types(info) if len(job.spec.input.nodes) > 1 else None,
+        not_removed=info.not_removed[:_LONGEST_WARNING] or None,
+        confirmed=confirmed,
     )
 
 

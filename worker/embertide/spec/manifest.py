@@ -39,6 +39,7 @@ from embertide.spec.output import Output, unknown_types
 from embertide.spec.overlap import OUTPUT_RULES, output_overlaps
 from embertide.spec.problems import Loc
 from embertide.spec.readiness import Ready
+from embertide.spec.refresh import Refresh
 from embertide.spec.storage import StorageSettings
 from embertide.spec.workers import WORKERS_RULES, Workers, more_workers_than_nodes
 
@@ -68,6 +69,7 @@ __all__ = [
     "NodeTable",
     "Output",
     "Ready",
+    "Refresh",
     "StorageSettings",
     "Workers",
     "load_manifest",
@@ -118,6 +120,9 @@ class JobSpec(SpecModel):
         default=None,
         description="The freshness objective of the output, which the condition Fresh reports, "
         "also after the job is complete. If unset, there is none.",
+    )
+    refresh: Refresh = Field(
+        default_factory=Refresh, description="When embeddings are computed again."
     )
     managed_by: str | None = Field(
         default=None,
@@ -231,6 +236,11 @@ class EmbeddingJob(SpecModel):
     status: FreeForm | None = Field(
         default=None, description="Written by the operator; ignored in a manifest."
     )
+
+    def forced(self) -> Self:
+        """The job as one that computes a version though nothing has changed."""
+        refresh = self.spec.refresh.model_copy(update={"mode": "full"})
+        return self.model_copy(update={"spec": self.spec.model_copy(update={"refresh": refresh})})
 
 
 def load_manifest(text_or_path: str | Path) -> EmbeddingJob:

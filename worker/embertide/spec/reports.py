@@ -101,6 +101,8 @@ class OutputReport(ReportModel):
             too long with them.
         not_removed: why versions that the job does not keep are still there; at most 1000
             characters.
+        confirmed: True where nothing was computed: it is the current version, computed from the
+            same inputs and model.
     """
 
     version: str
@@ -113,6 +115,7 @@ class OutputReport(ReportModel):
     attempt: int = 0
     types: list[TypeOutput] | None = Field(default=None, max_length=MAX_ENTRIES)
     not_removed: str | None = Field(default=None, max_length=1000)
+    confirmed: bool = False
 
     def to_text(self) -> str:
         """Compact JSON of at most 4000 bytes; without URI, then types, where it does not fit."""

@@ -110,6 +110,4 @@ def check_unchanged(ctx: RunContext, inputs: Inputs) -> list[str]:
         for item in inputs.objects()
     }
     strict = ctx.job.spec.input.new_objects == "refuse"
-    return check_listings(
-        ctx.storage, inputs.listings, read, strict=strict, fitted=inputs.fitted
-    )
+    return check_listings(ctx.storage, inputs.listings, read, strict=strict, fitted=inputs.fitted)

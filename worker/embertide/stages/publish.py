@@ -298,7 +298,11 @@ def publish_version(
         "dtype": spec.output.dtype,
         "inputs": order.inputs.objects(),
         **_tables_of(order.inputs),
-        "model": {"uri": spec.model.uri, "digest": program.digest},
+        "model": {
+            "uri": spec.model.uri,
+            "digest": program.digest,
+            "objects": order.inputs.model,
+        },
         "grid": ctx.grid.shape.model_dump(),
         "fanout": spec.inference.fanout,
         "seed": spec.inference.seed,

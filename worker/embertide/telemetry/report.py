@@ -227,6 +227,8 @@ class RunReport:
     ``omissions`` is what the run did without, which ``warnings`` say in sentences.
     ``not_removed`` says why versions that the job does not keep are still there ("": they are not);
     it is one of the ``warnings`` too.
+    ``confirmed`` is True where a run computed nothing, since the current version is what it would
+    compute: all else is then of the run that computed it.
     """
 
     version: str
@@ -257,6 +259,7 @@ class RunReport:
     began: float = 0.0
     omissions: Omissions = field(default_factory=Omissions)
     not_removed: str = ""
+    confirmed: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON-able data; `from_json` is the way back."""

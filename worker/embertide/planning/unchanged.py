@@ -1,0 +1,100 @@
+"""Whether the current version was computed from just what a run would read now.
+
+Then nothing is computed: the version is confirmed. Compared are the release, what the job says of
+its result (``job_digest``), the objects of the inputs and of the model with their sizes and ETags,
+and the versions of tables. A version that does not say one of these counts as changed: to compute
+again is never wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import embertide
+from embertide.errors import ObjectMissing, OutputError
+from embertide.planning.confirmed import Confirmed
+from embertide.planning.inputs import Inputs
+from embertide.planning.sizes import ReadRows, check_least
+from embertide.spec.job_digest import job_digest
+from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.version_names import REPORT_DATA, begun, version_uri
+from embertide.storage.protocol import Storage
+from embertide.versions.catalog import describe
+from embertide.versions.manifest import check_objects, read_manifest
+from embertide.versions.pointer import confirm, read_pointer
+
+Json = dict[str, Any]
+
+
+def confirm_unchanged(storage: Storage, job: EmbeddingJob, inputs: Inputs) -> str:
+    """End the run if it would compute the current version again; returns what has changed.
+
+    Raises:
+        Confirmed: nothing has; ``LATEST`` has the time.
+        InputTooSmall: fewer edges or nodes were read for it than the job allows by now.
+        StorageError: the store refuses or does not answer.
+    """
+    output = job.spec.output.uri
+    pointer = read_pointer(storage, output)
+    if pointer is None:
+        return "there is no version yet"
+    if job.spec.refresh.mode == "full":
+        return "spec.refresh.mode is full"
+    version = pointer.version
+    try:
+        manifest, digest = read_manifest(storage, output, version)
+        change = _change(storage, job, inputs, manifest)
+        if change:
+            return change
+        check_objects(storage, output, version, manifest)
+    except (ObjectMissing, OutputError) as error:
+        return str(error)
+    if storage.stat(f"{version_uri(output, version)}/{REPORT_DATA}") is None:
+        return f"version {version} has no report"
+    check_least(job, ReadRows(**manifest["read"]))
+    if not confirm(storage, output, version):
+        return "another run has published meanwhile"
+    raise Confirmed(describe(output, version, manifest, digest, True))
+
+
+def _change(storage: Storage, job: EmbeddingJob, inputs: Inputs, manifest: Json) -> str:
+    """What differs from what a version was computed from; "" for nothing."""
+    if manifest.get("libraries", {}).get("embertide") != embertide.__version__:
+        return "another release computed it"
+    if manifest.get("jobDigest") != job_digest(job):
+        return "the job has changed"
+    if not inputs.model or manifest.get("model", {}).get("objects") != inputs.model:
+        return f"the model {job.spec.model.uri} has changed"
+    if manifest.get("tables", []) != [asdict(table) for table in inputs.tables]:
+        return "a table has another version"
+    objects = inputs.objects()
+    if change := _changed_object(manifest["inputs"], objects):
+        return change
+    return _touched(
+        storage, manifest["version"], [item["uri"] for item in [*objects, *inputs.model]]
+    )
+
+
+def _changed_object(before: list[Json], now: list[Json]) -> str:
+    """The first object that was added, removed or replaced; "" for none."""
+    if before == now:
+        return ""
+    earlier = {item["uri"]: item for item in before}
+    for item in now:
+        if item["uri"] not in earlier:
+            return f"{item['uri']} is new"
+        if item != earlier.pop(item["uri"]):
+            return f"{item['uri']} has changed"
+    return f"{min(earlier)} is gone" if earlier else "the order of the inputs has changed"
+
+
+def _touched(storage: Storage, version: str, uris: list[str]) -> str:
+    """A local file that was written to after a version's run began, though its time of
+    modification was set back; "" for none. An ETag of a store is of an object's contents."""
+    since = begun(version).timestamp()
+    for uri in uris:
+        info = storage.stat(uri) if uri.startswith("file://") else None
+        if info is not None and info.modified >= since:
+            return f"{uri} was touched after it was read"
+    return ""

@@ -1,0 +1,20 @@
+"""``spec.refresh``: what a run does where the current version has all that it would compute."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from embertide.spec.base import SpecModel
+
+
+class Refresh(SpecModel):
+    """When embeddings are computed again."""
+
+    mode: Literal["auto", "full"] = Field(
+        default="auto",
+        description="auto: where release, job, model and inputs are those of the current version, "
+        "by the sizes and ETags of all objects and the versions of tables, it is confirmed and "
+        "nothing is computed. full: every run computes a version.",
+    )
