@@ -192,16 +192,16 @@ def test_inputs_of_several_types_go_through_json(tmp_path: Path) -> None:
             "buys.csv",
             "src,dst,w\nuser-0,3,1\n",
             "buys.csv: 1 of 1 edge has an end that is not among the nodes, 100% (unknownNodes:"
-            " refuse). {job}/buys.csv line 2: column 'dst' (columns.destination) is 3, no node of type"
-            " 'item'. There are 61 nodes of type 'user', those of {job}/user and 40 nodes of type"
+            " refuse). {job}/buys.csv line 2: column 'dst' (columns.destination) is 3, no node of"
+            " type 'item'. There are 61 nodes of type 'user', those of {job}/user and 40 nodes of type"
             " 'item', those of {job}/item.",
         ),
         (
             "has.npy",
             np.array([[10**12, 7]]),
             "row 0 (from 0): column 1 (columns.destination) is 7, no node of type 'tag'."
-            " There are 40 nodes of type 'item', those of {job}/item and 3 nodes of type 'tag', 0 to"
-            " 2.",
+            " There are 40 nodes of type 'item', those of {job}/item and 3 nodes of type 'tag', 0"
+            " to 2.",
         ),
     ],
 )
