@@ -33,9 +33,9 @@ from benchmarks.support.control_plane import control_plane
 from benchmarks.support.fake_pods import SCHEDULER, FakePods, send
 from benchmarks.support.operator_process import OperatorProcess, wait
 from benchmarks.support.rounds import RESULTS, ROOT, Run, save
-from embertide_operator.kubernetes_api import KubernetesApi
-from embertide_operator.routes import Object
-from embertide_operator.transport import ApiError
+from embertide_operator.api.client import KubernetesApi
+from embertide_operator.api.routes import Object
+from embertide_operator.api.transport import ApiError
 from tests.support.operator_world import raw_job
 
 NAMESPACE = "benchmark"

@@ -19,9 +19,9 @@ from kubernetes.client import ApiClient
 
 from embertide.spec.naming import HTTP_PORT, LABEL_ATTEMPT, LABEL_JOB, LABEL_ROLE, ROLE_WORKER
 from embertide.spec.reports import ProgressReport, WorkerStatus
-from embertide_operator.kubernetes_api import KubernetesApi
-from embertide_operator.routes import Object
-from embertide_operator.transport import ApiError
+from embertide_operator.api.client import KubernetesApi
+from embertide_operator.api.routes import Object
+from embertide_operator.api.transport import ApiError
 
 SCHEDULER = "nobody"
 """``schedulerName`` of these pods: there is none of this name."""

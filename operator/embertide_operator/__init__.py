@@ -1,14 +1,15 @@
 """The operator: creates the workers of an EmbeddingJob and writes their state to its status.
 
-    handlers   kopf watch events -> keys in the work queue
-    controller takes a key: observe, decide, write the status, act
-    observe    reads the job, its children and pods, and rank 0's status
-    reconcile  decides, with advance (a running attempt), failures and children
-    outputs    when each output was last published, kept in a ConfigMap
-    metrics    what Prometheus reads, with job_series
-    kubernetes_api  the only caller of the Kubernetes API
+Its packages, from the process down to the API:
 
-Everything below ``reconcile`` is pure: it takes the observed state and the time, and returns a
-decision. No state is kept in memory that a restart would lose: it is in the jobs' status, and what
-has to outlive a job in ``outputs``.
+    runtime     watch events become keys in a queue; a pass: observe, decide, write the status, act
+    leadership, metrics, schedules  beside it: who leads, what Prometheus reads, firings of CronJobs
+    decide      the decision about a job: pure functions of the observed state and the time
+    pods        the objects that the operator creates for a job
+    job         what is observed of a job, and its status
+    config      settings and pod templates
+    api         the only caller of the Kubernetes API
+
+No state is kept in memory that a restart would lose: it is in the jobs' status, and what has to
+outlive a job in ``metrics/outputs.py``.
 """

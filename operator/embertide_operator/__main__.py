@@ -12,15 +12,15 @@ from kubernetes import config
 from kubernetes.client import ApiClient, Configuration
 from urllib3 import Retry
 
-from embertide_operator import logs
-from embertide_operator.controller import Controller
-from embertide_operator.handlers import register
-from embertide_operator.health import serve
-from embertide_operator.kubernetes_api import KubernetesApi
-from embertide_operator.leadership import Leadership, make_leadership
-from embertide_operator.metrics import Metrics
-from embertide_operator.rate_limit import RateLimit
-from embertide_operator.settings import Settings
+from embertide_operator.api.client import KubernetesApi
+from embertide_operator.api.rate_limit import RateLimit
+from embertide_operator.config.settings import Settings
+from embertide_operator.leadership.lease import Leadership, make_leadership
+from embertide_operator.metrics.operator_metrics import Metrics
+from embertide_operator.runtime import logs
+from embertide_operator.runtime.controller import Controller
+from embertide_operator.runtime.handlers import register
+from embertide_operator.runtime.health import serve
 
 _CONNECTIONS = 64
 """Kept open to the API server, by watches and passes."""

@@ -1,6 +1,6 @@
 """``python -m embertide_operator.uninstall``: what the chart runs after ``helm uninstall``.
 
-Helm deletes what it has installed. The operator has written more: its Lease, and its sign of life
+Helm deletes what it has installed. The operator has written more: its Lease, and its heartbeat
 in every namespace with jobs, where no owner could be named that would take it along. It cannot
 remove them itself as it ends: it does not know whether it ends for good, and has no rights by then.
 
@@ -18,12 +18,12 @@ import sys
 from kubernetes import config
 from kubernetes.client import ApiClient
 
-from embertide_operator import logs
-from embertide_operator.kubernetes_api import KubernetesApi
-from embertide_operator.ownership import CONFIG_MAP, data_key
-from embertide_operator.routes import Object
-from embertide_operator.settings import Settings
-from embertide_operator.transport import ApiError
+from embertide_operator.api.client import KubernetesApi
+from embertide_operator.api.routes import Object
+from embertide_operator.api.transport import ApiError
+from embertide_operator.config.settings import Settings
+from embertide_operator.job.ownership import CONFIG_MAP, data_key
+from embertide_operator.runtime import logs
 
 log = logging.getLogger("embertide")
 
@@ -71,7 +71,7 @@ def is_installed(api: KubernetesApi, settings: Settings) -> bool:
 
 
 def remove_signs(api: KubernetesApi, settings: Settings) -> None:
-    """The operator's sign of life in all namespaces; the ConfigMap too, if no other has one there.
+    """The operator's heartbeat in all namespaces; the ConfigMap too, if no other has one there.
 
     An operator whose sign goes with the ConfigMap at that moment creates it again.
     """
@@ -86,7 +86,7 @@ def remove_signs(api: KubernetesApi, settings: Settings) -> None:
 
 
 def _sign_maps(api: KubernetesApi, namespaces: tuple[str, ...]) -> list[Object]:
-    """The ConfigMaps with signs of life, of these namespaces; of all if none are named."""
+    """The ConfigMaps with heartbeats, of these namespaces; of all if none are named."""
     if not namespaces:
         return api.of_name("ConfigMap", CONFIG_MAP)
     items = (api.get("ConfigMap", namespace, CONFIG_MAP) for namespace in namespaces)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from embertide_operator import ownership
+from embertide_operator.job import ownership
 from tests.support.cluster.jobs import RESTRICTED, Inputs, Jobs, find_condition, workers
 
 pytestmark = pytest.mark.cluster
@@ -164,7 +164,7 @@ def test_a_namespace_that_is_being_deleted_is_left_alone(
     tiny: Inputs, jobs: Jobs, no_controllers: None, operator: str
 ) -> None:
     def requests() -> list[dict[str, Any]]:
-        """Of the operator for the job; its own signs of life are none."""
+        """Of the operator for the job; its own heartbeats are none."""
         return [
             event
             for event in jobs.cluster.audit_events(f"system:serviceaccount:embertide:{operator}")

@@ -18,9 +18,9 @@ import yaml
 
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide_operator.children import children
-from embertide_operator.pods import Attempt
-from embertide_operator.validate import read_job
+from embertide_operator.decide.validate import read_job
+from embertide_operator.pods.children import children
+from embertide_operator.pods.worker_pods import Attempt
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.installation import RELEASE, install
 from tests.support.cluster.jobs import Inputs, workers

@@ -58,7 +58,7 @@ def await_no_children(jobs: Jobs) -> None:
 
 
 def objects(jobs: Jobs) -> list[str]:
-    """The jobs and what they own; the operator's signs of life change all the time."""
+    """The jobs and what they own; the operator's heartbeats change all the time."""
     owned = ("sts,cm,svc", "-l", "embertide.dev/job")
     return [jobs.kubectl("get", *kinds, "-o", "yaml") for kinds in (("ej",), owned)]
 

@@ -11,9 +11,9 @@ import yaml
 
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide_operator.children import children, planner
-from embertide_operator.pods import Attempt
-from embertide_operator.validate import read_job
+from embertide_operator.decide.validate import read_job
+from embertide_operator.pods.children import children, planner
+from embertide_operator.pods.worker_pods import Attempt
 from tests.support.chart_sources import pod_groups
 from tests.support.cluster.jobs import RESTRICTED, Inputs, Jobs, find_condition, workers
 from tests.support.operator_world import SETTINGS, UID, raw_job

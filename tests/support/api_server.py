@@ -19,8 +19,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from kubernetes.client import ApiClient, Configuration
 
-from embertide_operator.kubernetes_api import KubernetesApi
-from embertide_operator.routes import request_of
+from embertide_operator.api.client import KubernetesApi
+from embertide_operator.api.routes import request_of
 
 Object = dict[str, Any]
 _POLL_SECONDS = 0.01

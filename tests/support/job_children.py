@@ -6,9 +6,9 @@ from typing import Any
 
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide_operator.children import children
-from embertide_operator.pods import Attempt
-from embertide_operator.validate import read_job
+from embertide_operator.decide.validate import read_job
+from embertide_operator.pods.children import children
+from embertide_operator.pods.worker_pods import Attempt
 from tests.support.operator_world import SETTINGS, UID, raw_job
 
 ATTEMPT = Attempt(

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from embertide_operator.controller import Controller
-from embertide_operator.metrics import Metrics
-from embertide_operator.rate_limit import RateLimit
-from embertide_operator.settings import Settings
+from embertide_operator.api.rate_limit import RateLimit
+from embertide_operator.config.settings import Settings
+from embertide_operator.metrics.operator_metrics import Metrics
+from embertide_operator.runtime.controller import Controller
 from tests.support.api_server import ApiServer
 from tests.support.operator_world import raw_job
 from tests.support.patience import WAIT_SECONDS

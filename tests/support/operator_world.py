@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from embertide.spec.reports import Ending, OutputReport, ProgressReport, WorkerStatus
-from embertide_operator.decision import Decision
-from embertide_operator.observe import Observed
-from embertide_operator.reconcile import decide
-from embertide_operator.settings import Settings
+from embertide_operator.config.settings import Settings
+from embertide_operator.decide.decision import Decision
+from embertide_operator.decide.reconcile import decide
+from embertide_operator.job.observe import Observed
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 SETTINGS = Settings(image="registry.example/embertide-worker:1")

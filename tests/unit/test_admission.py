@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from embertide_operator.admission import (
+from embertide_operator.decide.reconcile import decide
+from embertide_operator.runtime.admission import (
     Admission,
     Verdict,
     place_text,
 )
-from embertide_operator.reconcile import decide
-from embertide_operator.room import Entry, Limits, Running, State, first_in_line
+from embertide_operator.runtime.capacity import Entry, Limits, Running, State, first_in_line
 from tests.support.operator_world import NOW, SETTINGS, World, raw_job
 
-PHASES = {"holds": "Running", "ready": "Pending", "away": "Succeeded"}
+PHASES = {"holds": "Running", "ready": "Pending", "inactive": "Succeeded"}
 
 
 def job(name: str, second: int = 0, *, namespace: str = "shop", **more: Any) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def test_who_waits_for_an_output_takes_no_room() -> None:
     assert admission.waiting() == 2
 
 
-@pytest.mark.parametrize("away", [{"suspend": True}, {"deleted": True}, {"rejected": True}])
+@pytest.mark.parametrize("inactive", [{"suspend": True}, {"deleted": True}, {"rejected": True}])
 def test_who_cannot_start_is_waited_for_by_nobody(away: dict[str, bool]) -> None:
     first = job("a", 1, output="same", **{k: v for k, v in away.items() if k == "suspend"})
     if "deleted" in away:
@@ -191,15 +191,15 @@ def test_a_rejected_job_asks_again_once_it_is_put_right() -> None:
     assert admission.waiting() == 0
 
 
-def test_it_is_told_apart_whether_a_waiting_job_says_why() -> None:
+def test_it_shows_reason_apart_whether_a_waiting_job_says_why() -> None:
     waiting = job("b", 2)
     admission = knowing(in_phase(job("a", 1), "Running"), waiting, total=1)
-    assert not admission.is_told(waiting)
+    assert not admission.shows_reason(waiting)
     why = {"type": "Progressing", "message": f"waiting for room: {admission.ask(waiting).queued}"}
     told = waiting | {"status": {"phase": "Pending", "conditions": [why]}}
-    assert admission.is_told(told)
+    assert admission.shows_reason(told)
     admission.note(in_phase(job("a", 1), "Succeeded"))
-    assert not admission.is_told(told), "it may start"
+    assert not admission.shows_reason(told), "it may start"
 
 
 def test_never_more_than_allowed_however_passes_interleave() -> None:

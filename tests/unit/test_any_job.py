@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import HealthCheck, event, example, given, seed, settings
 
 from embertide.spec.crd import crd
-from embertide_operator.admission import Admission, Limits
-from embertide_operator.decision import Decision
-from embertide_operator.observe import is_finished
+from embertide_operator.decide.decision import Decision
+from embertide_operator.job.observe import is_finished
+from embertide_operator.runtime.admission import Admission, Limits
 from tests.support.crd_objects import fields, jobs
 from tests.support.operator_world import World, raw_job
 
@@ -45,7 +45,7 @@ def test_every_job_that_the_definition_takes_gets_a_condition(job: dict[str, Any
         admission.ask(world.job)
         check(world, step(world))
         admission.release(world.job["metadata"]["uid"], world.job)
-        admission.is_told(world.job)
+        admission.shows_reason(world.job)
 
 
 def first(world: World) -> Decision:

@@ -29,9 +29,9 @@ from benchmarks.support.commands import run
 from benchmarks.support.rounds import Run
 from benchmarks.support.workers import Workers
 from embertide.kernels.edge_sort import build_csr
-from embertide_operator.observe import Observed
-from embertide_operator.reconcile import decide
-from embertide_operator.settings import Settings
+from embertide_operator.config.settings import Settings
+from embertide_operator.decide.reconcile import decide
+from embertide_operator.job.observe import Observed
 from tests.support.bench_commands import Benchmark
 
 COMMANDS = (

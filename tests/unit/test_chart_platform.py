@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from embertide_operator.settings import Settings
+from embertide_operator.config.settings import Settings
 from tests.support import chart
 from tests.support.chart_platform import PLATFORM
 

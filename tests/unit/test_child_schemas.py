@@ -9,11 +9,11 @@ import pytest
 
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide_operator.children import children, looker, planner
-from embertide_operator.pods import Attempt
-from embertide_operator.schedules import schedule_object
-from embertide_operator.settings import Settings
-from embertide_operator.validate import read_job
+from embertide_operator.config.settings import Settings
+from embertide_operator.decide.validate import read_job
+from embertide_operator.pods.children import children, looker, planner
+from embertide_operator.pods.worker_pods import Attempt
+from embertide_operator.schedules.sync import schedule_object
 from tests.support import chart, chart_schemas
 from tests.support.operator_world import SETTINGS, UID, raw_job
 

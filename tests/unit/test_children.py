@@ -10,10 +10,10 @@ import pytest
 
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide_operator.children import children, planner
-from embertide_operator.pods import Attempt
-from embertide_operator.template_problems import problems
-from embertide_operator.validate import read_job
+from embertide_operator.config.template_problems import problems
+from embertide_operator.decide.validate import read_job
+from embertide_operator.pods.children import children, planner
+from embertide_operator.pods.worker_pods import Attempt
 from tests.support.job_children import ATTEMPT, environment, job, pod_of, workers
 from tests.support.operator_world import SETTINGS, UID, raw_job
 

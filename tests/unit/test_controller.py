@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from embertide_operator.controller import Controller
-from embertide_operator.metrics import Metrics
-from embertide_operator.observe import holds_output
-from embertide_operator.transport import ApiError
+from embertide_operator.api.transport import ApiError
+from embertide_operator.job.observe import holds_output
+from embertide_operator.metrics.operator_metrics import Metrics
+from embertide_operator.runtime.controller import Controller
 from tests.support.api_server import ApiServer, api_server
 from tests.support.live_controller import (
     JOBS,

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from embertide_operator.controller import Controller
-from embertide_operator.health import health
+from embertide_operator.runtime.controller import Controller
+from embertide_operator.runtime.health import health
 from tests.support.api_server import ApiServer, api_server
 from tests.support.live_controller import (
     JOBS,
@@ -63,7 +63,7 @@ class TestNeverAZombie:
             return call
 
         controller._note = failing("note", controller._note)  # type: ignore[method-assign]
-        controller._ask = failing("ask", controller._ask)  # type: ignore[method-assign]
+        controller._follow_rank_zero = failing("ask", controller._follow_rank_zero)  # type: ignore[method-assign]
         controller._pass.run = failing("pass", controller._pass.run)  # type: ignore[method-assign]
         server.put(JOBS, job("a"))
         with live(controller) as running:
@@ -78,7 +78,8 @@ class TestNeverAZombie:
         """With a message and a code that is not 0, while kopf would go on."""
         program = (
             "import sys\n"
-            "from embertide_operator import __main__, controller\n"
+            "from embertide_operator import __main__\n"
+            "from embertide_operator.runtime import controller\n"
             "async def fail(self): raise MemoryError('no room')\n"
             "controller.Controller.run = fail\n"
             "sys.exit(__main__.main())\n"
@@ -141,7 +142,7 @@ class TestHealth:
 
     def test_a_loop_that_stands_still_is_dead(self, controller: Controller) -> None:
         def stand_still() -> bool:
-            """Until its next sign of life, which may come before we look."""
+            """Until its next heartbeat, which may come before we look."""
             assert controller.beat is not None
             controller.beat -= 3
             return self.says(controller, b"the event loop has stood still")

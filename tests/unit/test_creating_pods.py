@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from kubernetes.client import ApiClient, Configuration
 
-from embertide_operator.kubernetes_api import KubernetesApi
-from embertide_operator.transport import ApiError
+from embertide_operator.api.client import KubernetesApi
+from embertide_operator.api.transport import ApiError
 
 POD = {
     "apiVersion": "v1",

@@ -10,11 +10,11 @@ import pytest
 
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide_operator.children import children, needs_plan, planner
-from embertide_operator.defaults import resources_of
-from embertide_operator.pods import Attempt
-from embertide_operator.settings import Settings
-from embertide_operator.validate import read_job
+from embertide_operator.config.settings import Settings
+from embertide_operator.decide.validate import read_job
+from embertide_operator.pods.children import children, needs_plan, planner
+from embertide_operator.pods.defaults import resources_of
+from embertide_operator.pods.worker_pods import Attempt
 from tests.support.operator_world import SETTINGS, UID, raw_job
 
 ATTEMPT = Attempt(uid=UID, number=1, version="v", earlier=(), grid=GridShape.of(2, 1))

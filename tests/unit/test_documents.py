@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from embertide.spec.manifest import EmbeddingJob
-from embertide_operator.validate import read_job
+from embertide_operator.decide.validate import read_job
 from tests.support.document_blocks import (
     WITHOUT_CLUSTER,
     Block,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from embertide.spec.reports import Ending, ProgressReport
-from embertide_operator.earlier_versions import MOST, with_next
+from embertide_operator.decide.earlier_versions import MOST, with_next
 from tests.support.operator_world import World
 
 CRASH = Ending(reason="WorkerFailed", message="worker 1 died", exit_code=8, rank=1)

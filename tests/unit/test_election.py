@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from embertide_operator.election import Election, Terms
+from embertide_operator.leadership.election import Election, Terms
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 TERMS = Terms(lease=15, renew=10.0)

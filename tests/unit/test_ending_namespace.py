@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from embertide_operator.ending_namespace import LEFT_ALONE_SECONDS, leave_alone
-from embertide_operator.transport import ApiError
+from embertide_operator.api.transport import ApiError
+from embertide_operator.decide.ending_namespace import LEFT_ALONE_SECONDS, leave_alone
 from tests.support.operator_world import World
 
 REFUSED = (

@@ -9,8 +9,8 @@ import pytest
 
 from embertide.spec.reports import Ending
 from embertide.spec.status import JobStatus
-from embertide_operator.events import event_object
-from embertide_operator.status import PendingEvent
+from embertide_operator.job.events import event_object
+from embertide_operator.job.status import PendingEvent
 from tests.support.operator_world import NOW, World
 
 CRASH = Ending(reason="WorkerFailed", message="worker 1 died", exit_code=8, rank=1)

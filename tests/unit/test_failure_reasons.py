@@ -11,7 +11,8 @@ import pytest
 from embertide import errors
 from embertide.errors import EmbertideError
 from embertide.pod.endings import INTERNAL, OUT_OF_MEMORY
-from embertide_operator import disruptions, obstacles
+from embertide_operator.decide import obstacles
+from embertide_operator.job import disruptions
 from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs" / "runbooks" / "EmbertideJobFailed.md"
@@ -42,9 +43,10 @@ def of_workers() -> set[str]:
 def of_the_operator() -> set[str]:
     """The first arguments of ``Failure(...)``, and the obstacles that end a job."""
     named = {"ImagePullBackOff", obstacles.PODS_REFUSED, *obstacles._MISTAKES}
-    for path in sorted(OPERATOR.glob("*.py")):
+    for path in sorted(OPERATOR.rglob("*.py")):
         tree = ast.parse(path.read_text())
-        named |= {reason for call in ast.walk(tree) if (reason := _reason(call, path.stem))}
+        module = ".".join(path.relative_to(OPERATOR).with_suffix("").parts)
+        named |= {reason for call in ast.walk(tree) if (reason := _reason(call, module))}
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef) and node.name == "_unreported":
                 named |= _returned(node)

@@ -9,9 +9,12 @@ import pytest
 from pydantic import ValidationError
 
 from embertide.spec.freshness import Freshness, duration_seconds
-from embertide_operator.conditions import is_outdated, objective_of, published_at
-from embertide_operator.kubernetes_api import KubernetesApi
-from embertide_operator.outputs import (
+from embertide_operator.api.client import KubernetesApi
+from embertide_operator.api.transport import ApiError
+from embertide_operator.config.settings import Settings
+from embertide_operator.job.conditions import is_outdated, objective_of, published_at
+from embertide_operator.job.status import timestamp
+from embertide_operator.metrics.outputs import (
     OutputRecord,
     Outputs,
     changes,
@@ -19,9 +22,6 @@ from embertide_operator.outputs import (
     parse,
     without_abandoned,
 )
-from embertide_operator.settings import Settings
-from embertide_operator.status import timestamp
-from embertide_operator.transport import ApiError
 from tests.support.operator_world import NOW, World, raw_job
 
 HOUR, DAY = 3600.0, 86400.0

@@ -9,12 +9,12 @@ import pytest
 
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide_operator.children import child_kinds, children, planner
-from embertide_operator.observe import is_managed_elsewhere
-from embertide_operator.pods import Attempt
-from embertide_operator.routes import kind_of
-from embertide_operator.settings import Settings
-from embertide_operator.validate import read_job
+from embertide_operator.api.routes import kind_of
+from embertide_operator.config.settings import Settings
+from embertide_operator.decide.validate import read_job
+from embertide_operator.job.observe import is_managed_elsewhere
+from embertide_operator.pods.children import child_kinds, children, planner
+from embertide_operator.pods.worker_pods import Attempt
 from tests.support.operator_world import SETTINGS, UID, World, raw_job
 
 ATTEMPT = Attempt(uid=UID, number=1, version="v", earlier=(), grid=GridShape.of(2, 2))

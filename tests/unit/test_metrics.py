@@ -18,10 +18,10 @@ from embertide.spec.status import JobStatus
 from embertide.telemetry.omissions import DroppedEdges, FilledNodes, Omissions
 from embertide.telemetry.report import PlannedTraffic, RankMemory, RunReport, Traffic, WorkerReport
 from embertide.telemetry.transfers import OperationStats, TransferStats
-from embertide_operator.metrics import Metrics
-from embertide_operator.outputs import follow
-from embertide_operator.routes import request_of
-from embertide_operator.status import Draft
+from embertide_operator.api.routes import request_of
+from embertide_operator.job.status import Draft
+from embertide_operator.metrics.operator_metrics import Metrics
+from embertide_operator.metrics.outputs import follow
 from tests.support.cli import REPORT
 from tests.support.metric_page import PAGE, page
 from tests.support.operator_world import NOW, World, raw_job

@@ -11,13 +11,13 @@ from kubernetes.client import ApiClient
 
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide_operator.cache import Cache
-from embertide_operator.children import child_kinds, children, planner
-from embertide_operator.kubernetes_api import KubernetesApi
-from embertide_operator.pods import Attempt
-from embertide_operator.routes import ROUTES
-from embertide_operator.settings import Settings
-from embertide_operator.validate import read_job
+from embertide_operator.api.cache import Cache
+from embertide_operator.api.client import KubernetesApi
+from embertide_operator.api.routes import ROUTES
+from embertide_operator.config.settings import Settings
+from embertide_operator.decide.validate import read_job
+from embertide_operator.pods.children import child_kinds, children, planner
+from embertide_operator.pods.worker_pods import Attempt
 from tests.support import chart
 from tests.support.network_policies import PodAt, allows
 from tests.support.operator_world import SETTINGS, UID, raw_job

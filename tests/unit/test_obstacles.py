@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from embertide.spec.status import JobStatus
-from embertide_operator.obstacles import note_refusal
-from embertide_operator.quota_advice import with_advice
-from embertide_operator.refusals import is_full, never_heals
-from embertide_operator.status import Draft
+from embertide_operator.decide.obstacles import note_refusal
+from embertide_operator.decide.quota_advice import with_advice
+from embertide_operator.decide.refusals import is_full, never_heals
+from embertide_operator.job.status import Draft
 from tests.support.operator_world import SETTINGS, World
 
 PATIENCE = SETTINGS.mistake_seconds

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from kubernetes.client import ApiClient, Configuration
 
-from embertide_operator.backoff import Backoff
-from embertide_operator.health import waiting
-from embertide_operator.kubernetes_api import KubernetesApi, merge_patch
-from embertide_operator.rate_limit import RateLimit
-from embertide_operator.workqueue import Key, WorkQueue
+from embertide_operator.api.backoff import Backoff
+from embertide_operator.api.client import KubernetesApi, merge_patch
+from embertide_operator.api.rate_limit import RateLimit
+from embertide_operator.runtime.health import waiting
+from embertide_operator.runtime.work_queue import Key, WorkQueue
 from tests.support.patience import WAIT_SECONDS
 
 A, B = ("shop", "a"), ("shop", "b")

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from embertide_operator import logs
-from embertide_operator.settings import Settings
+from embertide_operator.config.settings import Settings
+from embertide_operator.runtime import logs
 from tests.support.paths import ROOT
 
 

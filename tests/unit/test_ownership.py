@@ -9,25 +9,25 @@ from typing import Any, cast
 
 import pytest
 
-from embertide_operator.claims import Claims
-from embertide_operator.kubernetes_api import KubernetesApi
-from embertide_operator.ownership import (
+from embertide_operator.api.client import KubernetesApi
+from embertide_operator.api.transport import ApiError
+from embertide_operator.config.settings import Settings
+from embertide_operator.decide.reconcile import decide
+from embertide_operator.job.ownership import (
     CONFIG_MAP,
     OPERATOR,
-    Sighting,
-    SignOfLife,
+    Heartbeat,
+    HeartbeatRecord,
     claimant,
     data_key,
     from_data,
     is_free,
     to_data,
 )
-from embertide_operator.reconcile import decide
-from embertide_operator.settings import Settings
-from embertide_operator.transport import ApiError
+from embertide_operator.leadership.heartbeats import Ownership
 from tests.support.operator_world import NOW, SETTINGS, Observed, World, raw_job
 
-ALIVE = SignOfLife("a/op", "", "all namespaces", "2026-11-21T12:00:00Z")
+ALIVE = Heartbeat("a/op", "", "all namespaces", "2026-11-21T12:00:00Z")
 
 
 def job(operator: str = "", operator_class: str | None = None) -> dict[str, Any]:
@@ -70,20 +70,20 @@ class Namespaces:
 
 
 class Operator:
-    """The claims of one operator, by a clock that the test sets."""
+    """The ownership of one operator, by a clock that the test sets."""
 
     def __init__(self, server: Namespaces, name: str, **settings: Any) -> None:
         self.now = 0.0
         self.settings = Settings(own_namespace=name, own_name="op", claim_seconds=90, **settings)
         api = cast(KubernetesApi, server)
-        self.claims = Claims(api, self.settings, lambda: self.now)
+        self.ownership = Ownership(api, self.settings, lambda: self.now)
 
     def live(self, seconds: float) -> None:
-        """Time passes with signs of life."""
+        """Time passes with heartbeats."""
         while seconds > 0:
-            self.now += min(seconds, self.claims.period_seconds)
-            seconds -= self.claims.period_seconds
-            self.claims.beat()
+            self.now += min(seconds, self.ownership.period_seconds)
+            seconds -= self.ownership.period_seconds
+            self.ownership.beat()
 
 
 def test_the_first_status_of_a_job_names_its_operator() -> None:
@@ -122,37 +122,37 @@ def test_a_job_is_of_the_operator_with_its_class() -> None:
     namespaces = Namespaces()
     default, gpu = Operator(namespaces, "a"), Operator(namespaces, "b", operator_class="gpu")
     for operator, own, foreign in ((default, None, "gpu"), (gpu, "gpu", None)):
-        assert operator.claims.postponed(job(operator_class=own)) is None
-        assert operator.claims.is_ours(job(operator_class=own))
-        assert operator.claims.postponed(job(operator_class=foreign)) == float("inf")
-        assert not operator.claims.is_ours(job(operator_class=foreign))
+        assert operator.ownership.postponed(job(operator_class=own)) is None
+        assert operator.ownership.is_ours(job(operator_class=own))
+        assert operator.ownership.postponed(job(operator_class=foreign)) == float("inf")
+        assert not operator.ownership.is_ours(job(operator_class=foreign))
 
 
 def test_a_claimed_job_is_left_alone_while_its_operator_lives() -> None:
     namespaces = Namespaces()
     a, b = Operator(namespaces, "a"), Operator(namespaces, "b")
     claimed = job("a/op")
-    assert a.claims.postponed(claimed) is None
+    assert a.ownership.postponed(claimed) is None
     for _ in range(20):
-        assert b.claims.postponed(claimed) == b.claims.period_seconds
-        assert not b.claims.is_ours(claimed)
-        a.claims.look_after([claimed])
-        a.claims.beat()
-        b.live(b.claims.period_seconds)
+        assert b.ownership.postponed(claimed) == b.ownership.period_seconds
+        assert not b.ownership.is_ours(claimed)
+        a.ownership.cover([claimed])
+        a.ownership.beat()
+        b.live(b.ownership.period_seconds)
 
 
 def test_a_job_is_taken_over_once_its_operator_has_shown_no_life() -> None:
     namespaces = Namespaces()
     a, b = Operator(namespaces, "a"), Operator(namespaces, "b")
     claimed = job("a/op")
-    a.claims.look_after([claimed])
-    a.claims.beat()
-    assert b.claims.postponed(claimed) is not None
+    a.ownership.cover([claimed])
+    a.ownership.beat()
+    assert b.ownership.postponed(claimed) is not None
     b.live(100)
-    # Since its sign was first seen, which is a beat after the job was.
+    # Since its heartbeat was first seen, which is a beat after the job was.
     waited = b.now
-    while b.claims.postponed(claimed) is not None:
-        b.live(b.claims.period_seconds)
+    while b.ownership.postponed(claimed) is not None:
+        b.live(b.ownership.period_seconds)
     assert 90 <= b.now <= waited + 90
     b.live(200)
     assert data_key("a/op") not in namespaces.data["shop"], "what is gone is removed"
@@ -162,11 +162,11 @@ def test_an_operator_that_never_showed_life_is_waited_for_as_long() -> None:
     """As one that has been uninstalled with all of its namespace."""
     b = Operator(Namespaces(), "b")
     claimed = job("a/op")
-    assert b.claims.postponed(claimed) is not None
+    assert b.ownership.postponed(claimed) is not None
     b.live(80)
-    assert b.claims.postponed(claimed) is not None
+    assert b.ownership.postponed(claimed) is not None
     b.live(20)
-    assert b.claims.postponed(claimed) is None
+    assert b.ownership.postponed(claimed) is None
 
 
 def test_nobody_is_taken_for_gone_while_the_api_server_is_away() -> None:
@@ -174,23 +174,23 @@ def test_nobody_is_taken_for_gone_while_the_api_server_is_away() -> None:
     namespaces = Namespaces()
     b = Operator(namespaces, "b")
     claimed = job("a/op")
-    assert b.claims.postponed(claimed) is not None
+    assert b.ownership.postponed(claimed) is not None
     namespaces.refused.add("shop")
     b.live(1000)
-    assert b.claims.postponed(claimed) is not None
+    assert b.ownership.postponed(claimed) is not None
 
 
 def test_a_job_that_changes_its_class_changes_its_operator() -> None:
-    """At once, as the sign of life of the operator before says that the class is not its own."""
+    """At once, as the heartbeat of the operator before says that the class is not its own."""
     namespaces = Namespaces()
     a, gpu = Operator(namespaces, "a"), Operator(namespaces, "b", operator_class="gpu")
     moved = job("a/op", "gpu")
-    assert a.claims.postponed(moved) == float("inf")
-    a.claims.look_after([moved])
-    a.claims.beat()
-    assert gpu.claims.postponed(moved) is not None, "nothing is known of its operator yet"
+    assert a.ownership.postponed(moved) == float("inf")
+    a.ownership.cover([moved])
+    a.ownership.beat()
+    assert gpu.ownership.postponed(moved) is not None, "nothing is known of its operator yet"
     gpu.live(1)
-    assert gpu.claims.postponed(moved) is None
+    assert gpu.ownership.postponed(moved) is None
 
 
 def test_a_job_without_a_status_belongs_to_who_applied_its_statefulset() -> None:
@@ -201,8 +201,8 @@ def test_a_job_without_a_status_belongs_to_who_applied_its_statefulset() -> None
     assert claimant(job(), found) == "a/op"
     assert claimant(job("b/op"), found) == "b/op", "the status is newer"
     b = Operator(Namespaces(), "b")
-    assert b.claims.postponed(job()) is None
-    assert b.claims.postponed(job(), found) is not None
+    assert b.ownership.postponed(job()) is None
+    assert b.ownership.postponed(job(), found) is not None
 
 
 def test_a_status_from_before_claims_is_nobodys() -> None:
@@ -214,12 +214,12 @@ def test_a_status_from_before_claims_is_nobodys() -> None:
 def test_life_is_shown_by_one_request_a_namespace_and_read_by_the_same() -> None:
     namespaces = Namespaces()
     a = Operator(namespaces, "a", namespaces=("shop", "search"))
-    a.claims.beat()
+    a.ownership.beat()
     namespaces.requests = 0
-    a.claims.beat()
+    a.ownership.beat()
     assert namespaces.requests == 2
-    signs = from_data(namespaces.data["search"])
-    assert signs["a/op"].watches == "shop, search"
+    heartbeats = from_data(namespaces.data["search"])
+    assert heartbeats["a/op"].watches == "shop, search"
 
 
 def test_overlapping_scopes_are_told_once_and_who_it_is(caplog: pytest.LogCaptureFixture) -> None:
@@ -227,28 +227,30 @@ def test_overlapping_scopes_are_told_once_and_who_it_is(caplog: pytest.LogCaptur
     a, b = Operator(namespaces, "a"), Operator(namespaces, "b", namespaces=("shop",))
     gpu = Operator(namespaces, "c", operator_class="gpu", namespaces=("shop",))
     with caplog.at_level(logging.INFO, "embertide"):
-        a.claims.look_after([job()])
+        a.ownership.cover([job()])
         for _ in range(3):
             for operator in (a, gpu, b):
-                operator.claims.beat()
-    assert a.claims.overlaps == {"b/op": {"shop"}}
-    assert b.claims.overlaps == {"a/op": {"shop"}}
-    assert gpu.claims.overlaps == {}
+                operator.ownership.beat()
+    assert a.ownership.overlaps == {"b/op": {"shop"}}
+    assert b.ownership.overlaps == {"a/op": {"shop"}}
+    assert gpu.ownership.overlaps == {}
     warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert len(warnings) == 2, "each tells once"
     assert any("operator a/op, which watches all namespaces" in text for text in warnings)
     namespaces.data["shop"].pop(data_key("b/op"))
-    a.claims.beat()
-    assert a.claims.overlaps == {}
+    a.ownership.beat()
+    assert a.ownership.overlaps == {}
 
 
 @pytest.mark.parametrize(
-    ("sign", "free"),
-    [(ALIVE, False), (None, False), (SignOfLife("a/op", "gpu", "x", "2026-11-21T12:00:00Z"), True)],
+    ("heartbeat", "free"),
+    [(ALIVE, False), (None, False), (Heartbeat("a/op", "gpu", "x", "2026-11-21T12:00:00Z"), True)],
 )
-def test_only_an_operator_of_the_jobs_class_holds_it(sign: SignOfLife | None, free: bool) -> None:
-    assert is_free(job("a/op"), Sighting(sign, changed=0, read=89), 90) is free
-    assert is_free(job("a/op"), Sighting(sign, changed=0, read=90), 90)
+def test_only_an_operator_of_the_jobs_class_holds_it(
+    heartbeat: Heartbeat | None, free: bool
+) -> None:
+    assert is_free(job("a/op"), HeartbeatRecord(heartbeat, changed=0, read=89), 90) is free
+    assert is_free(job("a/op"), HeartbeatRecord(heartbeat, changed=0, read=90), 90)
 
 
 def test_what_is_no_sign_of_life_is_left_out() -> None:
@@ -263,8 +265,8 @@ def test_what_is_no_sign_of_life_is_left_out() -> None:
 
 def test_a_sign_without_a_zone_harms_nobody() -> None:
     namespaces = Namespaces()
-    naive = SignOfLife("b/op", "", "x", datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S"))
+    naive = Heartbeat("b/op", "", "x", datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S"))
     namespaces.data["shop"] = to_data(naive)
     a = Operator(namespaces, "a", namespaces=("shop",))
-    a.claims.beat()
-    assert a.claims.overlaps.keys() <= {"b/op"}
+    a.ownership.beat()
+    assert a.ownership.overlaps.keys() <= {"b/op"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from embertide_operator.quota_advice import with_advice
+from embertide_operator.decide.quota_advice import with_advice
 from tests.support.operator_world import World
 
 FORBIDDEN = 'pods "{}" is forbidden: '

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from embertide_operator.schedule_state import SCHEDULED, ScheduleFacts, next_status
+from embertide_operator.schedules.state import SCHEDULED, ScheduleFacts, next_status
 
 NOW = datetime(2026, 11, 22, 3, 5, 0, tzinfo=UTC)
 LAST = "2026-11-22T03:00:00Z"

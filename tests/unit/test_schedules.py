@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from embertide_operator.schedule_state import SCHEDULED
-from embertide_operator.schedules import Schedules
-from embertide_operator.settings import Settings
+from embertide_operator.config.settings import Settings
+from embertide_operator.schedules.state import SCHEDULED
+from embertide_operator.schedules.sync import Schedules
 from tests.support.api_server import ApiServer, api_server
 
 NOW = datetime(2026, 11, 22, 3, 5, 0, tzinfo=UTC)

@@ -28,7 +28,7 @@ KUBERNETES = {
     "ErrImageNeverPull": "the kubelet's, of a waiting container",
     "Evicted": "the kubelet's, of a pod that it terminated",
 }
-"""Reasons that the operator passes on; see ``operator/embertide_operator/failures.py``."""
+"""Reasons that the operator passes on; see ``operator/embertide_operator/job/failures.py``."""
 
 
 @cache

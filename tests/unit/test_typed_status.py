@@ -12,7 +12,7 @@ from embertide.spec.run_status import RunStatus, TypeOutput
 from embertide.spec.status import JobStatus
 from embertide.telemetry.report import RelationCount, TypeCount
 from embertide.versions.catalog import describe
-from embertide_operator.answers import read_answer
+from embertide_operator.runtime.worker_answers import read_answer
 from tests.support.operator_world import UID, World
 from tests.support.run_reports import make_report
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from embertide_operator.ownership import CONFIG_MAP
+from embertide_operator.job.ownership import CONFIG_MAP
 from embertide_operator.uninstall import (
     is_installed,
     remove_lease,

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from embertide.spec.reports import Ending, InputsReport, MissingInput
-from embertide_operator.admission import Admission, Limits, Verdict
-from embertide_operator.children import config_map
-from embertide_operator.decision import Decision
-from embertide_operator.observe import waits_for_inputs
-from embertide_operator.status import parse_time
-from embertide_operator.validate import read_job
+from embertide_operator.decide.decision import Decision
+from embertide_operator.decide.validate import read_job
+from embertide_operator.job.observe import waits_for_inputs
+from embertide_operator.job.status import parse_time
+from embertide_operator.pods.children import config_map
+from embertide_operator.runtime.admission import Admission, Limits, Verdict
 from tests.support.operator_world import NOW, SETTINGS, UID, World, raw_job
 
 MARKER = "s3://shop/edges/_SUCCESS is not there"

@@ -10,7 +10,7 @@ import pytest
 
 import embertide
 from embertide.spec.manifest import load_manifest
-from embertide_operator.children import children, spec_hash
+from embertide_operator.pods.children import children, spec_hash
 from tests.support.job_children import ATTEMPT, environment, job, workers
 from tests.support.operator_world import SETTINGS
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from typing import Any, NoReturn
 
-from embertide_operator import kubernetes_api
 from embertide_operator.__main__ import main
+from embertide_operator.api import client as kubernetes_api
 
 
 class MortalApi(kubernetes_api.KubernetesApi):

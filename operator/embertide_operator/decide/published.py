@@ -1,0 +1,162 @@
+"""A published version is success, whatever else is true of the job.
+
+Two channels say so: rank 0's ``/status``, and its container, which ends once with exit code 0 and
+its :class:`OutputReport` as termination message. The second needs nothing but the Kubernetes API,
+so it holds under network policies, in a mesh, and for an operator that was away. It has no report
+of the run; where only it has spoken, the container that was started again is given a moment to
+tell the rest over ``/status``.
+
+This is looked at before any deadline, change of the spec, suspension or failure is: readers have
+the version already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from embertide.spec.reports import OutputReport, ProgressReport
+from embertide.spec.run_status import RunStatus
+from embertide.spec.status import OutputStatus
+from embertide_operator.api.routes import Object
+from embertide_operator.decide.decision import Decision, stop_pods
+from embertide_operator.decide.tracking import set_progress
+from embertide_operator.job.conditions import NOT_CURRENT
+from embertide_operator.job.failures import published_by
+from embertide_operator.job.observe import Observed, container_status, output_of
+from embertide_operator.job.status import Draft, parse_time, timestamp
+
+_REPORT_SECONDS = 5.0
+"""How long a version that only the termination message tells of waits for the run's report."""
+_REPORT_REQUEUE_SECONDS = 0.5
+_MOST_TYPES_SHOWN = 4
+"""In a message or a column; the list of the status has all."""
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What rank 0 said of its published version; ``over_http``: by ``/status``."""
+
+    output: OutputReport
+    progress: ProgressReport | None = None
+    report: RunStatus | None = None
+    over_http: bool = False
+
+
+def complete_if_published(seen: Observed, draft: Draft) -> Decision | None:
+    """The decision for a job whose current attempt has published; None where it has not."""
+    found = _publication(seen, draft["attempt"])
+    if found is None and not draft.is_true("Published"):
+        return None
+    if found is not None:
+        _note_output(seen.job, draft, found)
+        if not found.over_http and _report_may_come(seen, draft):
+            return Decision(draft, requeue_after=_REPORT_REQUEUE_SECONDS)
+    return _complete(seen, draft)
+
+
+def _publication(seen: Observed, attempt: int) -> Publication | None:
+    """What rank 0 of an attempt says of its version, over ``/status`` or through its container."""
+    said = seen.report
+    if said is not None and said.state == "succeeded" and said.output is not None:
+        return Publication(said.output, said.progress, said.report, over_http=True)
+    pod = seen.rank_zero(attempt)
+    output = published_by(pod) if pod is not None else None
+    if output is None or not _is_of(output, seen.job["metadata"]["uid"], attempt):
+        return None
+    return Publication(output)
+
+
+def _is_of(output: OutputReport, uid: str, attempt: int) -> bool:
+    """Whether a termination message is of this attempt; older workers do not say whose it is."""
+    return output.job_uid in ("", uid) and output.attempt in (0, attempt)
+
+
+def _report_may_come(seen: Observed, draft: Draft) -> bool:
+    """Whether rank 0's container, started again, may still answer with the run's report."""
+    pod = seen.rank_zero(draft["attempt"])
+    if pod is None or pod["metadata"].get("deletionTimestamp") or draft.is_true("Failed"):
+        return False
+    if "terminated" in (container_status(pod).get("state") or {}):
+        return False
+    since = parse_time(draft.condition("Published")["lastTransitionTime"])
+    return (draft.now - since).total_seconds() < _REPORT_SECONDS
+
+
+def _note_output(job: Object, draft: Draft, found: Publication) -> None:
+    """Set Published and what it says of the version and the run."""
+    output = found.output
+    uri = output.uri or f"{output_of(job)}/versions/{output.version}"
+    if found.progress is not None:
+        set_progress(found.progress, draft)
+    draft["output"] = _output_object(output, uri)
+    draft["report"] = found.report.to_object() if found.report is not None else None
+    where = f"{_contents(output)} at {uri}{_without(found.report)}"
+    if draft.set("Published", True, "Published" if output.current else NOT_CURRENT, where):
+        draft.add_event("Published", f"version {output.version}: {where}")
+    _note_removal(draft, output.not_removed)
+
+
+def _note_removal(draft: Draft, problem: str | None) -> None:
+    """Set Pruned to False where versions are left that the job does not keep; else drop it."""
+    if problem is None:
+        draft.drop("Pruned")
+    elif draft.set("Pruned", False, "RemovalFailed", problem):
+        draft.add_event("RemovalFailed", problem, warning=True)
+
+
+def _without(report: RunStatus | None) -> str:
+    """What the run did without, because its job allows it."""
+    if report is None:
+        return ""
+    dropped = sum(item.edges for item in report.dropped_edges or [])
+    filled = sum(item.nodes for item in report.filled_nodes or [])
+    counts = (
+        (dropped, "edges to unknown nodes dropped"),
+        (len(report.empty_relations or []), "relations without objects"),
+        (report.missing_days or 0, "days without objects"),
+        (filled, "new nodes without a row of the model's table"),
+    )
+    return "".join(f"; {what}: {count:,}" for count, what in counts if count)
+
+
+def _output_object(output: OutputReport, uri: str) -> dict[str, Any]:
+    """``status.output``."""
+    found = OutputStatus(
+        version=output.version,
+        uri=uri,
+        rows=output.rows,
+        dim=output.dim,
+        types=output.types or None,
+        summary=_by_type(output) if output.types else f"{output.rows} x {output.dim}",
+        manifest_digest=output.manifest_digest,
+    )
+    return found.to_object()
+
+
+def _contents(output: OutputReport) -> str:
+    """What a version holds, as a message says it."""
+    if not output.types:
+        return f"{output.rows} rows x {output.dim}"
+    return f"{output.rows} rows ({_by_type(output)})"
+
+
+def _by_type(output: OutputReport) -> str:
+    """Such as ``item 40 x 6, user 61 x 6``; of many types the first ones by name."""
+    types = sorted(output.types or [], key=lambda of_type: of_type.name)
+    shown = [f"{of_type.name} {of_type.rows} x {of_type.dim}" for of_type in types]
+    if len(shown) > _MOST_TYPES_SHOWN:
+        shown[_MOST_TYPES_SHOWN:] = [f"{len(shown) - _MOST_TYPES_SHOWN} more"]
+    return ", ".join(shown)
+
+
+def _complete(seen: Observed, draft: Draft) -> Decision:
+    """The version is published: the job is complete, and its pods are stopped."""
+    draft["phase"], draft["completionTime"] = "Succeeded", timestamp(draft.now)
+    draft["attemptStartTime"] = draft["retryTime"] = draft["obstacle"] = None
+    draft.drop("Failed")
+    draft.drop("Suspended")
+    draft.set("Progressing", False, "Complete", "the version is published")
+    draft.set("Complete", True, "Published", f"version {draft['output']['version']}")
+    draft.add_event("Completed", f"attempt {draft['attempt']} succeeded; the workers are stopped")
+    return stop_pods(seen, draft)

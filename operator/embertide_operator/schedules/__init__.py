@@ -1,0 +1,1 @@
+"""The schedules: what each did, and the EmbeddingSchedule beside its CronJob that shows it."""

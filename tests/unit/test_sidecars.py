@@ -1,0 +1,148 @@
+"""Init containers and sidecars of a job's pod template: their failures are reported by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from embertide_operator.decide.decision import Decision
+from embertide_operator.job.sidecars import other_trouble
+from tests.support.operator_world import World
+
+PULL = {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "proxy:2"'}}
+FAILED = {"terminated": {"exitCode": 3, "reason": "Error", "message": "no route to vault\n"}}
+KILLED = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+AGAIN = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed"}}
+DONE = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+RUNNING: dict[str, Any] = {"running": {}}
+CREATING = {"waiting": {"reason": "PodInitializing"}}
+
+
+def pod(
+    *,
+    first: tuple[dict[str, Any], ...] = (),
+    beside: dict[str, Any] | None = None,
+    native: bool = False,
+    last: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A pod whose init containers are in these states, and perhaps one beside the worker."""
+    names = [f"init-{index}" for index in range(len(first))]
+    policy = {"restartPolicy": "Always"} if native else {}
+    states = [
+        {"name": name, "state": state, "lastState": last or {}}
+        for name, state in zip(names, first, strict=True)
+    ]
+    status: dict[str, Any] = {"containerStatuses": [{"name": "worker", "state": CREATING}]}
+    if states:
+        status["initContainerStatuses"] = states
+    if beside is not None:
+        status["containerStatuses"].append(
+            {"name": "proxy", "state": beside, "lastState": last or {}}
+        )
+    return {"spec": {"initContainers": [{"name": n, **policy} for n in names]}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("found", "reason", "message"),
+    [
+        (
+            pod(first=(DONE, FAILED)),
+            "Error",
+            "init container 'init-1' exited with code 3: no route to vault",
+        ),
+        (
+            pod(first=(AGAIN,), last=FAILED),
+            "CrashLoopBackOff",
+            "init container 'init-0' exited with code 3: no route to vault",
+        ),
+        (
+            pod(first=(PULL,), native=True),
+            "ImagePullBackOff",
+            "sidecar 'init-0' cannot start: Back-off pulling image \"proxy:2\"",
+        ),
+        (
+            pod(beside=AGAIN, last=KILLED),
+            "CrashLoopBackOff",
+            "sidecar 'proxy' exceeded its memory limit and was killed",
+        ),
+        (
+            pod(beside={"terminated": {"exitCode": 143}}),
+            "Error",
+            "sidecar 'proxy' was killed by signal 15",
+        ),
+        (
+            pod(beside=AGAIN, last=DONE),
+            "CrashLoopBackOff",
+            "sidecar 'proxy' exits with code 0 and is restarted, again and again;"
+            " it has to keep running",
+        ),
+        (
+            pod(
+                beside={"terminated": {"exitCode": 128, "reason": "StartError", "message": "no x"}}
+            ),
+            "StartError",
+            "sidecar 'proxy' cannot start: no x",
+        ),
+    ],
+)
+def test_a_failure_is_told_by_the_containers_name(
+    found: dict[str, Any], reason: str, message: str
+) -> None:
+    assert other_trouble(found) == (reason, message)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pod(),
+        pod(first=(DONE, RUNNING)),
+        pod(first=(CREATING,)),
+        pod(first=(RUNNING,), native=True, beside=RUNNING),
+        {"metadata": {}},
+    ],
+)
+def test_what_starts_and_runs_is_no_trouble(found: dict[str, Any]) -> None:
+    assert other_trouble(found) is None
+
+
+def test_the_status_names_the_worker_and_its_container() -> None:
+    world = started()
+    waiting = {"state": CREATING}
+    (one, two) = world.pods(waiting, waiting)
+    two["status"] |= pod(first=(AGAIN,), last=FAILED)["status"]
+    world.reconcile(1, pods=[one, two])
+    ready = next(c for c in world.status["conditions"] if c["type"] == "WorkersReady")
+    assert (ready["status"], ready["reason"]) == ("False", "CrashLoopBackOff")
+    assert ready["message"] == (
+        "worker 1: init container 'init-0' exited with code 3: no route to vault"
+    )
+
+
+def test_a_sidecar_that_ended_is_no_worker_that_failed() -> None:
+    world = started()
+    (one, two) = world.pods(world.running(), world.running())
+    two["status"]["containerStatuses"].append({"name": "proxy", "state": KILLED})
+    world.reconcile(1, pods=[one, two])
+    assert world.status["workers"]["failed"] == 0
+
+
+def test_a_planner_whose_init_container_fails_says_so() -> None:
+    world = World(workers={"grid": "auto"})
+    world.reconcile()
+    planner = world.pods(RUNNING)[0]
+    planner["metadata"] |= {"name": "products-plan"}
+    planner["metadata"]["labels"]["embertide.dev/role"] = "planner"
+    planner["status"] = pod(first=(FAILED,))["status"] | {"phase": "Failed"}
+    world.reconcile(1, pods=[planner])
+    assert world.status["lastFailure"]["message"] == (
+        "the planner: init container 'init-0' exited with code 3: no route to vault"
+    )
+
+
+def started() -> World:
+    """A job of two workers whose attempt has started."""
+    world = World()
+    decision: Decision = world.reconcile()
+    assert decision.apply
+    return world
