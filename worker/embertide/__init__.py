@@ -22,6 +22,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from embertide._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from embertide.api import export, list_versions, plan, read, run
     from embertide.errors import EmbertideError
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from embertide.telemetry.report import RunReport
     from embertide.versions.catalog import VersionInfo
     from embertide.versions.embeddings import Embeddings
-
-__version__ = "0.1.0"
 
 __all__ = [
     "EmbeddingJob",

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-import embertide
+from embertide._version import __version__
 from embertide.cli.check import check
 from embertide.cli.crd import crd
 from embertide.cli.export import export
@@ -36,7 +36,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"embertide {embertide.__version__}")
+        print(f"embertide {__version__}")
         raise typer.Exit
 
 

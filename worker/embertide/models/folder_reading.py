@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from pydantic import TypeAdapter, ValidationError
 
-import embertide
+from embertide._version import __version__
 from embertide.errors import ManifestError, ModelError
 from embertide.models.folder import FORMAT, Exported, FolderText, LayerName
 from embertide.models.weights import load_tensors
@@ -38,7 +38,7 @@ def parse_text(text: bytes, source: str) -> FolderText:
         raise ModelError(str(error)) from None
     if found.format != FORMAT:
         raise ModelError(
-            f"{source} has format {found.format}; this embertide {embertide.__version__} reads"
+            f"{source} has format {found.format}; this embertide {__version__} reads"
             f" {FORMAT}: export the model with the release that runs it"
         )
     return found
@@ -135,7 +135,7 @@ def _step(data: dict[str, Any], where: str) -> Step:
     kind = KINDS.get(str(data.pop("step", None)))
     if kind is None:
         raise ModelError(
-            f"{where}: there is no such step; this embertide {embertide.__version__} has"
+            f"{where}: there is no such step; this embertide {__version__} has"
             f" {', '.join(sorted(KINDS))}"
         )
     unknown = set(data) - {one.name for one in fields(kind)}

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import embertide
+from embertide._version import __version__
 from embertide.otlp.tree import Node
 from embertide.report.numbers import without_secrets
 
@@ -134,7 +134,7 @@ def _spans(root: Node, key: str, *, whole: bool) -> list[ReadableSpan]:
 
     provider = _provider(key)
     provider.add_span_processor(Keep())
-    tracer = provider.get_tracer("embertide", embertide.__version__)
+    tracer = provider.get_tracer("embertide", __version__)
     carrier = {name: os.environ.get(name.upper(), "") for name in ("traceparent", "tracestate")}
     outer = TraceContextTextMapPropagator().extract(carrier)
     if carrier["traceparent"] and not outer:
@@ -183,7 +183,7 @@ def _provider(key: str) -> TracerProvider:
             self.root = False
             return int.from_bytes(digest[16:24], "big")
 
-    ours = {"service.name": "embertide", "service.version": embertide.__version__}
+    ours = {"service.name": "embertide", "service.version": __version__}
     resource = Resource.create(ours).merge(OTELResourceDetector().detect())
     return TracerProvider(resource=resource, id_generator=Ids(), shutdown_on_exit=False)
 

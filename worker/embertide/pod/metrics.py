@@ -16,7 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-import embertide
+from embertide._version import __version__
 from embertide.launch.run_folder import RunFolder
 from embertide.pod.board import Board
 from embertide.pod.settings import WorkSettings
@@ -90,7 +90,7 @@ class _Families:
     def of_worker(self, job: EmbeddingJob, board: Board) -> Iterator[Family]:
         """What is known without the worker process."""
         settings, status, inference = self._settings, board.status, job.spec.inference
-        versions = embertide.__version__, platform.python_version()
+        versions = __version__, platform.python_version()
         place = settings.version, str(settings.grid), job.spec.workers.device
         yield self._of(names.WORKER_INFO, {(settings.job_uid, *place, *versions): 1})
         yield self._of(names.WORKER_STATE, {(s,): float(s == status.state) for s in _STATES})

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-import embertide
+from embertide._version import __version__
 from embertide.errors import ManifestError
 from embertide.spec import naming
 from embertide.spec.grid import GridShape
@@ -80,11 +80,11 @@ class ContainerFiles:
 
 def _naming_releases(error: ManifestError, operator: str) -> ManifestError:
     """The same error, with the releases that do not understand each other, if it is that."""
-    if operator == embertide.__version__:
+    if operator == __version__:
         return error
     by = f"the operator of release {operator}" if operator else "an operator that says no release"
     text = (
-        f"written by {by}, read by a worker image of release {embertide.__version__}: use an image"
+        f"written by {by}, read by a worker image of release {__version__}: use an image"
         " of the operator's release (spec.workers.image, or the chart's worker.image), or leave out"
         " what this release does not know"
     )

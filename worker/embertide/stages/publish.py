@@ -20,7 +20,7 @@ import pyarrow as pa
 import torch
 import torch.distributed as dist
 
-import embertide
+from embertide._version import __version__
 from embertide.context import RunContext
 from embertide.errors import EmbertideError, OutputError
 from embertide.kernels.ids import Ids
@@ -308,7 +308,7 @@ def publish_version(
         "seed": spec.inference.seed,
         "rowType": spec.inference.rows,
         "libraries": {
-            "embertide": embertide.__version__,
+            "embertide": __version__,
             "torch": torch.__version__,
             "pyarrow": pa.__version__,
             "python": platform.python_version(),

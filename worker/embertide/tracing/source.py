@@ -8,11 +8,11 @@ import traceback
 from pathlib import Path
 from types import FrameType, TracebackType
 
-import embertide
+from embertide import _version
 from embertide.errors import ModelError
 
-_OURS = str(Path(embertide.__file__).parent)
-_CALLS_FORWARD = str(Path(embertide.__file__).parent / "tracing" / "run.py")
+_OURS = str(Path(_version.__file__).parent)
+_CALLS_FORWARD = str(Path(_version.__file__).parent / "tracing" / "run.py")
 """Beyond it is who exports, not what the module does."""
 _INSTALLED = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 _STANDARD = sysconfig.get_path("stdlib")
