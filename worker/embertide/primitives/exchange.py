@@ -189,6 +189,10 @@ class Channel:
         """The same channel, counted under a group of its own."""
         return replace(self, label=replace(self.label, group=number))
 
+    def counted_as(self, primitive: str) -> Channel:
+        """The same channel, counted under another primitive, outside its groups."""
+        return replace(self, label=replace(self.label, primitive=primitive, group=0))
+
     @property
     def in_place(self) -> bool:
         """Whether all ranks of the axis read each other's tensors where they stand."""

@@ -12,17 +12,30 @@ a message, more messages are under way.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, repeat
-from typing import TYPE_CHECKING
+from typing import Protocol, Self
 
 import torch
 
-if TYPE_CHECKING:
-    from embertide.primitives.exchange import Channel
+from embertide.telemetry.recorder import Label
 
 _TRIES = 3
 """Messages of each number of groups that are timed."""
+
+
+class Timed(Protocol):
+    """What a trial needs of the channel whose messages it times."""
+
+    @property
+    def label(self) -> Label:
+        """The axis and primitive that a choice is for."""
+
+    def counted_as(self, primitive: str) -> Self:
+        """The same channel, counted as another primitive."""
+
+    def all_reduce(self, values: torch.Tensor) -> torch.Tensor:
+        """The sum of what all ranks of the axis have. Collective."""
 
 
 def numbers_tried(most: int) -> tuple[int, ...]:
@@ -105,7 +118,7 @@ class Merging:
         """Groups that one message may carry."""
         return self._tried[-1]
 
-    def pace(self, channel: Channel, depth: int) -> Pace:
+    def pace(self, channel: Timed, depth: int) -> Pace:
         """How the next use goes, by what earlier ones took.
 
         Once for an axis and primitive it moves 8 + 16 bytes for each number tried, to each peer.
@@ -125,11 +138,11 @@ class Merging:
         each = self.chosen[key]
         return Pace((depth + 1) * self.most // each - 1, each)
 
-    def _choose(self, channel: Channel, trial: Trial) -> int:
+    def _choose(self, channel: Timed, trial: Trial) -> int:
         """The number that took all ranks together the least time a group."""
         mine = [[trial.seconds.get(each, 0.0), trial.groups.get(each, 0)] for each in self._tried]
-        told = replace(channel, label=replace(channel.label, primitive="tuning", group=0))
-        seconds, groups = told.all_reduce(torch.tensor(mine, dtype=torch.float64)).T.tolist()
+        tuning = channel.counted_as("tuning")
+        seconds, groups = tuning.all_reduce(torch.tensor(mine, dtype=torch.float64)).T.tolist()
         took = {
             spent / count: each
             for each, spent, count in zip(self._tried, seconds, groups, strict=True)
