@@ -19,9 +19,10 @@ from embertide.grid import AxisName, ColumnSlices, Grid, RowRanges
 from embertide.kernels.attention import add_shares
 from embertide.kernels.block import Block
 from embertide.kernels.csr import Csr
+from embertide.kernels.epilogue import NOTHING, Factors
 from embertide.kernels.heads import HeadColumns, PairScore, RowSums
 from embertide.kernels.rows import gather_rows
-from embertide.kernels.spmm import NOTHING, Factors, reduce_rows
+from embertide.kernels.spmm import reduce_rows
 from embertide.layouts import Loaded
 from embertide.primitives import attention, gemm
 from embertide.primitives.arriving import tile_operand

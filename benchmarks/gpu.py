@@ -23,8 +23,9 @@ from benchmarks.edges import sort_edges
 from embertide.kernels import attention_torch
 from embertide.kernels.attention import add_additive
 from embertide.kernels.block import Block
+from embertide.kernels.epilogue import NOTHING, Factors
 from embertide.kernels.heads import HeadColumns, RowSums
-from embertide.kernels.spmm import NOTHING, Factors, reduce_linear, reduce_rows
+from embertide.kernels.spmm import reduce_linear, reduce_rows
 from embertide.kernels.staging import Staging
 
 HEADS = 4

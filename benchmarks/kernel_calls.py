@@ -20,20 +20,13 @@ from benchmarks.edges import sort_edges
 from benchmarks.kernel_inputs import Bench, Calls, close
 from embertide.kernels.attention import add_additive, add_pairs
 from embertide.kernels.cut import RangePlaces, cut_by_group
+from embertide.kernels.epilogue import NOTHING, Epilogue, Factors
 from embertide.kernels.heads import HeadColumns, PairScore, RowSums
 from embertide.kernels.ids import IdTable, hash_ids, sort_words
 from embertide.kernels.node_set import NodeSet
 from embertide.kernels.rows import gather_rows, scatter_rows
 from embertide.kernels.sample import sample_rows
-from embertide.kernels.spmm import (
-    NOTHING,
-    Epilogue,
-    Factors,
-    Reduce,
-    multiply,
-    reduce_linear,
-    reduce_rows,
-)
+from embertide.kernels.spmm import Reduce, multiply, reduce_linear, reduce_rows
 from embertide.primitives.rounds import places_before, share_rounds
 
 HEADS, SLOPE, FANOUT = 4, 0.2, 50

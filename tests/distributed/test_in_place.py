@@ -12,7 +12,7 @@ import torch
 
 from embertide.grid import ColumnSlices, RowRanges
 from embertide.kernels import memory, native
-from embertide.kernels.spmm import Epilogue
+from embertide.kernels.epilogue import Epilogue
 from embertide.launch.worker import is_lost_peer
 from embertide.layouts import Loaded
 from embertide.primitives import batches

@@ -12,10 +12,11 @@ from torch.distributed.distributed_c10d import BackendConfig
 
 from embertide.kernels import attention_torch
 from embertide.kernels.block import CHUNK_EDGES, GPU_CHUNK_EDGES, Block, chunk_edges
+from embertide.kernels.epilogue import NOTHING, Factors
 from embertide.kernels.heads import HeadColumns, PairScore, RowSums
 from embertide.kernels.rows import gather_rows
 from embertide.kernels.segments import Reduce, Segments, edge_runs
-from embertide.kernels.spmm import NOTHING, Factors, reduce_linear, reduce_rows
+from embertide.kernels.spmm import reduce_linear, reduce_rows
 from embertide.kernels.staging import Staging
 from embertide.launch.worker import backend
 from embertide.primitives.landing import put_rows

@@ -12,12 +12,13 @@ import torch
 
 pytest.importorskip("triton", reason="torch's build for CPUs comes without Triton")
 
-from embertide.kernels import gpu, native
+from embertide.kernels import gpu, native, pieces
 from embertide.kernels.attention import add_additive
 from embertide.kernels.block import Block
-from embertide.kernels.gpu import attention, pieces, spmm
+from embertide.kernels.epilogue import NOTHING, Epilogue, Factors
+from embertide.kernels.gpu import attention, spmm
 from embertide.kernels.heads import NO_SCORES, HeadColumns, RowSums
-from embertide.kernels.spmm import NOTHING, Epilogue, Factors, reduce_linear, reduce_rows
+from embertide.kernels.spmm import reduce_linear, reduce_rows
 from tests.support.exact import assert_exact
 from tests.unit.test_native_spmm import expected_rows, random_block
 

@@ -10,17 +10,10 @@ from hypothesis import strategies as st
 from embertide.kernels import native
 from embertide.kernels.attention import add_additive, add_pairs, add_shares, set_pair_scores
 from embertide.kernels.block import Block
+from embertide.kernels.epilogue import NOTHING, Epilogue, Factors
 from embertide.kernels.heads import HeadColumns, PairScore, RowSums
 from embertide.kernels.rows import gather_rows, scatter_rows
-from embertide.kernels.spmm import (
-    NOTHING,
-    Epilogue,
-    Factors,
-    Reduce,
-    multiply,
-    reduce_linear,
-    reduce_rows,
-)
+from embertide.kernels.spmm import Reduce, multiply, reduce_linear, reduce_rows
 
 WIDTHS = (1, 3, 17, 128, 131)
 HUB = 40_000

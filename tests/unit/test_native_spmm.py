@@ -13,17 +13,9 @@ from hypothesis import strategies as st
 
 from embertide.kernels import native
 from embertide.kernels.block import Block
+from embertide.kernels.epilogue import NOTHING, Epilogue, Factors
 from embertide.kernels.memory import empty
-from embertide.kernels.spmm import (
-    NOTHING,
-    Epilogue,
-    Factors,
-    Reduce,
-    max_gathered,
-    multiply,
-    reduce_linear,
-    reduce_rows,
-)
+from embertide.kernels.spmm import Reduce, max_gathered, multiply, reduce_linear, reduce_rows
 
 WIDTHS = (1, 3, 17, 128, 129, 300)
 HUB = 40_000

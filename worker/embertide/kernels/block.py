@@ -18,7 +18,7 @@ import torch
 from torch.nn.functional import embedding_bag
 
 from embertide.kernels import native
-from embertide.kernels.gpu.pieces import Pieces, cut
+from embertide.kernels.pieces import Pieces, cut
 from embertide.kernels.staging import Staging
 
 CHUNK_EDGES = 1 << 17

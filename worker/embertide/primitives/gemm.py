@@ -19,8 +19,9 @@ import torch
 
 from embertide.footprint import FLOAT_BYTES
 from embertide.grid import Axis, ColumnSlices, RowRanges
+from embertide.kernels.epilogue import Epilogue
 from embertide.kernels.memory import empty_as
-from embertide.kernels.spmm import Epilogue, multiply
+from embertide.kernels.spmm import multiply
 from embertide.layouts import Layout
 from embertide.primitives.buffers import Buffers
 from embertide.primitives.exchange import Channel

@@ -17,9 +17,10 @@ import torch
 
 from embertide.grid import ColumnSlices, RowRanges
 from embertide.kernels.block import Block
+from embertide.kernels.epilogue import Epilogue, Factors
 from embertide.kernels.memory import empty_as
 from embertide.kernels.rows import gather_rows
-from embertide.kernels.spmm import Epilogue, Factors, reduce_linear
+from embertide.kernels.spmm import reduce_linear
 from embertide.layouts import Layout, Loaded, Shard
 from embertide.primitives.batches import LANDED_ROWS, Batches, few
 from embertide.primitives.exchange import Channel

@@ -8,15 +8,9 @@ from dataclasses import dataclass, replace
 import torch
 
 from embertide.kernels.block import Block
+from embertide.kernels.epilogue import NOTHING, Epilogue, Factors
 from embertide.kernels.memory import as_type, empty_as
-from embertide.kernels.spmm import (
-    NOTHING,
-    Epilogue,
-    Factors,
-    Reduce,
-    reduce_linear,
-    reduce_rows,
-)
+from embertide.kernels.spmm import Reduce, reduce_linear, reduce_rows
 from embertide.primitives.arriving import Arrived, Operand, arriving
 from embertide.primitives.exchange import Channel
 from embertide.primitives.sources import Sources

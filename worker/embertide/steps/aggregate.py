@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 import torch
 
 from embertide.errors import ModelError
+from embertide.kernels.epilogue import NOTHING
 from embertide.kernels.memory import as_type
-from embertide.kernels.spmm import NOTHING
 from embertide.layouts import Layout, Shard
 from embertide.primitives.gemm import linear, ring_gemm
 from embertide.primitives.spmm import Reduction, spmm, spmm_each, spmm_linear

@@ -9,8 +9,8 @@ import torch
 
 from embertide.grid import AxisName, Grid, RowRanges
 from embertide.kernels.edge_features import LoopFill
+from embertide.kernels.epilogue import Epilogue
 from embertide.kernels.memory import as_type
-from embertide.kernels.spmm import Epilogue
 from embertide.layouts import Layout, Shard
 from embertide.primitives.exchange import Channel, Exchange
 from embertide.primitives.graph import LayerGraph

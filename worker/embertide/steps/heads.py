@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from embertide.errors import ModelError
 from embertide.kernels import nodewise
-from embertide.kernels.spmm import Epilogue
+from embertide.kernels.epilogue import Epilogue
 from embertide.layouts import Layout, Shard
 from embertide.steps.base import Param
 from embertide.steps.execution import Execution

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from embertide.kernels.epilogue import Epilogue
 from embertide.kernels.memory import as_type
-from embertide.kernels.spmm import Epilogue
 from embertide.layouts import Layout, Shard
 from embertide.primitives.gemm import linear, ring_gemm
 from embertide.primitives.landing_in_place import RowProduct

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from embertide.errors import ModelError
-from embertide.kernels.spmm import Epilogue
+from embertide.kernels.epilogue import Epilogue
 from embertide.layouts import Layout, Shard
 from embertide.primitives.arriving import Operand, tile_operand
 from embertide.primitives.sources import Sources

@@ -12,8 +12,8 @@ import torch
 
 from embertide.footprint import FLOAT_BYTES
 from embertide.grid import ColumnSlices, RowRanges
+from embertide.kernels.epilogue import NOTHING
 from embertide.kernels.memory import as_type, copy_of
-from embertide.kernels.spmm import NOTHING
 from embertide.layouts import Layout, Loaded, Shard
 from embertide.primitives.exchange import Channel, Exchange
 from embertide.primitives.gemm import linear, rows_to_tile, tile_to_rows

@@ -13,9 +13,6 @@ from functools import cache
 
 import torch
 
-_PROGRAMS_OF_COLUMNS = 128
-_EDGES = 8
-
 
 @cache
 def usable(device: torch.device) -> bool:
@@ -44,11 +41,3 @@ def describe(device: torch.device) -> str:
     import triton
 
     return f"Triton {triton.__version__} on the GPU"
-
-
-def tile(width: int) -> tuple[int, int, int]:
-    """Of a result with so many columns: programs for a row, columns of each, rows at a time."""
-    columns = 16
-    while columns < min(width, _PROGRAMS_OF_COLUMNS):
-        columns *= 2
-    return -(-width // columns), columns, _EDGES * _PROGRAMS_OF_COLUMNS // columns

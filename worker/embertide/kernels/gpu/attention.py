@@ -14,10 +14,10 @@ import triton
 import triton.language as tl
 
 from embertide.kernels.block import Block
-from embertide.kernels.gpu import tile
-from embertide.kernels.gpu.pieces import Runs, short
+from embertide.kernels.gpu.tiles import tile
 from embertide.kernels.heads import HeadColumns, RowSums
 from embertide.kernels.memory import empty_as
+from embertide.kernels.pieces import Runs, short
 
 State = tuple[torch.Tensor | None, torch.Tensor | None]
 

@@ -7,10 +7,10 @@ import triton
 import triton.language as tl
 
 from embertide.kernels.block import Block
-from embertide.kernels.gpu import tile
-from embertide.kernels.gpu.pieces import Runs, short
+from embertide.kernels.epilogue import ACTIVATIONS, NOTHING, Epilogue, Factors
+from embertide.kernels.gpu.tiles import tile
 from embertide.kernels.memory import empty_as
-from embertide.kernels.spmm import ACTIVATIONS, NOTHING, Epilogue, Factors
+from embertide.kernels.pieces import Runs, short
 
 
 def reduce_rows(
