@@ -26,6 +26,7 @@ from benchmarks.kernel_inputs import Bench, Calls
 from benchmarks.machine import limits
 from benchmarks.support.rounds import Run, alternate, middle, ratio, save, table
 from embertide.kernels import native
+from embertide.kernels.threads import set_threads
 
 
 def measure(name: str, calls: Calls, rounds: int, machine: Run) -> Run:
@@ -98,7 +99,7 @@ def main() -> None:
     given = parser.parse_args()
     threads = len(os.sched_getaffinity(0))
     torch.set_num_threads(threads)
-    native.set_threads(threads)
+    set_threads(threads)
     machine = limits(Path(tempfile.gettempdir()), mib=given.mib)
     bench = Bench(given.scale, given.width)
     found = {

@@ -26,7 +26,7 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.support.network import Network
-from embertide.kernels import native
+from embertide.kernels.threads import set_threads
 
 _CLONE_NEWUTS, _CLONE_NEWNET = 0x04000000, 0x40000000
 TIMEOUT_SECONDS = 300
@@ -97,7 +97,7 @@ def workers(count: int, network: Network | None) -> Iterator[Workers]:
 def _serve(pipe: Connection, world: World, store: str, network: Network | None) -> None:
     """Join the others, then run tasks until the pipe closes."""
     torch.set_num_threads(1)
-    native.set_threads(1)
+    set_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo" if network is None else network.interface
     if network is not None:
         _enter(network.namespaces[world.rank])

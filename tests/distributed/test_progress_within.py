@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from embertide.kernels import native
+from embertide.kernels.threads import work_done
 from embertide.launch.pulse import Pulse
 from embertide.launch.run_folder import repeating
 from embertide.launch.worker import _counts
@@ -108,9 +109,9 @@ def _looks_within(events: list[Progress], layer: int) -> int:
 def test_kernels_tell_how_far_they_are() -> None:
     """Tasks and edges are there before the call is over, and are exact at its end."""
     graph = make_graph()
-    before = native.done()[1]
+    before = work_done()[1]
     events = on_grid(1, 1, watch, graph, PROGRAMS["sums"])[0]
-    assert native.done()[1] == before, "of this process alone"
+    assert work_done()[1] == before, "of this process alone"
     # A fraction of an edge's share: within a call, not between two.
     inner = {e.fraction for e in events if e.fraction not in (0.0, 0.5, 1.0)}
     assert len(inner) >= 10

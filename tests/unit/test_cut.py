@@ -15,6 +15,7 @@ from embertide.kernels.block import Block, PackedBlock, unpacked
 from embertide.kernels.csr import Csr
 from embertide.kernels.cut import Places, RangePlaces, TablePlaces, cut_by_group
 from embertide.kernels.node_set import NodeSet, unpack_bitmap
+from embertide.kernels.threads import set_threads
 from embertide.primitives.rounds import places_before, share_rounds
 
 Entry = tuple[int, int, float, int]
@@ -237,9 +238,9 @@ def test_threads_and_the_fallback_agree(monkeypatch: pytest.MonkeyPatch) -> None
     assert {type(block) for block in cut()[1:]} == {PackedBlock}
     results = []
     for threads in (1, 3):
-        native.set_threads(threads)
+        set_threads(threads)
         results.append([unpacked(block) for block in cut()])
-    native.set_threads(0)
+    set_threads(0)
     monkeypatch.setattr(native, "lib", None)
     results.append([unpacked(block) for block in cut()])
     for other in results[1:]:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from embertide.kernels import attention, attention_torch, native
+from embertide.kernels import attention, attention_torch
 from embertide.kernels.block import Block
 from embertide.kernels.heads import NO_SCORES, HeadColumns, PairScore, RowSums
+from embertide.kernels.threads import set_threads
 
 HUB = 40_000
 """Non-zeros of a row that is longer than two tasks."""
@@ -212,13 +213,13 @@ def test_results_do_not_depend_on_threads(kernels: str) -> None:
     x, target = random(SOURCES, 128), random(rows, 4)
     found = []
     for threads in (1, 3):
-        native.set_threads(threads)
+        set_threads(threads)
         sums = RowSums.begin(x, rows, heads)
         attention.add_additive(sums, block, x, x[:, :4], target, slope=0.2, weighted=True)
         scores = random(block.nnz, 3)
         attention.row_softmax_(scores, block.indptr)
         found.append((sums.out, scores))
-    native.set_threads(0)
+    set_threads(0)
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 

@@ -23,6 +23,7 @@ from embertide.kernels.edge_sort import (
     partition_edges,
 )
 from embertide.kernels.sample import sample_rows
+from embertide.kernels.threads import set_threads
 
 
 def edges(
@@ -139,12 +140,12 @@ def test_rows_without_edges_end_where_they_begin(unique: bool) -> None:
 @pytest.mark.parametrize("unique", [False, True])
 def test_neither_threads_nor_order_matter(unique: bool) -> None:
     dst, src, weight = edges(700_000, 40_000, 50_000, 0.3)
-    native.set_threads(1)
+    set_threads(1)
     one = sort(dst, src, weight, 40_000, 50_000, unique)
-    native.set_threads(3)
+    set_threads(3)
     order = np.random.default_rng(4).permutation(len(dst))
     other = sort(dst[order], src[order], weight[order], 40_000, 50_000, unique)
-    native.set_threads(0)
+    set_threads(0)
     same(one, other)
 
 
@@ -253,9 +254,9 @@ def test_loops_and_samples_equal_the_fallback(
     def results() -> list[Csr]:
         return [change(csr, 0.5), sample_rows(csr, keys, 3, 2**63 + 5, 2)]
 
-    native.set_threads(3)
+    set_threads(3)
     found = results()
-    native.set_threads(0)
+    set_threads(0)
     monkeypatch.setattr(native, "lib", None)
     for one, other in zip(found, results(), strict=True):
         same(one, other)

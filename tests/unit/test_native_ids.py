@@ -28,6 +28,7 @@ from embertide.kernels.owners import (
     place_sequence,
     split_by_owner,
 )
+from embertide.kernels.threads import set_threads
 
 TEXTS = ["", "\0", "a", "é", "x" * 10_000, "12345678", "日本語" * 50]
 
@@ -42,9 +43,9 @@ def kernels(request: pytest.FixtureRequest) -> Iterator[None]:
     if native.lib is None:
         pytest.skip(native.describe())
     before = native.lib.threads()
-    native.set_threads(int(request.param[-1]))
+    set_threads(int(request.param[-1]))
     yield
-    native.set_threads(before)
+    set_threads(before)
 
 
 def some_words(size: int, width: int, seed: int = 0) -> Words:

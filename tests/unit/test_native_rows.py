@@ -7,6 +7,7 @@ import torch
 
 from embertide.kernels import native
 from embertide.kernels.rows import gather_rows, scatter_rows
+from embertide.kernels.threads import set_threads
 
 WIDTHS = (1, 3, 17, 128, 129)
 COUNTS = (0, 1, 5000)
@@ -50,10 +51,10 @@ def test_a_row_that_is_not_there_is_refused(row: int) -> None:
 @pytest.mark.skipif(native.lib is None, reason=native.describe())
 def test_threads_change_nothing() -> None:
     source, index, scale = torch.randn(900, 33), torch.randint(900, (20000,)), torch.rand(900)
-    native.set_threads(1)
+    set_threads(1)
     alone = gather_rows(source, index, scale=scale)
-    native.set_threads(3)
+    set_threads(3)
     try:
         assert torch.equal(gather_rows(source, index, scale=scale), alone)
     finally:
-        native.set_threads(0)
+        set_threads(0)

@@ -16,6 +16,7 @@ from embertide.kernels.block import Block
 from embertide.kernels.epilogue import NOTHING, Epilogue, Factors
 from embertide.kernels.memory import empty
 from embertide.kernels.spmm import Reduce, max_gathered, multiply, reduce_linear, reduce_rows
+from embertide.kernels.threads import set_threads
 
 WIDTHS = (1, 3, 17, 128, 129, 300)
 HUB = 40_000
@@ -25,7 +26,7 @@ HUB = 40_000
 @pytest.fixture
 def three_threads() -> Iterator[None]:
     yield
-    native.set_threads(0)
+    set_threads(0)
 
 
 def random_block(
@@ -101,7 +102,7 @@ def test_a_hub_longer_than_a_task(kernels: str, reduce: Reduce, three_threads: N
     expected = expected_rows(block, x, Factors(), reduce, None, 6)
     results = []
     for threads in (1, 3):
-        native.set_threads(threads)
+        set_threads(threads)
         out, product = torch.empty(6, 20), torch.empty(6, 7)
         reduce_rows(out, block, x, Factors(), NOTHING, reduce=reduce)
         reduce_linear(product, block, x, weight, Factors(), NOTHING, reduce=reduce)

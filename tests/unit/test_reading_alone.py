@@ -84,7 +84,7 @@ def test_integers_are_found_of_any_array() -> None:
 
 def test_readers_run_their_kernels_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     marked: list[int] = []
-    monkeypatch.setattr(native, "work_alone", lambda: marked.append(1))
+    monkeypatch.setattr("embertide.readers.pool.work_alone", lambda: marked.append(1))
     assert map_splits([1, 2, 3], lambda split: split * 2, 2) == [2, 4, 6]
     assert 1 <= len(marked) <= 2
     # The only split has all threads.

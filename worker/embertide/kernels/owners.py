@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from embertide.kernels import native
+from embertide.kernels import memory, native
 
 
 def split_by_owner(
@@ -88,3 +89,22 @@ def place_sequence(locations: torch.Tensor, nodes: torch.Tensor, rank: int) -> b
         return False
     locations[:, 0], locations[:, 1] = rank, places
     return True
+
+
+def shift_nodes(
+    nodes: torch.Tensor,
+    bounds: npt.NDArray[np.int64],
+    starts: npt.NDArray[np.int64],
+    dtype: torch.dtype,
+) -> torch.Tensor:
+    """[k] each node, moved from its range to where that begins in a window. Compiled kernels only.
+
+    Args:
+        nodes: [k] int32 or int64, ascending by range, on the CPU.
+        bounds: [ranges + 1] the first node of each range, and one past the last.
+        starts: [ranges] the first row of each range.
+        dtype: of the result.
+    """
+    rows = memory.empty((len(nodes),), dtype)
+    native.lib.shift_nodes(nodes, bounds, starts, rows)
+    return rows

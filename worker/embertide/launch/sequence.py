@@ -110,7 +110,7 @@ def plan_run(
     Raises:
         EmbertideError: the model cannot be read, or the grid does not fit.
     """
-    from embertide.kernels import native
+    from embertide.kernels.describe import is_compiled
     from embertide.planning.estimate import choose_grid, estimate
     from embertide.storage.opening import open_storage
 
@@ -118,7 +118,7 @@ def plan_run(
     reporter = StageReporter(folder.append_progress, "plan")
     storage = open_storage(job.spec.storage, reporter.waits)
     # All workers of this run are on this host.
-    in_place = native.lib is not None and job.spec.workers.device == "cpu"
+    in_place = is_compiled() and job.spec.workers.device == "cpu"
     return estimate(storage, job, inputs, chosen, in_place=in_place)
 
 

@@ -25,7 +25,7 @@ import torch.distributed as dist
 from embertide.context import RunContext
 from embertide.errors import EmbertideError, WorkerFailed
 from embertide.grid import Grid
-from embertide.kernels import native
+from embertide.kernels.threads import set_threads, work_done
 from embertide.launch.pulse import PERIOD_SECONDS, Counts, Pulse
 from embertide.launch.run_folder import RunFolder, repeating
 from embertide.launch.settings import WorkerSettings
@@ -70,7 +70,7 @@ def main(settings: WorkerSettings) -> None:
     rank = int(os.environ["RANK"])
     _show_rank(rank)
     torch.set_num_threads(settings.threads)
-    native.set_threads(settings.threads)
+    set_threads(settings.threads)
     if settings.stock is not None and (file := settings.stock.take(rank)) is not None:
         count_shared(file)
     folder = RunFolder(Path(settings.run_folder))
@@ -157,7 +157,7 @@ def backend(device: torch.device) -> str:
 
 def _counts(recorder: CountingRecorder, work: Work, storage: Storage) -> Counts:
     """What this worker has done so far, in whatever unit."""
-    tasks, entries = native.done()
+    tasks, entries = work_done()
     stored = storage.stats.bytes_read + storage.stats.bytes_written
     # The kernels count edges task by task; on torch they are counted by groups.
     return Counts(recorder.steps + tasks + work.total + stored, entries or recorder.edges)

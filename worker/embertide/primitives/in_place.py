@@ -21,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from embertide.kernels import memory, native
+from embertide.kernels import memory
 from embertide.kernels.csr import id_type
+from embertide.kernels.owners import shift_nodes
 from embertide.primitives.exchange import Channel
 
 SPAN_ROWS = 1 << 19
@@ -69,7 +70,7 @@ class WindowRows:
     def of_nodes(self, nodes: torch.Tensor) -> torch.Tensor:
         """[k] the row of each node, int32 where that holds all."""
         kind = id_type(self.end) if nodes.dtype == torch.int32 else torch.int64
-        return _shifted(nodes, self.bounds, self.starts, kind)
+        return shift_nodes(nodes, self.bounds, self.starts, kind)
 
     def of_rows(self, at: torch.Tensor, others: WindowRows) -> torch.Tensor:
         """[k] the row of each row of another window of the same nodes, int32 where it holds all.
@@ -85,7 +86,7 @@ class WindowRows:
         )
         starts = self.starts[ours] + begins - self.bounds[ours]
         bounds = others.starts[owners] + begins - others.bounds[owners]
-        return _shifted(at, np.append(bounds, others.end), starts, kind)
+        return shift_nodes(at, np.append(bounds, others.end), starts, kind)
 
     def of_places(self, places: torch.Tensor) -> torch.Tensor:
         """[k] the row of each pair of places, int32 where that holds all.
@@ -97,14 +98,6 @@ class WindowRows:
         kind = id_type(self.end)
         starts = self.starts.astype(np.int32 if kind == torch.int32 else np.int64)
         return torch.from_numpy(starts.take(rank) + row).to(kind)
-
-
-def _shifted(
-    nodes: torch.Tensor, bounds: Counts, starts: Counts, kind: torch.dtype
-) -> torch.Tensor:
-    rows = memory.empty((len(nodes),), kind)
-    native.lib.shift_nodes(nodes, bounds, starts, rows)
-    return rows
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
-from embertide.kernels import native
+from embertide.kernels.threads import work_alone
 from embertide.readers.parquet import UNBUFFERED_BYTES
 from embertide.readers.splits import Split, assign_splits
 from embertide.storage.protocol import BLOCK_BYTES
@@ -95,7 +95,7 @@ def map_splits(splits: Sequence[S], act: Callable[[S], T], threads: int) -> list
     if threads <= 1 or len(splits) <= 1:
         return [act(split) for split in splits]
     count = min(threads, len(splits))
-    with ThreadPoolExecutor(count, "reader", native.work_alone) as pool:
+    with ThreadPoolExecutor(count, "reader", work_alone) as pool:
         futures = [pool.submit(act, split) for split in splits]
         try:
             return [future.result() for future in futures]

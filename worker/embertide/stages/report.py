@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from embertide.context import RunContext
-from embertide.kernels import gpu, native
+from embertide.kernels.describe import describe
 from embertide.planning.inputs import Inputs
 from embertide.planning.order import WorkOrder
 from embertide.report import draw_page
@@ -174,7 +174,7 @@ def gather_report(
         ],
         current=published.current,
         not_removed=published.not_removed,
-        kernels=_kernels(ctx),
+        kernels=describe(ctx.device),
         workers=[_later(share.worker, longest - elapsed) for share, elapsed in gathered],
         planned_memory=order.planned_memory,
         planned_traffic=order.planned_traffic,
@@ -247,10 +247,3 @@ def keep_report(ctx: RunContext, report: RunReport) -> RunReport:
         warning = NOT_KEPT.format(str(error) or repr(error))
         return replace(report, warnings=[*report.warnings, warning])
     return report
-
-
-def _kernels(ctx: RunContext) -> str:
-    """What computes on the device, and on the CPU beside it."""
-    if ctx.device.type == "cpu":
-        return native.describe()
-    return f"{gpu.describe(ctx.device)}, {native.describe()} beside it"

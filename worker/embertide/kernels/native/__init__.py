@@ -1,7 +1,8 @@
 """The compiled kernels, where they could be built; everything else falls back to torch and numpy.
 
 ``lib`` is the extension module or None. Kernels live beside their torch reference, in modules of
-:mod:`embertide.kernels` that call ``lib`` where it is there; nothing else imports it.
+:mod:`embertide.kernels` that call ``lib`` where it is there. No other package imports it: threads
+are set in ``threads.py``, and ``describe.py`` shows which kernels run.
 ``EMBERTIDE_NATIVE=0`` in the environment leaves it out; a path loads another build, such as the one
 with sanitizers.
 """
@@ -14,8 +15,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-__all__ = ["describe", "done", "lib", "set_threads", "work_alone"]
-
+__all__ = ["describe", "lib"]
 
 _NAME = "embertide.kernels.native._native"
 _CHOICE = os.environ.get("EMBERTIDE_NATIVE", "")
@@ -43,29 +43,6 @@ def _load_file(path: str) -> ModuleType:
 
 
 lib: Any = _load()
-
-
-def set_threads(count: int) -> None:
-    """Run the kernels on ``count`` threads, the caller's included."""
-    if lib is not None:
-        lib.set_threads(count)
-
-
-def work_alone() -> None:
-    """From now on run kernels that the calling thread calls on it alone."""
-    if lib is not None:
-        lib.work_alone()
-
-
-def done() -> tuple[int, int]:
-    """What the loops of this process have done: tasks, and non-zeros gone over; zeros on torch.
-
-    Any thread may ask, also while a loop runs.
-    """
-    if lib is None:
-        return 0, 0
-    found: tuple[int, int] = lib.done()
-    return found
 
 
 def describe() -> str:
