@@ -16,7 +16,7 @@ from subprocess import PIPE, Popen
 import psutil
 
 from benchmarks.support.rounds import ROOT, Load
-from embertide.launch.process_tree import adopt_orphans
+from embertide.launch.bootstrap.process_tree import adopt_orphans
 
 _EVERY_SECONDS, _EVERY_SECONDS_OF_CPU = 0.1, 0.05
 _PAUSES = 20

@@ -14,15 +14,15 @@ import psutil
 import pytest
 from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
 
-import embertide.launch.sequence
-from embertide.launch.elastic import supervise
+import embertide.launch.bootstrap.start
+from embertide.launch.bootstrap.elastic import supervise
+from embertide.launch.bootstrap.fork_server import PRELOAD, call_alone, fork_server
+from embertide.launch.bootstrap.launcher import launch
+from embertide.launch.bootstrap.local_workers import supervise_local
+from embertide.launch.bootstrap.worker_processes import start_workers
 from embertide.launch.failure import Cause, Exit
-from embertide.launch.fork_server import PRELOAD, call_alone, fork_server
-from embertide.launch.launcher import launch
 from embertide.launch.local import run_job
 from embertide.launch.settings import ONCE, Rendezvous, WorkerSettings
-from embertide.launch.together import supervise_together
-from embertide.launch.waiting import start_waiting
 from embertide.spec.grid import GridShape
 from tests.support.job_files import WIDTH, write_job
 from tests.support.patience import SOON_SECONDS
@@ -67,7 +67,7 @@ def test_workers_are_forked_while_nothing_else_runs(
     files = write_job(tmp_path / "job", make_graph(), make_features(WIDTH))
     monkeypatch.setenv("TMPDIR", str(scratch))
     monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setattr(embertide.launch.sequence, "launch", _launch_and_note_forks)
+    monkeypatch.setattr(embertide.launch.bootstrap.start, "launch", _launch_and_note_forks)
     run_job(files.job, grid=GridShape.of(2, 2), threads=1)
     assert (scratch / "forks").read_text().split() == ["1"] * 4
 
@@ -78,7 +78,7 @@ def test_beside_a_thread_nothing_is_forked() -> None:
     thread.start()
     try:
         with pytest.raises(RuntimeError, match="before the launcher has threads"):
-            start_waiting(1, time.sleep, (LONG_SECONDS,), None)
+            start_workers(1, time.sleep, (LONG_SECONDS,), None)
     finally:
         stay.set()
         thread.join()
@@ -86,15 +86,15 @@ def test_beside_a_thread_nothing_is_forked() -> None:
 
 def _sleep_until_killed(killed: str) -> tuple[list[Exit], list[int]]:
     """Three sleeping workers: one is killed, one stands still. Returns the ends, and all ids."""
-    waiting = start_waiting(3, time.sleep, (LONG_SECONDS,), None)
-    ids = [worker.process.pid or 0 for worker in waiting]
+    workers = start_workers(3, time.sleep, (LONG_SECONDS,), None)
+    ids = [worker.process.pid or 0 for worker in workers]
     os.kill(ids[0], signal.SIGSTOP)
     if killed == "before":
-        waiting[1].process.kill()
-        waiting[1].process.join()
+        workers[1].process.kill()
+        workers[1].process.join()
     else:
-        threading.Timer(1, waiting[1].process.kill).start()
-    return supervise_together(waiting), ids
+        threading.Timer(1, workers[1].process.kill).start()
+    return supervise_local(workers), ids
 
 
 @pytest.mark.usefixtures("server")
@@ -110,13 +110,13 @@ def test_a_worker_that_dies_ends_the_others(killed: str) -> None:
 
 def _meet_nobody() -> list[int]:
     """Ids of the worker's process and of those that stay when a second launcher does not come."""
-    waiting = start_waiting(1, time.sleep, (LONG_SECONDS,), None)
+    workers = start_workers(1, time.sleep, (LONG_SECONDS,), None)
     options = {"rank": 0, "is_host": True, "join_seconds": 2, "heartbeat_seconds": 1}
     rendezvous = Rendezvous(
         run_id="test", launchers=2, address="127.0.0.1", backend=ONCE, options=options
     )
     with pytest.raises(RendezvousTimeoutError):
-        supervise(waiting, rendezvous, 0)
+        supervise(workers, rendezvous, 0)
     return [child.pid for child in psutil.Process().children() if child.status() != "zombie"]
 
 

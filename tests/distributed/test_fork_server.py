@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from embertide.errors import EmbertideError, InputError, ManifestError, ProcessDied
-from embertide.launch.fork_server import call, call_alone, fork_server
-from embertide.launch.process_tree import die_with_requester
+from embertide.launch.bootstrap.fork_server import call, call_alone, fork_server
+from embertide.launch.bootstrap.process_tree import die_with_requester
 from tests.support.patience import SOON_SECONDS
 
 pytestmark = pytest.mark.distributed

@@ -193,8 +193,8 @@ def test_inputs_of_several_types_go_through_json(tmp_path: Path) -> None:
             "src,dst,w\nuser-0,3,1\n",
             "buys.csv: 1 of 1 edge has an end that is not among the nodes, 100% (unknownNodes:"
             " refuse). {job}/buys.csv line 2: column 'dst' (columns.destination) is 3, no node of"
-            " type 'item'. There are 61 nodes of type 'user', those of {job}/user and 40 nodes of type"
-            " 'item', those of {job}/item.",
+            " type 'item'. There are 61 nodes of type 'user', those of {job}/user and 40 nodes of"
+            " type 'item', those of {job}/item.",
         ),
         (
             "has.npy",

@@ -29,8 +29,8 @@ def main() -> None:
     import pyarrow.parquet  # noqa: F401
 
     import embertide.cli.app
+    import embertide.launch.bootstrap.preload
     import embertide.launch.local
-    import embertide.launch.preload
     import embertide.pod.__main__
     import embertide.pod.plan
     import embertide.pod.work

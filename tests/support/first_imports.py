@@ -16,7 +16,7 @@ from embertide.models.dgl_interop import DglUnavailable, load_dgl
 PACKAGES = (
     "boto3", "duckdb", "faiss", "hypothesis", "kopf", "kubernetes", "pandas", "polars",
     "pyarrow.parquet", "pytest", "scipy.sparse", "tests.support.pyg", "xdist",
-    "embertide.cli.app", "embertide.launch.preload", "embertide.pod.work",
+    "embertide.cli.app", "embertide.launch.bootstrap.preload", "embertide.pod.work",
 )  # fmt: skip
 
 

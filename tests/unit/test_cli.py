@@ -90,7 +90,7 @@ def test_version(cli: Callable[..., Any]) -> None:
 
 def test_a_runs_imports_begin_before_its_command_line_is_read(tmp_path: Path) -> None:
     code = (
-        "import sys, embertide.cli, embertide.launch.fork_server as server\n"
+        "import sys, embertide.cli, embertide.launch.bootstrap.fork_server as server\n"
         "start = server.fork_server\n"
         "def watched(*modules, keep):\n"
         "    print(*modules, 'typer' in sys.modules)\n"
@@ -102,7 +102,7 @@ def test_a_runs_imports_begin_before_its_command_line_is_read(tmp_path: Path) ->
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
     )
-    assert done.stdout == "embertide.launch.preload False\n"
+    assert done.stdout == "embertide.launch.bootstrap.preload False\n"
     assert "none.yaml" in done.stderr
     assert done.returncode == 2
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from embertide import cli
-from embertide.launch import fork_server
-from embertide.launch.fork_server import PRELOAD
+from embertide.launch.bootstrap import fork_server
+from embertide.launch.bootstrap.fork_server import PRELOAD
 
 STORE = "embertide.storage.s3"
 

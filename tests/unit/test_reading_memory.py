@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from embertide.launch.bootstrap.start import first_read, prepare
 from embertide.launch.run_folder import RunFolder
-from embertide.launch.sequence import first_read, prepare
 from embertide.planning.inputs import list_inputs
 from embertide.spec.manifest import load_manifest
 from embertide.storage import reading_ahead

@@ -46,7 +46,7 @@ def _imports_ahead(args: Sequence[str]) -> AbstractContextManager[None]:
     """The process in which a run's imports begin, if it is to be one."""
     if args[:1] != ["run"] or not _HELP.isdisjoint(args):
         return nullcontext()
-    from embertide.launch.fork_server import fork_server, preloads
+    from embertide.launch.bootstrap.fork_server import fork_server, preloads
 
     return fork_server(*preloads(_named_in(args)), keep=False)
 

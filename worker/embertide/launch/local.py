@@ -12,16 +12,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from embertide.errors import GridError, Interrupted, OutputError, StorageError, WorkerFailed
-from embertide.kernels.stock import Stocked
-from embertide.launch.fork_server import call, fork_server, preloads
+from embertide.kernels.prefault import Prefaulted
+from embertide.launch.bootstrap.fork_server import call, fork_server, preloads
+from embertide.launch.bootstrap.local_workers import LOCALHOST
+from embertide.launch.bootstrap.start import interface_of, launch_workers, prepare
+from embertide.launch.bootstrap.warmup import Warmup
 from embertide.launch.output_lock import output_lock
 from embertide.launch.run_folder import RunFolder
-from embertide.launch.sequence import interface_of, launch_workers, prepare
 from embertide.launch.settings import WorkerSettings
 from embertide.launch.signals import Stopped, interruptible
 from embertide.launch.stage_reporter import StageReporter
-from embertide.launch.stocking import Stocking
-from embertide.launch.together import HERE
 from embertide.launch.traced import Noted, snapshot_period, traced
 from embertide.planning.confirmed import Confirmed
 from embertide.planning.sizing import asked_grid, machine_problem, this_machine
@@ -90,14 +90,14 @@ def _run_ready(
     with (
         fork_server(*preloads(job.model_dump_json())),
         RunFolder.temporary() as folder,
-        closing(Stocking()) as stocking,
+        closing(Warmup()) as warmup,
     ):
         asked = asked_grid(job.spec.workers, grid, workers)
 
-        def begin_stock(inputs: Inputs) -> None:
+        def begin_warmup(inputs: Inputs) -> None:
             if job.spec.workers.device == "cpu":
                 hashed = any(node.ids != "dense" for node in job.spec.input.nodes)
-                stocking.begin(inputs, asked.workers, hashed=hashed)
+                warmup.begin(inputs, asked.workers, hashed=hashed)
 
         reporter = StageReporter(on_progress)
         reporter(Progress("start", message="starting workers"))
@@ -116,15 +116,15 @@ def _run_ready(
                     workers=workers,
                     began=began,
                     on_progress=reporter,
-                    on_listed=begin_stock,
+                    on_listed=begin_warmup,
                     on_planned=lambda plan: _check_machine(job, plan),
                 )
             except Confirmed as confirmed:
                 noted.confirmed = True
                 return _report_of(storage, job.spec.output.uri, confirmed)
-            stock = stocking.end(estimate.memory_per_worker_bytes)
+            prefaulted = warmup.end(estimate.memory_per_worker_bytes)
             noted.grid = estimate.grid
-            settings = _settings(job, folder, estimate.grid, threads, stock)
+            settings = _settings(job, folder, estimate.grid, threads, prefaulted)
             try:
                 return _run_workers(folder, settings, estimate, reporter, noted)
             except BaseException as error:
@@ -140,15 +140,19 @@ def _report_of(storage: Storage, output_uri: str, confirmed: Confirmed) -> RunRe
 
 
 def _settings(
-    job: EmbeddingJob, folder: RunFolder, grid: GridShape, threads: int | None, stock: Stocked
+    job: EmbeddingJob,
+    folder: RunFolder,
+    grid: GridShape,
+    threads: int | None,
+    prefaulted: Prefaulted,
 ) -> WorkerSettings:
     return WorkerSettings(
         run_folder=str(folder.path),
         grid=grid,
         threads=threads or max(1, (os.cpu_count() or 1) // grid.workers),
         device=job.spec.workers.device,
-        interface=interface_of(HERE),
-        stock=stock,
+        interface=interface_of(LOCALHOST),
+        prefaulted=prefaulted,
         snapshot_seconds=snapshot_period(),
     )
 

@@ -1,15 +1,15 @@
-"""What launchers and workers are told as they start."""
+"""What launchers and workers get as they start."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from embertide.kernels.stock import Stocked
+from embertide.kernels.prefault import Prefaulted
 from embertide.spec.grid import GridShape
 
 ONCE = "embertide-once"
-"""The rendezvous backend of ``elastic.py``."""
+"""The rendezvous backend of ``bootstrap/elastic.py``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class WorkerSettings:
         threads: compute threads of each worker.
         device: ``cpu`` or ``cuda``.
         interface: the network interface that workers talk over, "" for the library's choice.
-        stock: memory that is ready for workers on this machine.
+        prefaulted: memory that is ready for workers on this machine.
         rank: ours, where each worker has a launcher of its own, as in a pod; else the launcher
             numbers its workers.
         snapshot_seconds: how often to write a snapshot of our metrics; 0: never.
@@ -33,7 +33,7 @@ class WorkerSettings:
     threads: int
     device: str
     interface: str
-    stock: Stocked | None = None
+    prefaulted: Prefaulted | None = None
     rank: int | None = None
     snapshot_seconds: float = 0.0
     timeout_seconds: float = 1800.0

@@ -71,7 +71,7 @@ def main(settings: WorkerSettings) -> None:
     _show_rank(rank)
     torch.set_num_threads(settings.threads)
     set_threads(settings.threads)
-    if settings.stock is not None and (file := settings.stock.take(rank)) is not None:
+    if settings.prefaulted is not None and (file := settings.prefaulted.take(rank)) is not None:
         count_shared(file)
     folder = RunFolder(Path(settings.run_folder))
     try:

@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from embertide.errors import EmbertideError, OutputError, ProcessDied, WorkerFailed
+from embertide.launch.bootstrap.fork_server import fork_server, preloads
+from embertide.launch.bootstrap.start import interface_of, launch_workers, prepare
 from embertide.launch.failure import Cause
-from embertide.launch.fork_server import fork_server, preloads
 from embertide.launch.run_folder import RunFolder
-from embertide.launch.sequence import interface_of, launch_workers, prepare
 from embertide.launch.settings import WorkerSettings
 from embertide.planning.confirmed import Confirmed
 from embertide.pod.endings import AttemptFailed

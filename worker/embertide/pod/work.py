@@ -24,7 +24,7 @@ from contextlib import suppress
 from http import HTTPStatus
 
 from embertide.errors import EmbertideError, ManifestError
-from embertide.launch.process_tree import adopt_orphans, end_children
+from embertide.launch.bootstrap.process_tree import adopt_orphans, end_children
 from embertide.launch.run_folder import RunFolder, write_text
 from embertide.launch.signals import StopRequest
 from embertide.pod.attempt import Stopping, WorkerAttempt

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from embertide.footprint import FLOAT_BYTES
-from embertide.kernels.stock import Stock, Stocked
+from embertide.kernels.prefault import Prefault, Prefaulted
 from embertide.readers.pool import are_afar
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ _SHARE = 4
 """Part of the free memory that may be taken before the run has been planned."""
 
 
-class Stocking:
+class Warmup:
     """Memory for the workers of a run on this machine, until it is closed."""
 
     def __init__(self) -> None:
-        self._stock = Stock()
+        self._prefault = Prefault()
         self._features = 0
         self._rounds = False
 
@@ -53,9 +53,9 @@ class Stocking:
         self._rounds = hashed and workers > 1
         most = min(_MOST_BYTES, free_bytes() // _SHARE) // workers
         wanted = 2 * self._features + edge_bytes(inputs) // workers
-        self._stock.begin(workers, min(wanted, most) if wanted >= _LEAST_BYTES else 0)
+        self._prefault.begin(workers, min(wanted, most) if wanted >= _LEAST_BYTES else 0)
 
-    def end(self, planned: Mapping[str, int]) -> Stocked:
+    def end(self, planned: Mapping[str, int]) -> Prefaulted:
         """What is ready, so far as no stage takes more with it than the plan has.
 
         Args:
@@ -63,11 +63,11 @@ class Stocking:
                 beyond what that stage takes; later stages take it, rounds of look-ups excepted.
         """
         first = max(planned["features"], planned["ingest"] if self._rounds else 0)
-        return self._stock.stop(self._features + max(planned.values()) - first)
+        return self._prefault.stop(self._features + max(planned.values()) - first)
 
     def close(self) -> None:
         """End filling, and leave the memory to the workers that took it."""
-        self._stock.close()
+        self._prefault.close()
 
 
 def free_bytes(group: Path = _GROUP) -> int:

@@ -3,7 +3,7 @@
 It notices a dead worker within a fraction of a second and stops the others. A laptop has one
 launcher with all workers, a cluster one in each pod with one worker each. Either way it is a
 process of the fork server's, which has imported all that workers need, so they are forked from it
-at once (``waiting.py``).
+at once (``worker_processes.py``).
 
 Importing this module does not import torch; calling what it has does, so ``fork_server.call`` it.
 """
@@ -17,12 +17,12 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from embertide.errors import WorkerFailed
+from embertide.launch.bootstrap.local_workers import supervise_local
+from embertide.launch.bootstrap.process_tree import die_with_requester
+from embertide.launch.bootstrap.worker_processes import WorkerProcess, start_workers
 from embertide.launch.failure import Cause, Exit, first_cause
-from embertide.launch.process_tree import die_with_requester
 from embertide.launch.run_folder import RunFolder
 from embertide.launch.settings import Rendezvous, WorkerSettings
-from embertide.launch.together import supervise_together
-from embertide.launch.waiting import Waiting, start_waiting
 
 
 def launch(settings: WorkerSettings, rendezvous: Rendezvous | None) -> Cause | None:
@@ -38,13 +38,13 @@ def launch(settings: WorkerSettings, rendezvous: Rendezvous | None) -> Cause | N
     folder = RunFolder(Path(settings.run_folder))
     debug = bool(os.environ.get("EMBERTIDE_DEBUG"))
     count = settings.grid.workers if rendezvous is None else 1
-    waiting = start_waiting(count, main, (settings,), None if debug else folder.log_path)
+    workers = start_workers(count, main, (settings,), None if debug else folder.log_path)
     die_with_requester()
     with nullcontext() if debug else _quiet("torch.distributed", "torch.multiprocessing"):
         if rendezvous is None:
-            exits = supervise_together(waiting)
+            exits = supervise_local(workers)
         else:
-            ended = _supervise_one(waiting, settings, rendezvous, folder)
+            ended = _supervise_one(workers, settings, rendezvous, folder)
             if isinstance(ended, Cause):
                 return ended
             exits = ended
@@ -52,16 +52,19 @@ def launch(settings: WorkerSettings, rendezvous: Rendezvous | None) -> Cause | N
 
 
 def _supervise_one(
-    waiting: list[Waiting], settings: WorkerSettings, rendezvous: Rendezvous, folder: RunFolder
+    workers: list[WorkerProcess],
+    settings: WorkerSettings,
+    rendezvous: Rendezvous,
+    folder: RunFolder,
 ) -> list[Exit] | Cause:
     """Whether our pod's worker failed; or why, where the pods did not find or lost each other."""
     from torch.distributed import DistError
     from torch.distributed.elastic.rendezvous.api import RendezvousError
 
-    from embertide.launch.elastic import supervise
+    from embertide.launch.bootstrap.elastic import supervise
 
     try:
-        return supervise(waiting, rendezvous, settings.rank)
+        return supervise(workers, rendezvous, settings.rank)
     except (RendezvousError, DistError) as error:
         return first_cause(folder, settings.grid, []) or _lost_peers(settings, error)
 
@@ -76,7 +79,7 @@ def _lost_peers(settings: WorkerSettings, error: Exception) -> Cause:
 
 @contextmanager
 def _quiet(*names: str) -> Iterator[None]:
-    """Keep libraries' logs off stderr: what they say of failed workers, we say better."""
+    """Keep libraries' logs off stderr: we report failed workers better."""
     loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

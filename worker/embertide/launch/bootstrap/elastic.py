@@ -1,6 +1,7 @@
 """torch's elastic agent and rendezvous, where each pod has a launcher of its own.
 
-torch's own agent starts workers after the rendezvous; ours exist before it (``waiting.py``).
+torch's own agent starts workers after the rendezvous; ours exist before it
+(``worker_processes.py``).
 
 The rendezvous of an attempt takes place once. torch's own starts the workers over when a launcher
 is lost and another one joins; an attempt ends then, because the next one has a version and pods of
@@ -36,10 +37,10 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
 )
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
+from embertide.launch.bootstrap.rendezvous_state import JsonBackend
+from embertide.launch.bootstrap.worker_processes import WorkerProcess, stop_workers
 from embertide.launch.failure import Exit
-from embertide.launch.rendezvous_state import JsonBackend
 from embertide.launch.settings import ONCE, Rendezvous
-from embertide.launch.waiting import Waiting, stop
 
 MISSED_HEARTBEATS = 6
 """After so many in a row a launcher counts as lost."""
@@ -47,7 +48,7 @@ _CLOSE_SECONDS = 5
 
 
 def supervise(
-    waiting: list[Waiting], rendezvous: Rendezvous, own_rank: int | None = None
+    workers: list[WorkerProcess], rendezvous: Rendezvous, own_rank: int | None = None
 ) -> list[Exit]:
     """Join the other launchers, assign our workers their ranks, and wait until all have ended.
 
@@ -74,7 +75,7 @@ def supervise(
     )
     spec = WorkerSpec(
         role="embertide",
-        local_world_size=len(waiting),
+        local_world_size=len(workers),
         rdzv_handler=handler,
         entrypoint="embertide.launch.worker",
         max_restarts=0,
@@ -82,7 +83,7 @@ def supervise(
         local_addr=rendezvous.address,
     )
     try:
-        result = _Agent(spec, waiting).run()
+        result = _Agent(spec, workers).run()
     finally:
         handler.shutdown()
     if result is None:
@@ -97,7 +98,7 @@ def supervise(
 class _Agent(SimpleElasticAgent):
     """Assigns waiting workers their ranks, monitors them, and stops all when one fails."""
 
-    def __init__(self, spec: WorkerSpec, workers: list[Waiting]) -> None:
+    def __init__(self, spec: WorkerSpec, workers: list[WorkerProcess]) -> None:
         super().__init__(spec)
         self._workers = workers
 
@@ -127,7 +128,7 @@ class _Agent(SimpleElasticAgent):
 
     def _shutdown(self, *_signal: object, **_patience: object) -> None:
         """Leave no worker; we know better than the agent how, and how long it takes."""
-        stop(self._workers)
+        stop_workers(self._workers)
 
 
 def _environment(group: WorkerGroup, number: int) -> dict[str, str]:

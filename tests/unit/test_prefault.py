@@ -13,15 +13,14 @@ from typing import Any, cast
 
 import pytest
 
-from embertide.kernels import native
-from embertide.kernels import stock as kernel_stock
-from embertide.kernels.stock import Stock, Stocked
-from embertide.launch.stocking import Stocking, free_bytes
+from embertide.kernels import native, prefault
+from embertide.kernels.prefault import Prefault, Prefaulted
+from embertide.launch.bootstrap.warmup import Warmup, free_bytes
 from embertide.planning.inputs import Inputs, NodeSplits
 from embertide.readers.feature_schema import FeatureSchema
 from embertide.readers.splits import Split
 from tests.support.patience import WAIT_SECONDS
-from tests.support.stock import MIB, has_huge_files, held
+from tests.support.prefault import MIB, has_huge_files, held
 
 GIB = 1 << 30
 
@@ -31,16 +30,16 @@ pytestmark = [
 ]
 
 
-def stock() -> closing[Stock]:
+def files() -> closing[Prefault]:
     """Closed at the end of a ``with``."""
-    return closing(Stock())
+    return closing(Prefault())
 
 
-def wait_for(stocked: Stock, size: int) -> None:
+def wait_for(filling: Prefault, size: int) -> None:
     """Until every file has so many bytes."""
     end = time.monotonic() + 60
-    while min(stocked._sizes) < size:
-        assert time.monotonic() < end, stocked._sizes
+    while min(filling._sizes) < size:
+        assert time.monotonic() < end, filling._sizes
         time.sleep(0.01)
 
 
@@ -48,7 +47,7 @@ TAKE = """
 import os, sys
 import torch
 from embertide.kernels import memory
-from embertide.kernels.stock import Stocked
+from embertide.kernels.prefault import Prefaulted
 from embertide.telemetry.memory import allocated_bytes, count_shared
 
 def used():
@@ -56,7 +55,7 @@ def used():
 
 process, number, size, wanted = map(int, sys.argv[1:5])
 before = allocated_bytes()
-file = Stocked(process, (number,), (size,)).take(0)
+file = Prefaulted(process, (number,), (size,)).take(0)
 count_shared(file)
 found = [used()]
 tensor = memory.empty((wanted >> 2,)).fill_(3)
@@ -73,8 +72,8 @@ print(*found)
 """
 
 
-def take(given: Stocked, wanted: int, *more: str) -> list[int]:
-    """MiB that a process has: with the stock, with a tensor from it, and without."""
+def take(given: Prefaulted, wanted: int, *more: str) -> list[int]:
+    """MiB that a process has: with the file, with a tensor from it, and without."""
     arguments = [given.process, given.files[0], given.sizes[0], wanted]
     command = [sys.executable, "-c", TAKE, *map(str, arguments), *more]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -94,7 +93,7 @@ def test_pages_that_are_not_there_at_first_are_asked_for_again(
         return bool(fill(*given))
 
     monkeypatch.setattr(native.lib, "fill_file", fill_at_last)
-    with stock() as made:
+    with files() as made:
         made.begin(2, 16 * MIB)
         wait_for(made, 16 * MIB)
         assert [held(file) for file in made.stop(GIB).files] == [16, 16]
@@ -103,8 +102,8 @@ def test_pages_that_are_not_there_at_first_are_asked_for_again(
 
 def test_where_no_pages_are_to_be_had_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native.lib, "fill_file", lambda *_given: False)
-    monkeypatch.setattr(kernel_stock, "_PAUSE_SECONDS", 0.0)
-    with stock() as made:
+    monkeypatch.setattr(prefault, "_PAUSE_SECONDS", 0.0)
+    with files() as made:
         made.begin(1, 16 * MIB)
         assert made._thread is not None
         made._thread.join(WAIT_SECONDS)
@@ -113,37 +112,37 @@ def test_where_no_pages_are_to_be_had_there_are_none(monkeypatch: pytest.MonkeyP
 
 
 def test_tensors_of_another_process_come_from_it() -> None:
-    with stock() as made:
+    with files() as made:
         made.begin(1, 32 * MIB)
         wait_for(made, 32 * MIB)
         given = made.stop(GIB)
         assert held(given.files[0]) == 32
-        with_stock, with_tensor, without = take(given, 30 * MIB)
-        assert with_stock == pytest.approx(32, abs=3)
-        assert with_tensor == pytest.approx(32, abs=5), "no page beside the stock's"
+        with_file, with_tensor, without = take(given, 30 * MIB)
+        assert with_file == pytest.approx(32, abs=3)
+        assert with_tensor == pytest.approx(32, abs=5), "no page beside the file's"
         assert without < 5
         assert held(given.files[0]) == 0, "pages go back while the file is still open here"
 
 
 def test_a_larger_tensor_takes_new_pages_beside_it() -> None:
-    with stock() as made:
+    with files() as made:
         made.begin(1, 16 * MIB)
         wait_for(made, 16 * MIB)
-        with_stock, with_tensor, without = take(made.stop(GIB), 48 * MIB)
-        assert with_stock == pytest.approx(16, abs=3)
+        with_file, with_tensor, without = take(made.stop(GIB), 48 * MIB)
+        assert with_file == pytest.approx(16, abs=3)
         assert with_tensor == pytest.approx(48, abs=5)
         assert without < 5
 
 
 def test_peers_can_read_what_comes_from_it() -> None:
-    with stock() as made:
+    with files() as made:
         made.begin(1, 16 * MIB)
         wait_for(made, 16 * MIB)
         take(made.stop(GIB), 24 * MIB, "share")
 
 
 def test_workers_get_about_as_much_and_no_more_than_fits() -> None:
-    with stock() as made:
+    with files() as made:
         made.begin(3, 24 * MIB + 5)
         wait_for(made, 24 * MIB)
         given = made.stop(11 * MIB)
@@ -152,7 +151,7 @@ def test_workers_get_about_as_much_and_no_more_than_fits() -> None:
 
 
 def test_filling_ends_when_told_and_what_is_ready_is_given() -> None:
-    with stock() as made:
+    with files() as made:
         made.begin(2, 64 * GIB)
         wait_for(made, 8 * MIB)
         given = made.stop(64 * GIB)
@@ -161,7 +160,7 @@ def test_filling_ends_when_told_and_what_is_ready_is_given() -> None:
 
 
 def test_nothing_is_given_where_nothing_was_begun() -> None:
-    with stock() as made:
+    with files() as made:
         given = made.stop(GIB)
     assert given.take(0) is None
     assert replace(given, files=(5,), sizes=(0,)).take(0) is None
@@ -171,7 +170,7 @@ def test_a_process_that_has_gone_leaves_nothing() -> None:
     gone = subprocess.run(
         [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True
     )
-    assert Stocked(int(gone.stdout), (3,), (2 * MIB,)).take(0) is None
+    assert Prefaulted(int(gone.stdout), (3,), (2 * MIB,)).take(0) is None
 
 
 def split(rows: int, size: int, groups: tuple[int, ...] | None = None) -> Split:
@@ -203,11 +202,11 @@ PLAN = {"features": 90 * MIB, "ingest": 100 * MIB, "infer": 130 * MIB}
 
 
 def test_nothing_is_begun_for_inputs_that_are_far_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Stock, "begin", lambda *_given: pytest.fail("begun"))
+    monkeypatch.setattr(Prefault, "begin", lambda *_given: pytest.fail("begun"))
     far = replace(split(1 << 20, 1), uri="s3://bucket/x")
-    with closing(Stocking()) as stocking:
-        stocking.begin(inputs((1 << 20, 32), edges=[far]), 1, hashed=False)
-        assert stocking.end(PLAN).files == ()
+    with closing(Warmup()) as warmup:
+        warmup.begin(inputs((1 << 20, 32), edges=[far]), 1, hashed=False)
+        assert warmup.end(PLAN).files == ()
 
 
 @pytest.mark.parametrize(
@@ -223,9 +222,9 @@ def test_edges_take_some_of_it(
     edges: list[Split], begun: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[int, int]] = []
-    monkeypatch.setattr(Stock, "begin", lambda _self, *given: asked.append(given))
-    with closing(Stocking()) as stocking:
-        stocking.begin(inputs(edges=edges), 1, hashed=False)
+    monkeypatch.setattr(Prefault, "begin", lambda _self, *given: asked.append(given))
+    with closing(Warmup()) as warmup:
+        warmup.begin(inputs(edges=edges), 1, hashed=False)
     assert asked == [(1, begun)]
 
 
@@ -241,11 +240,11 @@ def test_edges_take_some_of_it(
 def test_it_is_as_large_as_the_first_tensors(
     sizes: list[tuple[int, int]], workers: int, begun: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("embertide.launch.stocking.free_bytes", lambda: 16 * GIB)
+    monkeypatch.setattr("embertide.launch.bootstrap.warmup.free_bytes", lambda: 16 * GIB)
     asked: list[tuple[int, int]] = []
-    monkeypatch.setattr(Stock, "begin", lambda _self, *given: asked.append(given))
-    with closing(Stocking()) as stocking:
-        stocking.begin(inputs(*sizes), workers, hashed=False)
+    monkeypatch.setattr(Prefault, "begin", lambda _self, *given: asked.append(given))
+    with closing(Warmup()) as warmup:
+        warmup.begin(inputs(*sizes), workers, hashed=False)
     assert asked == [(workers, begun)]
 
 
@@ -274,11 +273,11 @@ def test_no_more_is_given_than_the_plan_has_room_for(
     workers: int, hashed: bool, given: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(Stock, "begin", lambda *_given: None)
-    monkeypatch.setattr(Stock, "stop", lambda _self, most: asked.append(most))
-    with closing(Stocking()) as stocking:
-        stocking.begin(inputs((1 << 20, 16)), workers, hashed=hashed)
-        stocking.end(PLAN)
+    monkeypatch.setattr(Prefault, "begin", lambda *_given: None)
+    monkeypatch.setattr(Prefault, "stop", lambda _self, most: asked.append(most))
+    with closing(Warmup()) as warmup:
+        warmup.begin(inputs((1 << 20, 16)), workers, hashed=hashed)
+        warmup.end(PLAN)
     assert asked == [given * MIB], (
         "features, and what the fullest stage has more than the first, or than rounds"
     )

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from embertide.launch.bootstrap.fork_server import call, call_alone
+from embertide.launch.bootstrap.launcher import launch
 from embertide.launch.failure import Cause
-from embertide.launch.fork_server import call, call_alone
-from embertide.launch.launcher import launch
 from embertide.launch.run_folder import RunFolder
 from embertide.launch.settings import Rendezvous, WorkerSettings
 from embertide.launch.stage_reporter import StageReporter

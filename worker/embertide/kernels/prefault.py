@@ -26,7 +26,7 @@ _TRIES, _PAUSE_SECONDS = 100, 0.005
 
 
 @dataclass(frozen=True)
-class Stocked:
+class Prefaulted:
     """What was ready when the workers started.
 
     Attributes:
@@ -55,7 +55,7 @@ class Stocked:
         return file
 
 
-class Stock:
+class Prefault:
     """Files that a thread fills with pages, until told to stop."""
 
     def __init__(self) -> None:
@@ -75,16 +75,18 @@ class Stock:
                 self._files.append(os.memfd_create("embertide", os.MFD_CLOEXEC))
                 os.truncate(self._files[-1], size)
         self._sizes = [0] * len(self._files)
-        self._thread = threading.Thread(target=self._fill, args=(size,), name="stock", daemon=True)
+        self._thread = threading.Thread(
+            target=self._fill, args=(size,), name="prefault", daemon=True
+        )
         self._thread.start()
 
-    def stop(self, most: int) -> Stocked:
+    def stop(self, most: int) -> Prefaulted:
         """End filling; what is ready, up to ``most`` bytes a worker."""
         self._end()
         sizes = [min(size, most // _PAGE_BYTES * _PAGE_BYTES) for size in self._sizes]
         for file, size in zip(self._files, sizes, strict=True):
             os.truncate(file, size)
-        return Stocked(os.getpid(), tuple(self._files), tuple(sizes))
+        return Prefaulted(os.getpid(), tuple(self._files), tuple(sizes))
 
     def close(self) -> None:
         """Keep the files open no longer; workers that have taken theirs keep them."""

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from embertide.kernels import native
-from embertide.kernels.stock import Stock, Stocked
-from embertide.launch import stocking
+from embertide.kernels.prefault import Prefault, Prefaulted
+from embertide.launch.bootstrap import warmup
 from embertide.launch.local import run_job
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference
 from embertide.spec.grid import GridShape
 from embertide.storage.opening import open_storage
 from tests.support.job_files import WIDTH, write_job
-from tests.support.stock import MIB, has_huge_files, held
+from tests.support.prefault import MIB, has_huge_files, held
 from tests.support.world import make_features, make_graph
 
 pytestmark = [
@@ -29,13 +29,13 @@ pytestmark = [
 GRAPH = make_graph()
 
 
-class Watched(Stock):
+class Watched(Prefault):
     """Tells what it gave, and what of it was left at the end."""
 
-    given: list[Stocked]
+    given: list[Prefaulted]
     left: list[int]
 
-    def stop(self, most: int) -> Stocked:
+    def stop(self, most: int) -> Prefaulted:
         end = time.monotonic() + 60
         while min(self._sizes) < 16 * MIB:
             assert time.monotonic() < end
@@ -56,8 +56,8 @@ def test_workers_take_it_and_give_it_back(
     """Ids are the files' rows, so that features are summed where they stand without a look-up."""
     files = write_job(tmp_path, GRAPH, make_features(WIDTH), ids="dense", nodes="npy")
     Watched.given, Watched.left = [], []
-    monkeypatch.setattr(stocking, "Stock", Watched)
-    monkeypatch.setattr(stocking, "feature_bytes", lambda _inputs: 256 * MIB)
+    monkeypatch.setattr(warmup, "Prefault", Watched)
+    monkeypatch.setattr(warmup, "feature_bytes", lambda _inputs: 256 * MIB)
     shape = GridShape.of(*grid)
     run_job(files.job, grid=shape, threads=1)
     (given,) = Watched.given

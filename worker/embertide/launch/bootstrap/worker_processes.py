@@ -22,7 +22,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from embertide.launch.process_tree import die_with_requester
+from embertide.launch.bootstrap.process_tree import die_with_requester
 
 _STOP_SECONDS = 2.0
 """Workers end at SIGTERM at once, unless something has stopped them."""
@@ -31,16 +31,16 @@ LogPath = Callable[[int], Path] | None
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WorkerProcess:
     """A worker process that waits for its assignment: the rank and address, as environment."""
 
     process: BaseProcess
     assignment: Connection
 
 
-def start_waiting(
+def start_workers(
     count: int, main: Callable[..., None], args: tuple[Any, ...], log_path: LogPath
-) -> list[Waiting]:
+) -> list[WorkerProcess]:
     """Start ``count`` workers, which will call ``main(*args)`` with their assignment.
 
     Args:
@@ -53,7 +53,7 @@ def start_waiting(
     if threading.active_count() > 1:
         raise RuntimeError("workers are started before the launcher has threads")
     context = _context(main)
-    started: list[Waiting] = []
+    started: list[WorkerProcess] = []
     for number in range(count):
         theirs, ours = context.Pipe(duplex=False)
         output = log_path(number) if log_path else None
@@ -61,7 +61,7 @@ def start_waiting(
         process = context.Process(target=_wait_and_work, args=arguments, daemon=True)
         process.start()
         theirs.close()
-        started.append(Waiting(process, ours))
+        started.append(WorkerProcess(process, ours))
     return started
 
 
@@ -94,7 +94,7 @@ def _redirect_output(path: Path) -> None:
             os.dup2(file.fileno(), stream)
 
 
-def stop(workers: list[Waiting]) -> None:
+def stop_workers(workers: list[WorkerProcess]) -> None:
     """Leave no worker."""
     processes = [worker.process for worker in workers]
     for process in processes:

@@ -29,10 +29,10 @@ from typing import Any, ParamSpec, TypeVar
 import psutil
 
 from embertide.errors import EmbertideError, OutputError, ProcessDied
+from embertide.launch.bootstrap.process_tree import die_with_requester, end_tree
 from embertide.launch.leftovers import keep_sockets_in_own_folder
-from embertide.launch.process_tree import die_with_requester, end_tree
 
-PRELOAD = "embertide.launch.preload"
+PRELOAD = "embertide.launch.bootstrap.preload"
 """What the fork server has to import for a run."""
 _STORE = "embertide.storage.s3"
 """And before that, so that no process does again what takes half a second, where a store is read or
