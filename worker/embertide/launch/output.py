@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from embertide.errors import EmbertideError
+from embertide.spec.schemes import is_local
 from embertide.spec.version_names import new_version
 from embertide.storage.local_errors import to_path
 from embertide.storage.protocol import Storage
@@ -26,7 +27,7 @@ def output_problem(storage: Storage, output_uri: str) -> EmbertideError | None:
 @contextmanager
 def _no_new_folders(output_uri: str) -> Iterator[None]:
     """Remove the folders that writing a file makes, unless someone uses them by then."""
-    if not output_uri.startswith("file://"):
+    if not is_local(output_uri):
         yield
         return
     versions = to_path(output_uri) / "versions"

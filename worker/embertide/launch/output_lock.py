@@ -15,8 +15,10 @@ from pathlib import Path
 
 from embertide.errors import OutputError
 from embertide.launch.leftovers import OUTPUT_PREFIX
+from embertide.spec.schemes import is_local
 from embertide.spec.storage import StorageSettings
 from embertide.storage.file_lock import locked
+from embertide.storage.local_errors import to_path
 from embertide.telemetry.progress import OnProgress, Progress
 
 
@@ -49,10 +51,10 @@ def output_lock(
 
 def lock_path(output_uri: str, storage: StorageSettings) -> Path:
     """The file whose lock stands for an output, however its URI is written."""
-    location = output_uri.removeprefix("file://").rstrip("/")
-    if location.startswith("s3://"):
-        place = f"{location} at {storage.of(location).endpoint_url}"
+    if is_local(output_uri):
+        place = os.path.realpath(to_path(output_uri))
     else:
-        place = os.path.realpath(location)
+        location = output_uri.rstrip("/")
+        place = f"{location} at {storage.of(location).endpoint_url}"
     digest = hashlib.sha256(place.encode()).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"{OUTPUT_PREFIX}{os.getuid()}-{digest}.lock"

@@ -35,6 +35,7 @@ from embertide.planning.sizing import (
 from embertide.planning.traffic import planned_traffic
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.schemes import is_local
 from embertide.steps import Program
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
@@ -219,7 +220,7 @@ def estimate_program(
     fanout = None if given == "full" else given
     cores, notes = os.cpu_count() or 1, []
     threads, gpu = max(1, cores // grid.workers), job.spec.workers.device == "cuda"
-    uploads = not job.spec.output.uri.startswith("file://")
+    uploads = not is_local(job.spec.output.uri)
     memory = planned_memory(graph, program, fanout, threads=threads, gpu=gpu, uploads=uploads)
     traffic = planned_traffic(graph, program, fanout)
     exchanged = sum(t.bytes_per_worker for t in traffic) * grid.workers

@@ -31,6 +31,7 @@ from embertide.spec.job_digest import job_digest
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import OutputReport
 from embertide.spec.run_status import RunStatus
+from embertide.spec.schemes import is_local
 from embertide.telemetry.estimate import Estimate
 from embertide.telemetry.progress import Progress
 from embertide.telemetry.report import RunReport
@@ -258,7 +259,8 @@ class WorkerAttempt:
         A request that was under way may begin an upload, or add an object, after the first look.
         """
         self._discard(self._settings.version)
-        if self._folder.last_stage() == "publish" and self._job.spec.output.uri.startswith("s3:"):
+        remote = not is_local(self._job.spec.output.uri)
+        if remote and self._folder.last_stage() == "publish":
             time.sleep(_UNDER_WAY_SECONDS)
             self._discard(self._settings.version)
 

@@ -23,6 +23,7 @@ from embertide.pod.settings import WorkSettings
 from embertide.spec import metric_names as names
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.metric_names import Metric
+from embertide.spec.schemes import is_local
 from embertide.telemetry.container import working_set_bytes
 from embertide.telemetry.report import WAIT_BUCKETS, PlannedTraffic, Traffic
 from embertide.telemetry.snapshot import Snapshot
@@ -80,7 +81,7 @@ class _Families:
     def __init__(self, job: EmbeddingJob, settings: WorkSettings) -> None:
         graph_rank, feature_rank = settings.grid.coordinates(settings.rank)
         self._settings = settings
-        self._operations = _OPERATIONS if job.spec.output.uri.startswith("s3://") else ()
+        self._operations = () if is_local(job.spec.output.uri) else _OPERATIONS
         self._who = (
             job.metadata.namespace or "",
             job.metadata.name,

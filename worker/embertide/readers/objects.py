@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 
 from embertide.errors import InputError, ObjectMissing
 from embertide.readers.table_formats import refuse_listed
+from embertide.spec.schemes import is_local
 from embertide.storage.protocol import Listing, ObjectInfo, Storage
 
 FOLDER_MARKER = "_$folder$"
@@ -168,5 +169,5 @@ def _refuse_bytes(uri: str) -> None:
 def listed_folder(uri: str) -> str:
     """As the stores begin the URIs of what they list: paths are normalised, S3 keys are not."""
     scheme, _, path = uri.partition("://")
-    plain = str(PurePosixPath(path)) if scheme == "file" else path
+    plain = str(PurePosixPath(path)) if is_local(uri) else path
     return f"{scheme}://{plain.rstrip('/')}"

@@ -31,6 +31,7 @@ from embertide.readers.layout import (
 from embertide.readers.splits import Split
 from embertide.readers.vector_types import as_lists
 from embertide.readers.where import Where
+from embertide.spec.schemes import is_local
 from embertide.storage.protocol import BLOCK_BYTES, ObjectInfo, Span, Storage
 
 _FOOTER_BYTES = 64 << 10
@@ -71,7 +72,7 @@ def _opened(
     """An open ``pq.ParquetFile``, and the open object, of which those columns are read."""
     metadata, spans = None, []
     with _readable(info.uri):
-        if info.size > BLOCK_BYTES and not info.uri.startswith("file://"):
+        if info.size > BLOCK_BYTES and not is_local(info.uri):
             metadata = _read_metadata(storage, info)
             spans = _spans(metadata, _leaf_columns(metadata, names), row_groups)
         with storage.open(info.uri, info, spans) as raw:
@@ -231,7 +232,7 @@ def _read_stored(
     """
     names = [split.names.get(str(column.name), str(column.name)) for column in columns]
     where = Where(split.uri, split.start)
-    local = split.uri.startswith("file://")
+    local = is_local(split.uri)
     buffer_bytes = BUFFER_BYTES if local or split.size > UNBUFFERED_BYTES else 0
     row_groups = list(split.row_groups or ())
     with _opened(storage, split.info, names, row_groups, buffer_bytes) as (file, raw):

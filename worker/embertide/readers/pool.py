@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 from embertide.kernels.threads import work_alone
 from embertide.readers.parquet import UNBUFFERED_BYTES
 from embertide.readers.splits import Split, assign_splits
+from embertide.spec.schemes import is_local
 from embertide.storage.protocol import BLOCK_BYTES
 
 S = TypeVar("S")
@@ -44,7 +45,7 @@ def readers(splits: Sequence[Split], threads: int) -> int:
 
 def are_afar(splits: Sequence[Split]) -> bool:
     """Whether any is in a store that is far away."""
-    return not all(split.uri.startswith("file://") for split in splits)
+    return not all(is_local(split.uri) for split in splits)
 
 
 def held_afar(splits: Sequence[Split], workers: int, threads: int) -> int:

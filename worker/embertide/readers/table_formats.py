@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from embertide.errors import AccessDenied, InputError, ObjectMissing
 from embertide.readers.splits import map_objects
+from embertide.spec.schemes import is_local
 from embertide.storage.protocol import NAMES_AT_ONCE, Listing, Storage
 
 _READ = {"Delta": "delta", "Iceberg": "iceberg"}
@@ -189,9 +190,9 @@ def folders_above(uri: str) -> list[str]:
     Of a local file, those above the place that links lead to, too.
     """
     scheme, _, path = uri.partition("://")
-    if scheme != "file":
+    if not is_local(uri):
         parts = path.rstrip("/").split("/")
         return [f"{scheme}://{'/'.join(parts[:end])}/" for end in range(len(parts) - 1, 0, -1)]
     plain = Path(path)
     places = [*plain.parents, *plain.resolve().parents]
-    return ["file://" + f"{place}/".replace("//", "/") for place in dict.fromkeys(places)]
+    return [f"{scheme}://" + f"{place}/".replace("//", "/") for place in dict.fromkeys(places)]

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 
 from embertide.errors import InputError
 from embertide.readers.layout import DataFile, Layout
+from embertide.spec.schemes import FILE, without_alias
 from embertide.storage.protocol import ObjectInfo, Storage
 
 MAX_DELETED_ROWS = 100_000_000
 """Rows that a version may have deleted without having rewritten their files."""
-_SAME_STORE = {"s3a": "s3", "s3n": "s3"}
 _REMOVED = {
     "Delta": "VACUUM removes files of old versions",
     "Iceberg": "expire_snapshots removes files of old snapshots",
@@ -113,9 +113,9 @@ def data_uri(table_uri: str, path: str) -> str:
     """
     scheme, separator, rest = path.partition(":")
     if not separator or "/" in scheme:
-        scheme, rest = "file", path
-    scheme = _SAME_STORE.get(scheme, scheme)
-    rest = "/" + rest.lstrip("/") if scheme == "file" else rest.removeprefix("//")
+        scheme, rest = FILE.name, path
+    scheme = without_alias(scheme)
+    rest = "/" + rest.lstrip("/") if scheme == FILE.name else rest.removeprefix("//")
     own = table_uri.partition("://")[0]
     if scheme != own:
         raise InputError(

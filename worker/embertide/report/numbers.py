@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 
+from embertide.spec.schemes import scheme_of
 from embertide.telemetry.format import human_bytes, human_count
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -110,5 +111,5 @@ def without_secrets(uri: str) -> str:
     shown = _USER.sub(r"\1***@", uri)
     path, question, _ = shown.partition("?")
     # In a path or key of an own store a question mark is a character like any other.
-    secret = question and not path.startswith(("file:", "s3:"))
+    secret = question and scheme_of(path) is None
     return f"{path}?***" if secret else shown

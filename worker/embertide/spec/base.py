@@ -7,7 +7,6 @@ are rejected, and ``"4"`` is not a number.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -26,12 +25,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from embertide.spec.cel import Rule
-
-_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
-# Wider than AWS allows for new buckets, for old buckets and other stores.
-_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
-_URI_FORMS = "s3://bucket/path, file:///absolute/path or /absolute/path"
-
+from embertide.spec.schemes import FILE, check_uri, scheme_name, uri_forms, uri_rule
 
 VALIDATIONS = "x-kubernetes-validations"
 MAX_TYPES = 64
@@ -105,7 +99,7 @@ def raise_problems(problems: Sequence[Problem]) -> None:
 
 
 def normalise_uri(text: str, base: Path | None = None) -> str:
-    """Normalise a location to a ``file://`` or ``s3://`` URI.
+    """Normalise a location to a URI of one of the schemes of :mod:`embertide.spec.schemes`.
 
     An absolute path becomes ``file://``; a relative one is resolved against ``base`` (the
     directory of the manifest file). Without ``base`` it is rejected, since its meaning would
@@ -115,21 +109,11 @@ def normalise_uri(text: str, base: Path | None = None) -> str:
         ValueError: any other form; the message lists the allowed ones.
     """
     if text == "" or text != text.strip():
-        raise ValueError(f"is {text!r}; must be {_URI_FORMS}, without spaces around it")
-    scheme = _SCHEME.match(text)
-    if scheme is None:
+        raise ValueError(f"is {text!r}; must be {uri_forms()}, without spaces around it")
+    if scheme_name(text) is None:
         return _path_uri(text, base)
-    name = scheme.group(1)
-    if name == "file":
-        if not text.startswith("file:///"):
-            raise ValueError(f"is {text!r}; a file URI has three slashes: file:///absolute/path")
-        return text
-    if name == "s3":
-        bucket = text.removeprefix("s3://").split("/", 1)[0]
-        if not text.startswith("s3://") or not _BUCKET.fullmatch(bucket):
-            raise ValueError(f"is {text!r}; must be s3://bucket/path with a valid bucket name")
-        return text
-    raise ValueError(f"is {text!r}; {name}:// is not supported, use {_URI_FORMS}")
+    check_uri(text)
+    return text
 
 
 def _path_uri(text: str, base: Path | None) -> str:
@@ -137,11 +121,11 @@ def _path_uri(text: str, base: Path | None) -> str:
         raise ValueError(f"is {text!r}; '~' is not expanded, write the absolute path")
     slash = "/" if text.endswith("/") and text != "/" else ""
     if text.startswith("/"):
-        return "file://" + text
+        return f"{FILE.name}://{text}"
     if base is None:
-        raise ValueError(f"is {text!r}, a relative path; must be {_URI_FORMS}")
+        raise ValueError(f"is {text!r}, a relative path; must be {uri_forms()}")
     # normpath would be wrong behind a symbolic link; absolute() keeps '..' as it is.
-    return "file://" + str((base / text).absolute()) + slash
+    return f"{FILE.name}://{(base / text).absolute()}{slash}"
 
 
 def _check_uri(text: str, info: ValidationInfo) -> str:
@@ -157,9 +141,8 @@ def derived_default(schema: dict[str, Any]) -> None:
 _URI_RULES = (
     Rule("self == self.trim()", "must have no spaces around it"),
     Rule(
-        "self.startsWith('/') || self.startsWith('file:///') || "
-        "self.matches(r'^s3://[A-Za-z0-9][A-Za-z0-9._-]{0,254}(/|$)')",
-        f"must be {_URI_FORMS}, with a valid bucket name",
+        uri_rule("self"),
+        f"must be {uri_forms()}, with a valid bucket name",
     ),
 )
 

@@ -14,6 +14,7 @@ from embertide.spec.cel import Rule
 from embertide.spec.features import FeatureInput
 from embertide.spec.inputs import Input
 from embertide.spec.places import ObjectInput, literal
+from embertide.spec.schemes import FILE, is_local
 
 
 def _apart(theirs: str) -> str:
@@ -26,7 +27,8 @@ def _apart(theirs: str) -> str:
 
 
 def _folder(uri: str) -> str:
-    path = f"({uri}.startsWith('file:') ? {uri}.substring(5) : {uri})"
+    scheme = f"{FILE.name}:"
+    path = f"({uri}.startsWith('{scheme}') ? {uri}.substring({len(scheme)}) : {uri})"
     return f"({path} + '/').replace('//', '/').replace('//', '/')"
 
 
@@ -128,7 +130,7 @@ def _relation(output: str, pattern: str) -> str | None:
 def _segments(uri: str) -> list[str]:
     """Scheme and path segments, so that ``s3://b/ab`` is not inside ``s3://b/a``."""
     scheme, _, path = uri.partition("://")
-    if scheme == "file":
+    if is_local(uri):
         path = posixpath.normpath(path)
     return [scheme, *(part for part in path.split("/") if part)]
 

@@ -13,11 +13,13 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 from embertide.spec.base import VALIDATIONS, SpecModel, normalise_uri
 from embertide.spec.cel import Rule
 from embertide.spec.freshness import Duration, duration_seconds
+from embertide.spec.schemes import FILE, S3, any_pattern
 
 DEFAULT_WITHIN = "2h"
 _MAX_MARKER = 1024
+_STARTS = " or ".join(scheme.start for scheme in (S3, FILE))
 _MARKER_MUST = (
-    "must be a name below uri, such as _SUCCESS, or an s3:// or file:/// URI with a valid bucket"
+    f"must be a name below uri, such as _SUCCESS, or an {_STARTS} URI with a valid bucket"
 )
 _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 15.0, 300.0
 _PERCENT = r"^[0-9]{1,2}(\.[0-9]{1,3})?%$"
@@ -53,7 +55,7 @@ Marker = Annotated[
     _text(
         _MAX_MARKER,
         "self.size() > 0 && self == self.trim() && !self.startsWith('/') && (!self.contains('://')"
-        " || self.matches(r'^(file:///|s3://[A-Za-z0-9][A-Za-z0-9._-]{0,254}(/|$))'))",
+        f" || self.matches(r'^({any_pattern()})'))",
         _MARKER_MUST,
     ),
 ]

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from embertide.spec.base import Problem, SpecModel, raise_problems
 from embertide.spec.cel import Rule
+from embertide.spec.schemes import S3
 
 _MOST_STORES = 16
 _OF_KMS = "keyId and bucketKey need algorithm: aws:kms or aws:kms:dsse"
@@ -134,7 +135,7 @@ class NamedStore(Store):
 
     prefix: str = Field(
         max_length=2048,
-        pattern=r"^s3://[A-Za-z0-9][A-Za-z0-9._-]{0,254}(/\S*)?$",
+        pattern=rf"^{S3.start}{S3.authority}(/\S*)?$",
         description="Bucket, or prefix within it, of which all this holds, such as s3://public/.",
     )
 

@@ -30,6 +30,7 @@ from embertide.readers.feature_schema import FeatureSchema
 from embertide.readers.pool import map_splits
 from embertide.spec.job_digest import job_digest
 from embertide.spec.nodes import NodeInput
+from embertide.spec.schemes import is_local
 from embertide.steps import Program
 from embertide.telemetry.clock import Clock
 from embertide.versions.catalog import VersionInfo
@@ -126,7 +127,7 @@ def write_rows(ctx: RunContext, uri: str, of: Rows) -> list[PartDigest]:
         OutputError: not writable, or not as written.
     """
     writing = _Writing(ctx, uri, of)
-    if uri.startswith("file://") and ctx.device.type == "cpu":
+    if is_local(uri) and ctx.device.type == "cpu":
         return map_splits(writing.parts, writing.write_whole, min(ctx.threads, MOST_WRITERS))
     return _write_in_turn(writing)
 

@@ -16,15 +16,30 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from embertide.errors import InputChanged, ObjectMissing, StorageError
+from embertide.spec.storage import Store
 from embertide.storage.file_lock import locked
 from embertide.storage.local_errors import UNFINISHED, reading, to_path, writing
-from embertide.storage.protocol import CHANGED, GONE, NAMES_AT_ONCE, Listing, ObjectInfo, Span
+from embertide.storage.protocol import (
+    CHANGED,
+    GONE,
+    NAMES_AT_ONCE,
+    Listing,
+    ObjectInfo,
+    OnRetry,
+    OnUpload,
+    Span,
+)
 from embertide.storage.write_back import begin_write_back
 from embertide.telemetry.transfers import TransferStats
 
 _BUFFER_BYTES = 1 << 20
 _WRITE_BACK_BYTES = 8 << 20
 """How much of a file is written before its disk is told to begin with it."""
+
+
+def open_store(_settings: Store, _on_retry: OnRetry, _on_upload: OnUpload) -> LocalStore:
+    """A store of local files, which has no settings; see :mod:`embertide.spec.schemes`."""
+    return LocalStore()
 
 
 class LocalStore:

@@ -1,42 +1,44 @@
-"""One storage for all URIs: picks the store by scheme, and makes it on first use.
+"""One storage for all URIs: picks the store by scheme, and opens it on first use.
 
 Above the stores, so that each of them knows the protocol alone and none knows the others.
 """
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO
 
 from embertide.errors import StorageError
+from embertide.spec.schemes import FILE, SCHEMES, Scheme, examples, scheme_of
 from embertide.spec.storage import StorageSettings, Store
 from embertide.storage.protocol import Listing, ObjectInfo, OnRetry, OnUpload, Span, Storage
 from embertide.telemetry.transfers import TransferStats
 
 
-def _tell_nobody(_sentence: str) -> None:
-    """What is told of retries where nobody asked."""
+def _ignore(_sentence: str) -> None:
+    """The default for callbacks: do nothing."""
 
 
 def as_uri(location: str) -> str:
     """Bare absolute paths are files."""
-    return f"file://{location}" if location.startswith("/") else location
+    return f"{FILE.name}://{location}" if location.startswith("/") else location
 
 
 class Stores:
     """The storage that users of this package get: picks the store by the URI's scheme and prefix.
 
-    A store is made on first use, so that a run without S3 never loads its client. Pickled, it
+    A store is opened on first use, so that a run without S3 never loads its client. Pickled, it
     leaves ``on_retry`` and ``on_upload`` behind, which belong to this process.
     """
 
     def __init__(
         self,
         settings: StorageSettings,
-        on_retry: OnRetry = _tell_nobody,
-        on_upload: OnUpload = _tell_nobody,
+        on_retry: OnRetry = _ignore,
+        on_upload: OnUpload = _ignore,
     ) -> None:
         self._settings, self._on_retry, self._on_upload = settings, on_retry, on_upload
         self._made: dict[tuple[str, int], Storage] = {}
@@ -47,8 +49,8 @@ class Stores:
 
     @property
     def stats(self) -> TransferStats:
-        """What S3 transferred so far; local files count nothing."""
-        stores = [store for (scheme, _), store in list(self._made.items()) if scheme == "s3"]
+        """What stores transferred so far; local files count nothing."""
+        stores = [store for (name, _), store in list(self._made.items()) if not SCHEMES[name].local]
         if len(stores) == 1:
             return stores[0].stats
         total = TransferStats()
@@ -57,14 +59,20 @@ class Stores:
         return total
 
     def _store(self, uri: str) -> Storage:
-        scheme = uri.partition("://")[0]
-        settings = self._settings.of(uri) if scheme == "s3" else None
-        key = scheme, id(settings)
+        scheme = scheme_of(uri)
+        if scheme is None:
+            raise StorageError(f"{uri}: unknown scheme; use {examples()}")
+        settings = self._settings.of(uri)
+        key = scheme.name, id(settings)
         with self._lock:
             if key not in self._made:
-                told = self._on_retry, self._on_upload
-                self._made[key] = _make(scheme, uri, settings, *told)
+                self._made[key] = self._open_store(scheme, settings)
             return self._made[key]
+
+    def _open_store(self, scheme: Scheme, settings: Store) -> Storage:
+        module = importlib.import_module(scheme.module)
+        store: Storage = module.open_store(settings, self._on_retry, self._on_upload)
+        return store
 
     def list_folders(self, uri: str) -> list[str]:
         """See :meth:`Storage.list_folders`."""
@@ -149,24 +157,10 @@ class Stores:
             self._store(uri).delete([uri])
 
 
-def _make(
-    scheme: str, uri: str, settings: Store | None, on_retry: OnRetry, on_upload: OnUpload
-) -> Storage:
-    if scheme == "file":
-        from embertide.storage.local import LocalStore
-
-        return LocalStore()
-    if settings is not None:
-        from embertide.storage.s3 import S3Store
-
-        return S3Store(settings, on_retry, on_upload)
-    raise StorageError(f"{uri}: unknown scheme; use s3://bucket/path or file:///absolute/path")
-
-
 def open_storage(
     settings: StorageSettings | None = None,
-    on_retry: OnRetry = _tell_nobody,
-    on_upload: OnUpload = _tell_nobody,
+    on_retry: OnRetry = _ignore,
+    on_upload: OnUpload = _ignore,
 ) -> Stores:
     """The storage for a job's ``spec.storage``.
 

@@ -11,9 +11,8 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 
+from embertide.spec.schemes import is_local
 from embertide.storage.local_errors import to_path
-
-_LOCAL = "file://"
 
 
 def begin_to_read(uris: Iterable[str], most_bytes: int) -> int:
@@ -29,7 +28,7 @@ def begin_to_read(uris: Iterable[str], most_bytes: int) -> int:
     for uri in uris if hasattr(os, "posix_fadvise") else ():
         if begun >= most_bytes:
             break
-        if uri.startswith(_LOCAL):
+        if is_local(uri):
             with suppress(OSError):
                 begun += _begin(uri, most_bytes - begun)
     return begun

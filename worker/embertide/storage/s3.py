@@ -47,6 +47,11 @@ _PART = ("ETag", "ChecksumCRC32")
 """What of the answer about a part completes the upload, as far as it is there."""
 
 
+def open_store(settings: Store, on_retry: OnRetry, on_upload: OnUpload) -> S3Store:
+    """A store of S3's; see :mod:`embertide.spec.schemes`."""
+    return S3Store(settings, on_retry, on_upload)
+
+
 class S3Store:
     """See :class:`embertide.storage.protocol.Storage`.
 

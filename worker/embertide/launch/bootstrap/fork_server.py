@@ -31,12 +31,10 @@ import psutil
 from embertide.errors import EmbertideError, OutputError, ProcessDied
 from embertide.launch.bootstrap.process_tree import die_with_requester, end_tree
 from embertide.launch.leftovers import keep_sockets_in_own_folder
+from embertide.spec.schemes import named_in
 
 PRELOAD = "embertide.launch.bootstrap.preload"
 """What the fork server has to import for a run."""
-_STORE = "embertide.storage.s3"
-"""And before that, so that no process does again what takes half a second, where a store is read or
-written."""
 _POLL_SECONDS = 0.001
 
 _P = ParamSpec("_P")
@@ -44,8 +42,12 @@ _R = TypeVar("_R")
 
 
 def preloads(manifest: str) -> tuple[str, ...]:
-    """What the fork server has to import for the run of a manifest, given as any text."""
-    return (_STORE, PRELOAD) if "s3://" in manifest else (PRELOAD,)
+    """What the fork server has to import for the run of a manifest, given as any text.
+
+    The clients of the stores that it names come first: each process would take half a second.
+    """
+    clients = (scheme.module for scheme in named_in(manifest) if not scheme.local)
+    return (*clients, PRELOAD)
 
 
 @contextmanager
