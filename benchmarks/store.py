@@ -41,12 +41,12 @@ def _ours(at: Store, conv: str, grid: str, work: Path) -> Run:
     job = ours.write_store_job(at.root, conv, at.storage, work)
     took = run([*at.inside, *ours.command(job, grid)])
     report = ours.report(took.stdout)
-    stages, s3 = report["stages"], report["s3"]
+    stages, stored = report["stages"], report["storage"]
     return _seconds(
         stages["features"] + stages["ingest"],
         stages["publish"],
-        read_bytes=s3["bytes_read"],
-        written_bytes=s3["bytes_written"],
+        read_bytes=stored["bytes_read"],
+        written_bytes=stored["bytes_written"],
         wall=took.wall,
         stages=stages,
         others=took.others,

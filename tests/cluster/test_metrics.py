@@ -63,8 +63,8 @@ def check_workers(scrapes: list[Scrape]) -> None:
         assert seen.one(names.WORKER_INFO, **at) == 1
         assert all(at.items() <= labels.items() for _, labels, _ in seen.samples)
         assert seen.one(names.PLANNED_BYTES, **at, **shuffle) > 0
-        assert seen.one(names.S3_REQUESTS, **at, operation="GetObject") > 0
-        assert seen.one(names.S3_READ_BYTES, **at) > 0
+        assert seen.one(names.STORAGE_REQUESTS, **at, operation="GetObject") > 0
+        assert seen.one(names.STORAGE_READ_BYTES, **at) > 0
     # The others may stand just before they write down what they did in the stage before.
     assert scrapes[0].one(names.SENT_BYTES, **shuffle) > 0
     read = [value for seen in scrapes for _, value in seen.all(names.EDGES, stage="ingest")]
@@ -86,7 +86,7 @@ def check_last_run(jobs: Jobs, report: Manifest) -> None:
         of = run | {"axis": axis, "primitive": primitive}
         assert seen.one(names.RUN_SENT_BYTES, **of) == item["bytes"]
         assert item["bytes"] / 4 <= item["mostBytes"] <= item["bytes"]
-    assert seen.one(names.RUN_S3_READ_BYTES, **run) == report["s3"]["readBytes"] > 0
+    assert seen.one(names.RUN_STORAGE_READ_BYTES, **run) == report["storage"]["readBytes"] > 0
     memory = report["memory"]
     assert memory["plannedBytes"] > 0
     # Imports and the processes beside the worker, which are in the container as well.

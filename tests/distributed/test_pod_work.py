@@ -69,7 +69,7 @@ def check_metrics(text: str, rank: int) -> None:
     filled = {name for name, family in families.items() if family.samples}
     # Outside a container there is no limit; after the work no stage; without s3:// no S3.
     lacking = {metric_names.MEMORY_LIMIT_BYTES.name, metric_names.STAGE_CURRENT.name}
-    lacking |= {name for name in known if name.startswith("embertide_s3_")}
+    lacking |= {name for name in known if name.startswith("embertide_storage_")}
     if not working_set_bytes():
         lacking |= {name for name in known if "_memory_container_" in name}
     assert known.keys() - filled == lacking

@@ -129,7 +129,7 @@ def report() -> RunReport:
             PlannedTraffic("graph", "spmm", 1, 80, 1),
             PlannedTraffic("graph", "scalars", 1, 8, 1),
         ],
-        s3=TransferStats(1000, 2000, {"GetObject": OperationStats(5, 1, 0)}),
+        storage=TransferStats(1000, 2000, {"GetObject": OperationStats(5, 1, 0)}),
     )
 
 
@@ -238,7 +238,7 @@ def test_a_run_stays_when_its_workers_are_gone() -> None:
     assert value(metrics, names.RUN_WORKER_WAIT_SECONDS, **second) == 1.6
     assert value(metrics, names.RUN_WORKER_PEAK_BYTES, **second) == 50
     assert value(metrics, names.RUN_WORKER_PLANNED_BYTES, **second) == 70
-    assert value(metrics, names.RUN_S3_REQUESTS, **run) == 5
+    assert value(metrics, names.RUN_STORAGE_REQUESTS, **run) == 5
     assert value(metrics, names.RUN_DROPPED_EDGES, **run, relation="user:buys:item") == 3
     assert value(metrics, names.RUN_EMPTY_RELATIONS, **run) == 1
     assert value(metrics, names.RUN_MISSING_DAYS, **run) == 2

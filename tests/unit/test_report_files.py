@@ -72,7 +72,7 @@ def test_a_version_without_a_report_says_so(output: str) -> None:
 
 WITHOUT_OPERATIONS = json.dumps(
     {"grid": [1, 1], "traffic": [], "memory": [], "workers": [], "planned_traffic": []}
-    | {"s3": {"operations": []}}
+    | {"storage": {"operations": []}}
 )
 """A list where names are expected."""
 

@@ -192,11 +192,11 @@ def test_what_is_not_known_is_left_out() -> None:
     assert {"timeline", "layers", "balance", "inputs"}.isdisjoint(page.attributes("id"))
 
 
-def test_requests_to_s3_are_listed() -> None:
-    assert "Requests to S3" not in draw()
-    s3 = TransferStats(5 << 20, 3 << 20, {"GetObject": OperationStats(12, 2, 1)})
-    text = Page(draw_page(make_report(1, 1, s3=s3), make_manifest())).text
-    assert "Requests to S3 by all workers: 5.0 MiB read, 3.0 MiB written" in text
+def test_requests_to_the_store_are_listed() -> None:
+    assert "Requests to the object store" not in draw()
+    stored = TransferStats(5 << 20, 3 << 20, {"GetObject": OperationStats(12, 2, 1)})
+    text = Page(draw_page(make_report(1, 1, storage=stored), make_manifest())).text
+    assert "Requests to the object store by all workers: 5.0 MiB read, 3.0 MiB written" in text
     assert "GetObject1221" in text
 
 

@@ -44,11 +44,11 @@ def test_s3_counts_from_zero_where_the_output_is(tmp_path: Path) -> None:
     for name in ("requests", "retries", "errors"):
         assert found(f"s3_{name}_total", "operation") == {"GetObject": 0, "PutObject": 0}, name
     now = snapshot([], [])
-    now.s3.of("GetObject").requests = 3
+    now.storage.of("GetObject").requests = 3
     found = Scrape(tmp_path, now)
-    assert found("s3_requests_total", "operation") == {"GetObject": 3, "PutObject": 0}
+    assert found("storage_requests_total", "operation") == {"GetObject": 3, "PutObject": 0}
     elsewhere = Scrape(tmp_path, now, output={"uri": "file:///shop/embeddings"})
-    assert elsewhere("s3_requests_total", "operation") == {"GetObject": 3}
+    assert elsewhere("storage_requests_total", "operation") == {"GetObject": 3}
 
 
 def snapshot(traffic: list[Traffic], planned: list[PlannedTraffic]) -> Snapshot:

@@ -122,7 +122,7 @@ def _add_run(series: Series, job: Object, report: Object) -> None:
     run = (*_who(job), str(report.get("attempt", "")))
     place = tuple(str(report.get(key, "")) for key in ("version", "grid", "kernels"))
     series.add(names.RUN_INFO, (*run, *place), 1)
-    memory, s3 = report.get("memory") or {}, report.get("s3") or {}
+    memory, stored = report.get("memory") or {}, report.get("storage") or {}
     for metric, value in (
         (names.RUN_SECONDS, report.get("seconds")),
         (names.RUN_NODES, report.get("nodes")),
@@ -130,11 +130,11 @@ def _add_run(series: Series, job: Object, report: Object) -> None:
         (names.RUN_MEMORY_PEAK_BYTES, memory.get("peakBytes")),
         (names.RUN_MEMORY_PLANNED_BYTES, memory.get("plannedBytes")),
         (names.RUN_CONTAINER_PEAK_BYTES, memory.get("containerPeakBytes")),
-        (names.RUN_S3_READ_BYTES, s3.get("readBytes")),
-        (names.RUN_S3_WRITTEN_BYTES, s3.get("writtenBytes")),
-        (names.RUN_S3_REQUESTS, s3.get("requests")),
-        (names.RUN_S3_RETRIES, s3.get("retries")),
-        (names.RUN_S3_ERRORS, s3.get("errors")),
+        (names.RUN_STORAGE_READ_BYTES, stored.get("readBytes")),
+        (names.RUN_STORAGE_WRITTEN_BYTES, stored.get("writtenBytes")),
+        (names.RUN_STORAGE_REQUESTS, stored.get("requests")),
+        (names.RUN_STORAGE_RETRIES, stored.get("retries")),
+        (names.RUN_STORAGE_ERRORS, stored.get("errors")),
     ):
         series.add(metric, run, value)
     _add_omissions(series, run, report)

@@ -96,8 +96,8 @@ _IDLE: Series = {
         ("embertide_processed_edges_total", ', stage="infer"'),
         ("embertide_processed_rows_total", ', stage="infer"'),
         ("embertide_exchange_sent_bytes_total", f", {SHARED}"),
-        ("embertide_s3_read_bytes_total", ""),
-        ("embertide_s3_written_bytes_total", ""),
+        ("embertide_storage_read_bytes_total", ""),
+        ("embertide_storage_written_bytes_total", ""),
     )
 }
 
@@ -207,26 +207,26 @@ CASES = (
         gone=('rank="',),
     ),
     Case(
-        "EmbertideS3Errors",
+        "EmbertideStorageErrors",
         "reading an object fails after all retries",
-        {f'embertide_s3_errors_total{{{worker(0)}, operation="GetObject"}}': "0x30 1x90"},
+        {f'embertide_storage_errors_total{{{worker(0)}, operation="GetObject"}}': "0x30 1x90"},
         {**_NAME, "operation": "GetObject"},
         at=35,
         silent_at=29,
     ),
     Case(
-        "EmbertideS3Errors",
+        "EmbertideStorageErrors",
         "writing fails before the worker was scraped for the first time",
-        {f'embertide_s3_errors_total{{{worker(0)}, operation="PutObject"}}': "_x30 1x90"},
+        {f'embertide_storage_errors_total{{{worker(0)}, operation="PutObject"}}': "_x30 1x90"},
         {**_NAME, "operation": "PutObject"},
         at=35,
         silent_at=29,
     ),
     Case(
-        "EmbertideS3Retries",
+        "EmbertideStorageRetries",
         "the store asks to slow down: one of four requests is sent again",
         {
-            f'embertide_s3_retries_total{{{worker(rank)}, operation="GetObject"}}': "0+15x120"
+            f'embertide_storage_retries_total{{{worker(rank)}, operation="GetObject"}}': "0+15x120"
             for rank in range(len(PLACES))
         },
         _NAME,

@@ -34,11 +34,11 @@ def _of_worker(rank: int) -> Series:
         f"embertide_memory_resident_bytes{{{who}}}": "600x120",
         f"embertide_memory_container_bytes{{{who}}}": "700x120",
         f"embertide_memory_limit_bytes{{{who}}}": "1000x120",
-        f"embertide_s3_read_bytes_total{{{who}}}": "0+10x120",
-        f"embertide_s3_written_bytes_total{{{who}}}": "0+10x120",
-        f'embertide_s3_requests_total{{{who}, operation="GetObject"}}': "0+60x120",
-        f'embertide_s3_retries_total{{{who}, operation="GetObject"}}': "0x120",
-        f'embertide_s3_errors_total{{{who}, operation="GetObject"}}': "0x120",
+        f"embertide_storage_read_bytes_total{{{who}}}": "0+10x120",
+        f"embertide_storage_written_bytes_total{{{who}}}": "0+10x120",
+        f'embertide_storage_requests_total{{{who}, operation="GetObject"}}': "0+60x120",
+        f'embertide_storage_retries_total{{{who}, operation="GetObject"}}': "0x120",
+        f'embertide_storage_errors_total{{{who}, operation="GetObject"}}': "0x120",
     }
 
 

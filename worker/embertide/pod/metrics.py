@@ -37,7 +37,7 @@ _BOUNDS = [*map(str, WAIT_BUCKETS), "+Inf"]
 # growth has no rate, and a short stage would never be seen.
 _ROW_STAGES = ("features", "infer", "publish")
 _EDGE_STAGES = ("ingest", "infer")
-_OPERATIONS = ("GetObject", "PutObject")  # of every job whose output is in S3
+_OPERATIONS = ("GetObject", "PutObject")  # of every job whose output is in an object store
 
 Values = Mapping[tuple[str, ...], float]
 """A metric's own labels -> value."""
@@ -131,7 +131,7 @@ class _Families:
                 yield self._of(metric, {(): value})
         yield from self._of_traffic(_begun(snapshot))
         yield from self._of_plan(snapshot.planned_traffic)
-        yield from self._of_s3(snapshot.s3)
+        yield from self._of_storage(snapshot.storage)
 
     def _of_traffic(self, traffic: list[Traffic]) -> Iterator[Family]:
         """By axis, primitive, layer and relation."""
@@ -160,17 +160,17 @@ class _Families:
         ):
             yield self._of(metric, {_transfer(item): getattr(item, field) for item in planned})
 
-    def _of_s3(self, s3: TransferStats) -> Iterator[Family]:
-        """By operation; none of a run that uses no S3."""
-        found = {name: OperationStats() for name in self._operations} | s3.operations
+    def _of_storage(self, stored: TransferStats) -> Iterator[Family]:
+        """By operation; none of a run that uses local files only."""
+        found = {name: OperationStats() for name in self._operations} | stored.operations
         if not found:
             return
-        yield self._of(names.S3_READ_BYTES, {(): s3.bytes_read})
-        yield self._of(names.S3_WRITTEN_BYTES, {(): s3.bytes_written})
+        yield self._of(names.STORAGE_READ_BYTES, {(): stored.bytes_read})
+        yield self._of(names.STORAGE_WRITTEN_BYTES, {(): stored.bytes_written})
         for metric, field in (
-            (names.S3_REQUESTS, "requests"),
-            (names.S3_RETRIES, "retries"),
-            (names.S3_ERRORS, "errors"),
+            (names.STORAGE_REQUESTS, "requests"),
+            (names.STORAGE_RETRIES, "retries"),
+            (names.STORAGE_ERRORS, "errors"),
         ):
             counts: Values = {(name,): getattr(item, field) for name, item in found.items()}
             yield self._of(metric, counts)

@@ -14,7 +14,7 @@ from embertide.spec.run_status import (
     MemoryReport,
     RelationReport,
     RunStatus,
-    S3Report,
+    StorageReport,
     StageReport,
     TypeOutput,
     TypeReport,
@@ -36,7 +36,7 @@ def run_status(report: RunReport, attempt: int) -> RunStatus:
     """The report without its layers and ranks; lists are cut at 64 entries."""
     stages = [StageReport(name=n, seconds=_seconds(s)) for n, s in report.stages.items()]
     fullest = max(report.memory, key=lambda item: item.used_bytes)
-    s3 = report.s3
+    stored = report.storage
     return RunStatus(
         attempt=attempt,
         version=report.version,
@@ -56,12 +56,12 @@ def run_status(report: RunReport, attempt: int) -> RunStatus:
             planned_bytes=fullest.planned_bytes,
             container_peak_bytes=max(item.container_peak_bytes for item in report.memory) or None,
         ),
-        s3=S3Report(
-            read_bytes=s3.bytes_read,
-            written_bytes=s3.bytes_written,
-            requests=s3.requests,
-            retries=s3.retries,
-            errors=s3.errors,
+        storage=StorageReport(
+            read_bytes=stored.bytes_read,
+            written_bytes=stored.bytes_written,
+            requests=stored.requests,
+            retries=stored.retries,
+            errors=stored.errors,
         ),
     )
 

@@ -180,17 +180,17 @@ def settings(run: Run) -> Html:
 
 
 def _store(run: Run) -> Html | None:
-    """Requests to S3; None where nothing was asked of it."""
-    s3 = run.report.s3
-    if not s3.operations:
+    """Requests to object stores; None where there were none."""
+    stored = run.report.storage
+    if not stored.operations:
         return None
     rows: list[list[Child]] = [
         [name, count(counted.requests), count(counted.retries), count(counted.errors)]
-        for name, counted in sorted(s3.operations.items())
+        for name, counted in sorted(stored.operations.items())
     ]
     caption = (
-        f"Requests to S3 by all workers: {size(s3.bytes_read)} read, {size(s3.bytes_written)}"
-        " written"
+        f"Requests to the object store by all workers: {size(stored.bytes_read)} read,"
+        f" {size(stored.bytes_written)} written"
     )
     return table(caption, ["Operation", "Requests", "Retries", "Errors"], rows)
 

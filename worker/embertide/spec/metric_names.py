@@ -137,7 +137,7 @@ GROUP_LIMIT_BYTES = _worker("exchange_group_limit_bytes", "gauge", "bytes",
 DEPTH_LIMIT = _worker("exchange_depth_limit", "gauge", "",
     "Configured pipeline depth (spec.inference.depth): groups in flight at the same time.")
 
-# -- a worker: memory and S3 -----------------------------------------------------------------
+# -- a worker: memory and the object store ---------------------------------------------------
 
 RESIDENT_BYTES = _worker("memory_resident_bytes", "gauge", "bytes",
     "Resident set size of the worker process, in bytes.")
@@ -156,16 +156,18 @@ MEMORY_LIMIT_BYTES = _worker("memory_limit_bytes", "gauge", "bytes",
     "Memory limit of the worker's container, in bytes; absent without one.")
 STAGE_MEMORY_BYTES = _worker("stage_memory_peak_bytes", "gauge", "bytes",
     "Measured peak memory of a stage above the baseline, in bytes.", "stage")
-S3_READ_BYTES = _worker("s3_read_bytes_total", "counter", "bytes", "Bytes of objects read from S3.")
-S3_WRITTEN_BYTES = _worker("s3_written_bytes_total", "counter", "bytes",
-    "Bytes of objects sent to S3.")
-S3_REQUESTS = _worker("s3_requests_total", "counter", "",
-    "Requests sent to S3, retries included, by operation such as GetObject.", "operation")
-S3_RETRIES = _worker("s3_retries_total", "counter", "",
-    "Requests that were sent to S3 again after a failure.", "operation")
-S3_ERRORS = _worker("s3_errors_total", "counter", "",
-    "Calls of S3 that failed after all retries; that an object is missing or has changed does not "
-    "count.", "operation")
+STORAGE_READ_BYTES = _worker("storage_read_bytes_total", "counter", "bytes",
+    "Bytes of objects read from the object store.")
+STORAGE_WRITTEN_BYTES = _worker("storage_written_bytes_total", "counter", "bytes",
+    "Bytes of objects sent to the object store.")
+STORAGE_REQUESTS = _worker("storage_requests_total", "counter", "",
+    "Requests sent to the object store, retries included, by operation such as GetObject.",
+    "operation")
+STORAGE_RETRIES = _worker("storage_retries_total", "counter", "",
+    "Requests that were sent to the object store again after a failure.", "operation")
+STORAGE_ERRORS = _worker("storage_errors_total", "counter", "",
+    "Calls of the object store that failed after all retries; that an object is missing or has "
+    "changed does not count.", "operation")
 
 # -- the operator itself ---------------------------------------------------------------------
 
@@ -304,15 +306,16 @@ RUN_WORKER_PEAK_BYTES = _run("worker_memory_peak_bytes", "bytes",
     "Measured peak memory of a worker above its baseline in the last run, in bytes.", *_PLACE)
 RUN_WORKER_PLANNED_BYTES = _run("worker_memory_planned_bytes", "bytes",
     "Estimated peak memory of a worker above its baseline in the last run, in bytes.", *_PLACE)
-RUN_S3_READ_BYTES = _run("s3_read_bytes", "bytes",
-    "Bytes of objects that all workers read from S3 in the last run.")
-RUN_S3_WRITTEN_BYTES = _run("s3_written_bytes", "bytes",
-    "Bytes of objects that all workers sent to S3 in the last run.")
-RUN_S3_REQUESTS = _run("s3_requests", "",
-    "Requests that all workers sent to S3 in the last run, retries included.")
-RUN_S3_RETRIES = _run("s3_retries", "",
-    "Requests that all workers sent to S3 again after a failure in the last run.")
-RUN_S3_ERRORS = _run("s3_errors", "", "Calls of S3 that failed after all retries in the last run.")
+RUN_STORAGE_READ_BYTES = _run("storage_read_bytes", "bytes",
+    "Bytes of objects that all workers read from the object store in the last run.")
+RUN_STORAGE_WRITTEN_BYTES = _run("storage_written_bytes", "bytes",
+    "Bytes of objects that all workers sent to the object store in the last run.")
+RUN_STORAGE_REQUESTS = _run("storage_requests", "",
+    "Requests that all workers sent to the object store in the last run, retries included.")
+RUN_STORAGE_RETRIES = _run("storage_retries", "",
+    "Requests that all workers sent to the object store again after a failure in the last run.")
+RUN_STORAGE_ERRORS = _run("storage_errors", "",
+    "Calls of the object store that failed after all retries in the last run.")
 
 # -- an output: kept after its jobs are deleted and after a restart of the operator -------------
 

@@ -128,8 +128,8 @@ class WorkerTotals(StatusModel):
     planned_bytes: int = Field(description="Estimated peak memory above the baseline, in bytes.")
 
 
-class S3Report(StatusModel):
-    """Traffic of all workers with S3."""
+class StorageReport(StatusModel):
+    """Traffic of all workers with object stores."""
 
     read_bytes: int = Field(description="Bytes of objects read.")
     written_bytes: int = Field(description="Bytes of objects written.")
@@ -200,4 +200,4 @@ class RunStatus(StatusModel):
     memory: MemoryReport | None = Field(
         default=None, description="Memory of the fullest worker above its baseline."
     )
-    s3: S3Report | None = Field(default=None, description="Traffic of all workers with S3.")
+    storage: StorageReport | None = Field(default=None, description="Traffic of all workers with object stores.")

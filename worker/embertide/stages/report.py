@@ -54,13 +54,13 @@ class _Share:
     seconds: dict[str, float]
     memory: RankMemory
     totals: dict[Key, Totals]
-    s3: TransferStats
+    storage: TransferStats
     worker: WorkerReport
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; the totals' keys become part of each."""
         totals = [[*key, asdict(value)] for key, value in self.totals.items()]
-        rest = {name: asdict(getattr(self, name)) for name in ("memory", "s3", "worker")}
+        rest = {name: asdict(getattr(self, name)) for name in ("memory", "storage", "worker")}
         return {"seconds": self.seconds, "totals": totals, **rest}
 
     @classmethod
@@ -70,7 +70,7 @@ class _Share:
             seconds=data["seconds"],
             memory=RankMemory(**data["memory"]),
             totals={(a, name, at, of): Totals(**t) for a, name, at, of, t in data["totals"]},
-            s3=TransferStats.from_json(data["s3"]),
+            storage=TransferStats.from_json(data["storage"]),
             worker=WorkerReport.from_json(data["worker"]),
         )
 
@@ -131,7 +131,7 @@ def gather_report(
         seconds=clock.seconds,
         memory=clock.rank_memory(ctx.grid.rank, order.planned_bytes),
         totals=recorder.totals,
-        s3=ctx.storage.stats.copy(),
+        storage=ctx.storage.stats.copy(),
         worker=_worker(ctx, clock),
     )
     # All leave it at the same moment, by which their clocks are aligned.
@@ -142,9 +142,9 @@ def gather_report(
     gathered = [(_Share.from_json(share), elapsed) for share, elapsed in told]
     shares = [share for share, _ in gathered]
     longest = max(elapsed for _, elapsed in gathered)
-    s3 = TransferStats()
+    stored = TransferStats()
     for share in shares:
-        s3.add(share.s3)
+        stored.add(share.storage)
     # Ranks work side by side, so the slowest counts.
     stages = {name: max(share.seconds.get(name, 0.0) for share in shares) for name in clock.seconds}
     edges = clock.edges
@@ -178,7 +178,7 @@ def gather_report(
         workers=[_later(share.worker, longest - elapsed) for share, elapsed in gathered],
         planned_memory=order.planned_memory,
         planned_traffic=order.planned_traffic,
-        s3=s3,
+        storage=stored,
         facts=facts,
         types=clock.types,
         relations=clock.relations,

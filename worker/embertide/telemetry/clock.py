@@ -113,7 +113,7 @@ class Clock:
         recorder: CountingRecorder,
         planned_traffic: list[PlannedTraffic],
         work: Work,
-        s3: TransferStats,
+        storage: TransferStats,
     ) -> Snapshot:
         """All of this worker's metrics right now; any thread may call."""
         now = time.perf_counter()
@@ -132,7 +132,7 @@ class Clock:
             planned_traffic=planned_traffic,
             rows_done=dict(work.rows),
             edges_done=dict(work.edges),
-            s3=s3.copy(),
+            storage=storage.copy(),
             began=time.time() - (now - self.began),
             spans=list(self.spans),
             under_way={name: at - self.began for name, at in under_way.items()},

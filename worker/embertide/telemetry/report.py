@@ -218,7 +218,8 @@ class RunReport:
     ``stages`` maps a stage to its seconds in the order they ran, the slowest rank counting.
     ``current`` says whether LATEST names the version. ``kernels`` says what computed: native code
     and its instruction set, or torch and why. ``planned_memory`` maps a stage to the bytes of the
-    fullest worker beyond its imports; ``planned_traffic`` is one worker's, ``s3`` that of all.
+    fullest worker beyond its imports; ``planned_traffic`` is one worker's, ``storage``
+    is the traffic of all with object stores.
     ``total_seconds`` begin when workers do, ``start_seconds`` are those before: from the start of
     the command, or of the attempt in a pod (0: unknown).
     ``types`` and ``relations`` are what the run read of the graph; ``nodes`` and ``edges`` are of
@@ -251,7 +252,7 @@ class RunReport:
     workers: list[WorkerReport] = field(default_factory=list)
     planned_memory: dict[str, int] = field(default_factory=dict)
     planned_traffic: list[PlannedTraffic] = field(default_factory=list)
-    s3: TransferStats = field(default_factory=TransferStats)
+    storage: TransferStats = field(default_factory=TransferStats)
     facts: RunFacts | None = None
     types: list[TypeCount] = field(default_factory=list)
     relations: list[RelationCount] = field(default_factory=list)
@@ -280,7 +281,7 @@ class RunReport:
                 "memory": [RankMemory(**item) for item in data["memory"]],
                 "workers": [WorkerReport.from_json(item) for item in data["workers"]],
                 "planned_traffic": [PlannedTraffic(**item) for item in data["planned_traffic"]],
-                "s3": TransferStats.from_json(data["s3"]),
+                "storage": TransferStats.from_json(data["storage"]),
                 "facts": data["facts"] and RunFacts.from_json(data["facts"]),
                 # Reports of earlier releases have none of these.
                 "omissions": Omissions.from_json(data.get("omissions", {})),

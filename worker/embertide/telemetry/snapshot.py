@@ -32,7 +32,7 @@ class Snapshot:
     planned_traffic: list[PlannedTraffic] = field(default_factory=list)
     rows_done: dict[str, int] = field(default_factory=dict)
     edges_done: dict[str, int] = field(default_factory=dict)
-    s3: TransferStats = field(default_factory=TransferStats)
+    storage: TransferStats = field(default_factory=TransferStats)
     began: float = 0.0
     spans: list[Span] = field(default_factory=list)
     under_way: dict[str, float] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Snapshot:
                 "memory": RankMemory(**data["memory"]),
                 "traffic": [Traffic(**item) for item in data["traffic"]],
                 "planned_traffic": [PlannedTraffic(**item) for item in data["planned_traffic"]],
-                "s3": TransferStats.from_json(data["s3"]),
+                "storage": TransferStats.from_json(data["storage"]),
                 "spans": [Span(**span) for span in data["spans"]],
             }
         )

@@ -1,4 +1,4 @@
-"""What a worker counts beside its transfers to other workers: S3's requests, rows and edges."""
+"""What a worker counts besides its transfers to other workers: requests to stores, rows, edges."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass
 class OperationStats:
-    """One operation of S3, such as ``GetObject``; fields as in :class:`TransferStats`."""
+    """One operation of a store, such as ``GetObject``; fields as in :class:`TransferStats`."""
 
     requests: int = 0
     retries: int = 0
@@ -18,7 +18,7 @@ class OperationStats:
 
 @dataclass
 class TransferStats:
-    """Traffic with S3, by operation.
+    """Traffic with object stores, by operation; none with local files.
 
     ``requests`` counts all attempts, ``retries`` those after the first; ``errors`` are calls that
     failed after all attempts, other than by a missing or changed object.

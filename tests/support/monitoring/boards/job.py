@@ -29,7 +29,7 @@ def job() -> Dashboard:
     board = Board(
         UID,
         "Embertide / Job",
-        "One EmbeddingJob: stages, communication groups on the P x M grid, memory, S3.",
+        "One EmbeddingJob: stages, communication groups on the P x M grid, memory, object store.",
         [
             choice("namespace", "Namespace", "label_values(embertide_job_info, job_namespace)"),
             choice("job", "Job", f"label_values(embertide_job_info{{{chosen}}}, job_name)"),

@@ -1,4 +1,4 @@
-"""Memory, S3 and the last run on the dashboard of one job."""
+"""Memory, the object store and the last run on the dashboard of one job."""
 
 from __future__ import annotations
 
@@ -45,30 +45,30 @@ def add_memory(board: Board) -> None:
 
 def add_storage(board: Board) -> None:
     """The section and its panels."""
-    board.section("S3")
+    board.section("Object store")
     for title, text, unit, queries in (
         (
             "Throughput",
-            "Bytes read from and written to S3 per second, by all workers together.",
+            "Bytes read from and written to the object store per second, by all workers together.",
             "Bps",
             [
-                Query(f"sum({rate('embertide_s3_read_bytes_total')})", "read"),
-                Query(f"sum({rate('embertide_s3_written_bytes_total')})", "written"),
+                Query(f"sum({rate('embertide_storage_read_bytes_total')})", "read"),
+                Query(f"sum({rate('embertide_storage_written_bytes_total')})", "written"),
             ],
         ),
         (
             "Requests",
             "Requests per second by operation, retries included.",
             "reqps",
-            [Query(f"sum by (operation) ({rate('embertide_s3_requests_total')})", "{{operation}}")],
+            [Query(f"sum by (operation) ({rate('embertide_storage_requests_total')})", "{{operation}}")],
         ),
         (
             "Retries and errors",
             "Requests that were sent again, and calls that failed after all retries, per second.",
             "reqps",
             [
-                Query(f"sum({rate('embertide_s3_retries_total')})", "retries"),
-                Query(f"sum({rate('embertide_s3_errors_total')})", "errors"),
+                Query(f"sum({rate('embertide_storage_retries_total')})", "retries"),
+                Query(f"sum({rate('embertide_storage_errors_total')})", "errors"),
             ],
         ),
     ):
@@ -120,16 +120,16 @@ def add_last_run(board: Board) -> None:
     for title, text, unit, metric, legend in (
         ("Duration", "Seconds from start to publication.", "s", "duration_seconds", "duration"),
         (
-            "S3 requests",
+            "Storage requests",
             "Requests of all workers, retries included.",
             "short",
-            "s3_requests",
+            "storage_requests",
             "requests",
         ),
-        ("S3 retries", "Requests that were sent again.", "short", "s3_retries", "retries"),
-        ("S3 errors", "Calls that failed after all retries.", "short", "s3_errors", "errors"),
-        ("Read", "Bytes that all workers read from S3.", "bytes", "s3_read_bytes", "read"),
-        ("Written", "Bytes that all workers sent to S3.", "bytes", "s3_written_bytes", "written"),
+        ("Storage retries", "Requests that were sent again.", "short", "storage_retries", "retries"),
+        ("Storage errors", "Calls that failed after all retries.", "short", "storage_errors", "errors"),
+        ("Read", "Bytes that all workers read from the object store.", "bytes", "storage_read_bytes", "read"),
+        ("Written", "Bytes that all workers sent to the object store.", "bytes", "storage_written_bytes", "written"),
     ):
         query = now(f"max({run}_{metric}{{{JOB}}})", legend)
         board.add(stat(title, text, unit, query), 4, 4)
