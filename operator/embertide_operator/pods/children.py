@@ -7,8 +7,9 @@ import json
 from typing import Any
 
 from embertide.spec import naming
+from embertide.spec.affects import Affects, without
 from embertide.spec.grid import GridShape
-from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.manifest import EmbeddingJob, JobSpec
 from embertide_operator.api.routes import Object
 from embertide_operator.config.settings import Settings
 from embertide_operator.job.ownership import OPERATOR
@@ -34,19 +35,12 @@ SPEC_HASH = f"{naming.GROUP}/spec-hash"
 APPLIED_HASH = f"{naming.GROUP}/applied-hash"
 """On every child: hash of what was applied, so that it is applied again only if it differs."""
 BUDGET = "PodDisruptionBudget"
-_NOT_THE_WORKERS: Any = {
+_OPERATORS_ALONE: Any = {
     "status": True,
-    "spec": {
-        "suspend": True,
-        "backoff_limit": True,
-        "ttl_seconds_after_finished": True,
-        "freshness": True,
-        "managed_by": True,
-        "operator_class": True,
-        "workers": {"image", "service_account_name", "pod_template"},
-    },
+    "spec": without(JobSpec, lambda affects: Affects.OPERATOR in affects),
 }
-"""Fields of a job that only the operator reads."""
+"""Fields of a job that workers do not get."""
+_NOT_THE_WORKERS = without(JobSpec, lambda affects: Affects.WORKERS not in affects)
 
 
 def needs_plan(job: EmbeddingJob, settings: Settings) -> bool:
@@ -57,9 +51,10 @@ def needs_plan(job: EmbeddingJob, settings: Settings) -> bool:
 def spec_hash(job: EmbeddingJob) -> str:
     """Hash of the fields whose change requires a new attempt."""
     # Without defaults: a release that adds a field does not restart the workers of all jobs.
-    spec = job.spec.model_dump(by_alias=True, mode="json", exclude_defaults=True)
-    parts = ("input", "model", "inference", "workers", "storage")
-    return _digest({key: spec[key] for key in parts if key in spec})
+    spec = job.spec.model_dump(
+        by_alias=True, mode="json", exclude_defaults=True, exclude=_NOT_THE_WORKERS
+    )
+    return _digest(spec)
 
 
 def child_kinds(settings: Settings) -> tuple[str, ...]:
@@ -99,7 +94,7 @@ def config_map(job: EmbeddingJob, uid: str) -> Object:
     A worker refuses fields that it does not know. So that one of another release can read it,
     defaults are left to the worker, and fields that only the operator reads are left out.
     """
-    text = job.model_dump_json(by_alias=True, exclude_defaults=True, exclude=_NOT_THE_WORKERS)
+    text = job.model_dump_json(by_alias=True, exclude_defaults=True, exclude=_OPERATORS_ALONE)
     return {**_head("v1", "ConfigMap", job, uid), "data": {naming.JOB_KEY: text}}
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
+from embertide.spec.affects import Affects
 from embertide.spec.base import (
     Problem,
     TypeName,
@@ -247,8 +248,8 @@ class EdgeInput(ObjectInput):
         "not apply to it. With ready, the job first waits as long as for any other. Not for all "
         "edge types of a job.",
     )
-    ready: Ready | None = Field(default=None, description=READY)
-    min_edges: int | None = Field(
+    ready: Annotated[Ready | None, Affects.WORKERS] = Field(default=None, description=READY)
+    min_edges: Annotated[int | None, Affects.WORKERS] = Field(
         default=None,
         ge=1,
         description="Least number of edges (rows) of the input; with fewer the job fails before "

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from embertide.spec.affects import Affects
 from embertide.spec.base import (
     MAX_COLUMN_NAME,
     MAX_FEATURE_COLUMNS,
@@ -179,7 +180,7 @@ class FeatureInput(ObjectInput):
         description="Standardises the features as training did: (x - mean) / scale, column by "
         "column. If unset, they are used as they are.",
     )
-    ready: Ready | None = Field(default=None, description=READY)
+    ready: Annotated[Ready | None, Affects.WORKERS] = Field(default=None, description=READY)
 
     @property
     def by_row_number(self) -> bool:

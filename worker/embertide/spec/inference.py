@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, WithJsonSchema
 
+from embertide.spec.affects import Affects
 from embertide.spec.base import SpecModel
 
 _MIB = 1 << 20
@@ -52,7 +53,7 @@ class Inference(SpecModel):
         description="Random seed for neighbour sampling. The same seed gives the same sample on "
         "every grid.",
     )
-    group_bytes: int = Field(
+    group_bytes: Annotated[int, Affects.WORKERS] = Field(
         default=8 * _MIB,
         ge=4096,
         description="Size of one receive buffer for features of remote neighbours, in bytes.",
@@ -63,13 +64,13 @@ class Inference(SpecModel):
         "workers. bfloat16 rounds their values to 8 significant bits, in half the bytes; what is "
         "computed of them stays float32, and the run's report states the error.",
     )
-    depth: int = Field(
+    depth: Annotated[int, Affects.WORKERS] = Field(
         default=2,
         ge=1,
         le=64,
         description="Pipeline depth: number of buffers in flight while another one is computed on.",
     )
-    groups_per_message: int = Field(
+    groups_per_message: Annotated[int, Affects.WORKERS] = Field(
         default=1,
         ge=1,
         le=64,

@@ -6,10 +6,11 @@ version of the manifest.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from embertide.spec.affects import Affects
 from embertide.spec.base import MAX_TYPES, Problem, SpecModel, raise_problems
 from embertide.spec.cel import Rule, or_default
 from embertide.spec.edge_columns import EdgeColumns, EdgeFeatures
@@ -131,13 +132,13 @@ class Input(SpecModel):
         max_length=MAX_TYPES,
         description="The node types.",
     )
-    max_shrink: Percent | None = Field(
+    max_shrink: Annotated[Percent | None, Affects.WORKERS] = Field(
         default=None,
         description="Share by which the edges of any edge type, and the nodes of any node type, "
         "may be fewer than in the last published version, such as 10%; with fewer the job fails "
         "before anything is computed. If unset, they are not compared.",
     )
-    new_objects: Literal["refuse", "ignore"] = Field(
+    new_objects: Annotated[Literal["refuse", "ignore"], Affects.WORKERS] = Field(
         default="refuse",
         description="What happens where objects were added to an input while it was read. refuse: "
         "the attempt fails, since whatever writes there may not be done, and the next one lists "

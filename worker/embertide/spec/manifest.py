@@ -7,11 +7,12 @@ models. `load_manifest` reads text and files.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
 from embertide.spec import naming
+from embertide.spec.affects import Affects
 from embertide.spec.base import (
     FreeForm,
     SpecModel,
@@ -103,28 +104,34 @@ class JobSpec(SpecModel):
 
     rules: ClassVar[tuple[Rule, ...]] = (*OUTPUT_RULES, *_TYPE_RULES, *WORKERS_RULES)
 
-    input: Input = Field(description="The graph and its node features.")
-    model: ModelRef = Field(description="The trained model.")
-    inference: Inference = Field(
+    input: Annotated[Input, Affects.RESULT | Affects.WORKERS] = Field(
+        description="The graph and its node features."
+    )
+    model: Annotated[ModelRef, Affects.RESULT | Affects.WORKERS] = Field(
+        description="The trained model."
+    )
+    inference: Annotated[Inference, Affects.RESULT | Affects.WORKERS] = Field(
         default_factory=Inference, description="How the embeddings are computed."
     )
-    output: Output = Field(description="Where and how the embeddings are published.")
-    workers: Workers = Field(
+    output: Annotated[Output, Affects.RESULT] = Field(
+        description="Where and how the embeddings are published."
+    )
+    workers: Annotated[Workers, Affects.WORKERS] = Field(
         default_factory=Workers,
         description="The workers: how many, where, and with what resources.",
     )
-    storage: StorageSettings = Field(
+    storage: Annotated[StorageSettings, Affects.WORKERS] = Field(
         default_factory=StorageSettings, description="How to access S3."
     )
-    freshness: Freshness | None = Field(
+    freshness: Annotated[Freshness | None, Affects.OPERATOR] = Field(
         default=None,
         description="The freshness objective of the output, which the condition Fresh reports, "
         "also after the job is complete. If unset, there is none.",
     )
-    refresh: Refresh = Field(
+    refresh: Annotated[Refresh, Affects.NEITHER] = Field(
         default_factory=Refresh, description="When embeddings are computed again."
     )
-    managed_by: str | None = Field(
+    managed_by: Annotated[str | None, Affects.OPERATOR] = Field(
         default=None,
         max_length=63,
         pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[^\s/]+$",
@@ -133,7 +140,7 @@ class JobSpec(SpecModel):
         "change. "
         "Ignored outside Kubernetes.",
     )
-    operator_class: str | None = Field(
+    operator_class: Annotated[str | None, Affects.OPERATOR] = Field(
         default=None,
         max_length=63,
         pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
@@ -141,35 +148,35 @@ class JobSpec(SpecModel):
         "the Helm chart. If unset, operators without a class do. A job that changes its class "
         "changes its operator and runs on.",
     )
-    suspend: bool = Field(
+    suspend: Annotated[bool, Affects.OPERATOR] = Field(
         default=False,
         description="true stops the workers and keeps the job; false starts a new attempt.",
     )
-    backoff_limit: int = Field(
+    backoff_limit: Annotated[int, Affects.OPERATOR] = Field(
         default=3,
         ge=0,
         description="Number of retries after a failed attempt. A non-retryable failure, such as "
         "an invalid input, fails the job immediately.",
     )
-    active_deadline_seconds: int | None = Field(
+    active_deadline_seconds: Annotated[int | None, Affects.OPERATOR] = Field(
         default=None,
         ge=1,
         description="Time limit for the whole job including retries, in seconds; the job fails "
         "when it is exceeded. If unset, there is no limit.",
     )
-    pre_running_deadline_seconds: int = Field(
+    pre_running_deadline_seconds: Annotated[int, Affects.OPERATOR] = Field(
         default=1800,
         ge=1,
         description="Time limit for all workers of an attempt to be running, in seconds; the job "
         "fails when it is exceeded, and reports why they were not running.",
     )
-    progress_deadline_seconds: int = Field(
+    progress_deadline_seconds: Annotated[int, Affects.OPERATOR] = Field(
         default=900,
         ge=1,
         description="Time limit without progress, in seconds; an attempt that exceeds it fails, "
         "and is retried within backoffLimit.",
     )
-    ttl_seconds_after_finished: int | None = Field(
+    ttl_seconds_after_finished: Annotated[int | None, Affects.OPERATOR] = Field(
         default=None,
         ge=0,
         description="Time after which a finished job is deleted, in seconds; its published "

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from embertide.spec.affects import Affects
 from embertide.spec.base import (
     ColumnName,
     Problem,
@@ -34,7 +35,7 @@ class NodeTable(ObjectInput):
     format: FeatureFormat = Field(default="parquet", description=FEATURE_FORMAT)
     as_of: AsOf | None = Field(default=None, description=AS_OF)
     id_column: ColumnName = Field(default="id", description="parquet: column with the node ids.")
-    ready: Ready | None = Field(default=None, description=READY)
+    ready: Annotated[Ready | None, Affects.WORKERS] = Field(default=None, description=READY)
 
     @model_validator(mode="after")
     def _check_table(self) -> Self:
@@ -120,7 +121,7 @@ class NodeInput(SpecModel):
         "row of zeros. mean: the mean of the table's rows. They are counted in the report, the "
         "version's manifest, the status and a metric. Needs count, and no features.",
     )
-    min_nodes: int | None = Field(
+    min_nodes: Annotated[int | None, Affects.WORKERS] = Field(
         default=None,
         ge=1,
         description="Least number of nodes of this type; with fewer the job fails before anything "

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from embertide.spec.affects import Affects
 from embertide.spec.base import MAX_TYPES, Problem, SpecModel, TypeName, Uri, raise_problems
 from embertide.spec.cel import Rule
 from embertide.spec.inputs import Input
@@ -22,7 +23,9 @@ class Output(SpecModel):
         Rule(f"!has(self.nodeTypes) || {_ONCE}", "must name each node type once", ".nodeTypes"),
     )
 
-    uri: Uri = Field(description="Prefix used by this output alone; versions are stored under it.")
+    uri: Annotated[Uri, Affects.NEITHER] = Field(
+        description="Prefix used by this output alone; versions are stored under it."
+    )
     format: OutputFormat = Field(
         default="parquet", description="File format of the published embeddings."
     )
@@ -36,7 +39,7 @@ class Output(SpecModel):
         description="The node types whose embeddings are published. If unset, all that the model "
         "gives embeddings of. What the others alone need is neither read nor computed.",
     )
-    keep_versions: int = Field(
+    keep_versions: Annotated[int, Affects.NEITHER] = Field(
         default=7,
         ge=1,
         description="Number of complete versions to keep; older ones are deleted after a new one "

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, WithJsonSchema, model_validator
 
+from embertide.spec.affects import Affects
 from embertide.spec.base import FreeForm, Problem, SpecModel, raise_problems
 from embertide.spec.cel import Rule
 from embertide.spec.grid import MAX_WORKERS, GridShape
@@ -80,7 +81,7 @@ class Workers(SpecModel):
     device: Literal["cpu", "cuda"] = Field(
         default="cpu", description="cpu (gloo backend), or cuda (NCCL backend, one GPU per worker)."
     )
-    image: str | None = Field(
+    image: Annotated[str | None, Affects.WORKERS | Affects.OPERATOR] = Field(
         default=None,
         min_length=1,
         description="Container image of the workers. If unset, the operator's default for this "
@@ -92,14 +93,16 @@ class Workers(SpecModel):
         "If memory is unset, it is planned from the size of the inputs. Ignored outside "
         "Kubernetes.",
     )
-    service_account_name: str | None = Field(
+    service_account_name: Annotated[str | None, Affects.WORKERS | Affects.OPERATOR] = Field(
         default=None,
         max_length=253,
         pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$",
         description="Service account of the workers' pods, for cloud workload identity. Its token "
         "for the Kubernetes API is not mounted. Ignored outside Kubernetes.",
     )
-    pod_template: Annotated[FreeForm, _POD_TEMPLATE] | None = Field(
+    pod_template: Annotated[
+        Annotated[FreeForm, _POD_TEMPLATE] | None, Affects.WORKERS | Affects.OPERATOR
+    ] = Field(
         default=None,
         description="Pod template (metadata and spec) to merge into the workers' pods: node "
         "selectors, tolerations, volumes, environment variables. The container of the worker is "
