@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embertide.spec.manifest import StorageSettings
-from embertide.spec.version_names import EARLIER_MANIFEST, MANIFEST, new_version, version_uri
+from embertide.spec.version_names import new_version, version_uri
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import VersionInfo, latest, list_versions
@@ -75,13 +75,6 @@ def publish_one(
     """A whole run's output."""
     digests = write_parts(storage, uri, version, format)
     return publish(storage, uri, version, manifest_of(digests), keep)
-
-
-def give_earlier_name(storage: Storage, uri: str, version: str) -> None:
-    """Make a version look as it did when manifests had no underscore."""
-    folder = version_uri(uri, version)
-    storage.write(f"{folder}/{EARLIER_MANIFEST}", storage.read(f"{folder}/{MANIFEST}"))
-    storage.delete([f"{folder}/{MANIFEST}"])
 
 
 def is_intact(storage: Storage, uri: str, version: str) -> bool:

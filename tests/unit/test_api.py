@@ -27,7 +27,6 @@ from tests.support.versions import (
     NEXT,
     OLD,
     WIDTH,
-    give_earlier_name,
     manifest_of,
     publish_one,
     values_of,
@@ -121,7 +120,6 @@ def test_locations_are_as_on_the_command_line(
 
 
 def test_versions_are_listed_oldest_first(output: Path) -> None:
-    give_earlier_name(open_storage(), f"file://{output}", OLD)
     found = embertide.list_versions(output)
     assert [(info.version, info.current) for info in found] == [(OLD, False), (CURRENT, True)]
     assert np.array_equal(embertide.read(output, OLD).to_numpy()[1], values_of(OLD))

@@ -13,13 +13,12 @@ from embertide.spec.version_names import new_version, version_uri
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import latest
-from embertide.versions.publish import discard, finish, rollback
+from embertide.versions.publish import discard, rollback
 from tests.support.versions import (
     CURRENT,
     LATER,
     NEXT,
     OLD,
-    give_earlier_name,
     hooked,
     is_intact,
     names,
@@ -92,34 +91,6 @@ def test_old_versions_that_may_not_be_removed_do_not_unpublish(
     assert re.match(rf"{CURRENT} of .* is published, but .*may not be rem", problem)
     assert latest(storage, output).version == CURRENT
     assert is_intact(storage, output, OLD)
-
-
-# Versions of earlier releases
-
-
-def test_versions_whose_manifest_has_its_earlier_name(storage: Storage, output: str) -> None:
-    for version in (OLD, CURRENT, NEXT):
-        publish_one(storage, output, version)
-        give_earlier_name(storage, output, version)
-    assert names(storage, output) == [OLD, CURRENT, NEXT]
-    assert latest(storage, output).version == NEXT
-    assert is_intact(storage, output, OLD)
-    rollback(storage, output, OLD)
-    assert latest(storage, output).version == OLD
-    with pytest.raises(OutputError, match=rf"{OLD} is complete; it is not removed"):
-        discard(storage, output, OLD)
-    publish_one(storage, output, LATER, keep=1)
-    assert names(storage, output) == [OLD, LATER]
-    assert not path_of(output, f"versions/{NEXT}").exists()
-
-
-def test_an_earlier_version_is_finished_like_any_other(storage: Storage, output: str) -> None:
-    publish_one(storage, output, OLD)
-    publish_one(storage, output, CURRENT)
-    give_earlier_name(storage, output, CURRENT)
-    path_of(output, "LATEST").unlink()
-    assert finish(storage, output, CURRENT, keep=1).current
-    assert names(storage, output) == [CURRENT]
 
 
 # Discarding

@@ -2,7 +2,8 @@
 
 A cache may lag behind the API server. Two rules make that harmless. What this operator itself wrote
 is put into the cache with the answer to the write, so no pass acts on an object older than that.
-And a decision that does more than tell progress is made again from the API itself (``runtime/passes.py``).
+And a decision that does more than report progress is made again from the API itself
+(``runtime/passes.py``).
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def stop_pods(seen: Observed, draft: Draft, requeue_after: float | None = None) 
     ):
         decision.scale_to_zero = statefulset
     uid = seen.job["metadata"]["uid"]
-    # Pods of an earlier release have no such label.
+    # Only those that one request for this job selects.
     labelled = [pod for pod in seen.pods if label(pod, LABEL_JOB_UID) == uid]
     decision.clear = uid if are_many(labelled) else ""
     decision.delete += [

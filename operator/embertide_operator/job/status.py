@@ -15,7 +15,7 @@ LONGEST_MESSAGE = 1024
 
 @dataclass(frozen=True)
 class PendingEvent:
-    """An Event to create: ``kind`` is Normal or Warning, ``reason`` as listed in ``job/events.py``."""
+    """An Event to create: ``kind`` is Normal or Warning, ``reason`` as ``events.py`` lists it."""
 
     kind: str
     reason: str

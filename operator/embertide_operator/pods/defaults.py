@@ -1,10 +1,10 @@
 """What the platform sets for the workers of all jobs, and of those of a namespace.
 
 A pod template of the chart is merged into the operator's own, then that of the job's namespace,
-then what the job says itself; a later one wins (``config/pod_template.py`` says how lists are merged).
-Resources of the container ``worker`` are defaults by name: a job that asks for ``cpu``, as a
-request or as a limit, takes no amount of ``cpu`` from here, so its own request is never above a
-limit of the platform's.
+then what the job says itself; a later one wins (``config/pod_template.py`` has how lists are
+merged). Resources of the container ``worker`` are defaults by name: a job that asks for ``cpu``,
+as a request or as a limit, takes no amount of ``cpu`` from here, so its own request is never above
+a limit of the platform's.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Only a raw event handler is used, so kopf writes nothing: no finalizers that would block deletion
 once the operator is uninstalled, and no annotations that grow with the spec. The objects themselves
-come from the cache's own watches (``api/cache.py``), which the API server restricts to a job's objects
-by their label; kopf would receive every pod of the cluster.
+come from the cache's own watches (``api/cache.py``), which the API server restricts to a job's
+objects by their label; kopf would receive every pod of the cluster.
 """
 
 from __future__ import annotations

@@ -122,8 +122,8 @@ class WorkerAttempt:
         """Do what may be left to do for a complete version of this job.
 
         None for an earlier attempt's that other inputs, another model, sampling or format made.
-        One whose manifest does not say what made it, as those of earlier releases, counts as such:
-        to compute again is never wrong.
+        One whose manifest does not say what made it counts as such: to compute again is never
+        wrong.
 
         Raises:
             OutputError: the version is another job's.

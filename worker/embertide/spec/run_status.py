@@ -200,4 +200,6 @@ class RunStatus(StatusModel):
     memory: MemoryReport | None = Field(
         default=None, description="Memory of the fullest worker above its baseline."
     )
-    storage: StorageReport | None = Field(default=None, description="Traffic of all workers with object stores.")
+    storage: StorageReport | None = Field(
+        default=None, description="Traffic of all workers with object stores."
+    )

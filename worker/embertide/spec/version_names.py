@@ -14,9 +14,6 @@ REPORT_PAGE = "_report.html"
 """What the run did, as data and as a page. Beside the manifest and not in it: both are written when
 the version is published already, since the time that publishing took is part of them."""
 
-EARLIER_MANIFEST = "manifest.json"
-"""As versions were published before that; they stay readable."""
-
 _NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}")
 _STAMP = "%Y%m%dT%H%M%SZ"
 _FRACTIONS = 1 << 16

@@ -77,7 +77,7 @@ class Span:
     layers. ``start`` and ``end`` are seconds since the first worker began, on all workers' common
     clock. ``wait_seconds`` of them were blocked on peers, ``compute_seconds`` were computed while
     data travelled. ``bytes_sent``, ``bytes_received``, ``messages`` (sent) and ``groups``
-    (received) moved meanwhile; they are 0 in reports of earlier releases.
+    (received) moved meanwhile.
     """
 
     stage: str
@@ -283,9 +283,8 @@ class RunReport:
                 "planned_traffic": [PlannedTraffic(**item) for item in data["planned_traffic"]],
                 "storage": TransferStats.from_json(data["storage"]),
                 "facts": data["facts"] and RunFacts.from_json(data["facts"]),
-                # Reports of earlier releases have none of these.
-                "omissions": Omissions.from_json(data.get("omissions", {})),
-                "types": [TypeCount(**item) for item in data.get("types", [])],
-                "relations": [RelationCount(**item) for item in data.get("relations", [])],
+                "omissions": Omissions.from_json(data["omissions"]),
+                "types": [TypeCount(**item) for item in data["types"]],
+                "relations": [RelationCount(**item) for item in data["relations"]],
             }
         )

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from embertide.errors import ObjectMissing, OutputError
 from embertide.readers.objects import listed_folder
-from embertide.spec.version_names import EARLIER_MANIFEST, version_uri
+from embertide.spec.version_names import version_uri
 from embertide.storage.protocol import Storage
 from embertide.telemetry.strict_json import json_text
-from embertide.versions.objects import complete_versions, manifest_uris, objects_of
+from embertide.versions.objects import complete_versions, manifest_uri, objects_of
 from embertide.versions.parts import PartDigest
 
 
@@ -25,7 +24,7 @@ def write_manifest(
     Raises:
         OutputError: the version has a manifest already.
     """
-    uri = manifest_uris(output_uri, version)[0]
+    uri = manifest_uri(output_uri, version)
     data = json_text(manifest, indent=1).encode() + b"\n"
     # A put that was retried after a lost answer is refused too, though its first try did it.
     if not storage.write_if(uri, data, None) and storage.read(uri) != data:
@@ -39,7 +38,11 @@ def read_manifest(storage: Storage, output_uri: str, version: str) -> tuple[dict
         ObjectMissing: no such version, or it is not complete; lists those that are.
         OutputError: the manifest is damaged.
     """
-    uri, data = _read_first(storage, output_uri, version)
+    uri = manifest_uri(output_uri, version)
+    try:
+        data = storage.read(uri)
+    except ObjectMissing:
+        raise ObjectMissing(_no_version(storage, output_uri, version)) from None
     try:
         manifest = json.loads(data)
         types_in(manifest), manifest["rows"], manifest["dim"], manifest["created"]
@@ -48,13 +51,6 @@ def read_manifest(storage: Storage, output_uri: str, version: str) -> tuple[dict
             f"{uri} is damaged ({error!r}); go back to another version with embertide rollback"
         ) from error
     return manifest, hashlib.sha256(data).hexdigest()
-
-
-def _read_first(storage: Storage, output_uri: str, version: str) -> tuple[str, bytes]:
-    for uri in manifest_uris(output_uri, version):
-        with suppress(ObjectMissing):
-            return uri, storage.read(uri)
-    raise ObjectMissing(_no_version(storage, output_uri, version))
 
 
 def _no_version(storage: Storage, output_uri: str, version: str) -> str:
@@ -146,7 +142,6 @@ def check_objects(
     folder = f"{listed_folder(uri)}/"
     there = {info.uri.removeprefix(folder): info.size for info in objects}
     there = {name: size for name, size in there.items() if not _is_hidden(name)}
-    there.pop(EARLIER_MANIFEST, None)
     for part in part_digests(manifest):
         for name, size, _ in part.objects():
             if name not in there:

@@ -13,7 +13,7 @@ what one that ended early left behind; readers never see it.
 from __future__ import annotations
 
 from embertide.errors import ObjectMissing
-from embertide.spec.version_names import EARLIER_MANIFEST, MANIFEST, is_version, version_uri
+from embertide.spec.version_names import MANIFEST, is_version, version_uri
 from embertide.storage.protocol import ObjectInfo, Storage
 
 
@@ -33,16 +33,14 @@ def objects_of(storage: Storage, output_uri: str, version: str) -> list[ObjectIn
         return []
 
 
-def manifest_uris(output_uri: str, version: str) -> list[str]:
-    """Where a version's manifest may be; new versions have the first."""
-    uri = version_uri(output_uri, version)
-    return [f"{uri}/{name}" for name in (MANIFEST, EARLIER_MANIFEST)]
+def manifest_uri(output_uri: str, version: str) -> str:
+    """Where a version's manifest is."""
+    return f"{version_uri(output_uri, version)}/{MANIFEST}"
 
 
 def manifest_in(objects: list[ObjectInfo]) -> str | None:
     """The URI of the manifest among a version's objects, if it is there."""
-    names = (MANIFEST, EARLIER_MANIFEST)
-    return next((info.uri for info in objects if info.uri.rsplit("/", 1)[1] in names), None)
+    return next((info.uri for info in objects if info.uri.rsplit("/", 1)[1] == MANIFEST), None)
 
 
 def is_complete(objects: list[ObjectInfo]) -> bool:

@@ -23,7 +23,7 @@ from typing import Literal
 from embertide.errors import ObjectMissing, OutputError, StoreUnavailable
 from embertide.spec.version_names import begun, is_version
 from embertide.storage.protocol import Storage
-from embertide.versions.objects import manifest_uris
+from embertide.versions.objects import manifest_uri
 
 _ATTEMPTS = 100
 _PAUSE_SECONDS = 0.05
@@ -158,7 +158,7 @@ def move_back(storage: Storage, output_uri: str, version: str, digest: str) -> N
         return ours
 
     _put(storage, uri, choose)
-    if all(storage.stat(manifest) is None for manifest in manifest_uris(output_uri, version)):
+    if storage.stat(manifest_uri(output_uri, version)) is None:
         _put(storage, uri, lambda held: before if held == ours else None)
         raise ObjectMissing(
             f"{version} of {output_uri} was removed by a competing run that published just now;"

@@ -60,7 +60,12 @@ def add_storage(board: Board) -> None:
             "Requests",
             "Requests per second by operation, retries included.",
             "reqps",
-            [Query(f"sum by (operation) ({rate('embertide_storage_requests_total')})", "{{operation}}")],
+            [
+                Query(
+                    f"sum by (operation) ({rate('embertide_storage_requests_total')})",
+                    "{{operation}}",
+                )
+            ],
         ),
         (
             "Retries and errors",
@@ -126,10 +131,34 @@ def add_last_run(board: Board) -> None:
             "storage_requests",
             "requests",
         ),
-        ("Storage retries", "Requests that were sent again.", "short", "storage_retries", "retries"),
-        ("Storage errors", "Calls that failed after all retries.", "short", "storage_errors", "errors"),
-        ("Read", "Bytes that all workers read from the object store.", "bytes", "storage_read_bytes", "read"),
-        ("Written", "Bytes that all workers sent to the object store.", "bytes", "storage_written_bytes", "written"),
+        (
+            "Storage retries",
+            "Requests that were sent again.",
+            "short",
+            "storage_retries",
+            "retries",
+        ),
+        (
+            "Storage errors",
+            "Calls that failed after all retries.",
+            "short",
+            "storage_errors",
+            "errors",
+        ),
+        (
+            "Read",
+            "Bytes that all workers read from the object store.",
+            "bytes",
+            "storage_read_bytes",
+            "read",
+        ),
+        (
+            "Written",
+            "Bytes that all workers sent to the object store.",
+            "bytes",
+            "storage_written_bytes",
+            "written",
+        ),
     ):
         query = now(f"max({run}_{metric}{{{JOB}}})", legend)
         board.add(stat(title, text, unit, query), 4, 4)
