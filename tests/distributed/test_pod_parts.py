@@ -31,7 +31,7 @@ from embertide.pod.settings import ContainerFiles, WorkSettings, read_settings
 from embertide.spec.grid import GridShape
 from embertide.spec.job_digest import job_digest
 from embertide.spec.manifest import EmbeddingJob, load_manifest
-from embertide.spec.reports import Ending, PlanResult, WorkerStatus
+from embertide.spec.reports import Ending, OutputReport, PlanResult, WorkerStatus
 from embertide.spec.version_names import new_version
 from embertide.storage.opening import open_storage
 from embertide.telemetry.container import working_set_bytes
@@ -41,7 +41,7 @@ from embertide.versions.catalog import latest
 from embertide.versions.publish import publish
 from embertide.versions.reading import read_version
 from tests.support.pods import files, plan_pod
-from tests.support.small_job import NODES, SmallJob
+from tests.support.small_job import NODES, WIDTH, SmallJob
 from tests.support.versions import manifest_of, write_parts
 
 pytestmark = pytest.mark.distributed
@@ -310,6 +310,16 @@ def test_the_planner_leaves_a_plan(small: SmallJob, tmp_path: Path) -> None:
     assert plan.bytes_exchanged == found.traffic_total_bytes
     assert plan.memory_per_worker_bytes == container_bytes(found.peak_memory_per_worker_bytes)
     assert plan.memory_per_worker_bytes % (64 << 20) == 0
+
+
+def test_the_planner_confirms_a_version_that_is_up_to_date(small: SmallJob, tmp_path: Path) -> None:
+    version = embertide.run(job_of(small)).version
+    code, message = plan_pod(tmp_path / "pod", job_of(small))
+    output = OutputReport.model_validate(message)
+    assert (code, output.version, output.confirmed, output.current) == (0, version, True, True)
+    small.write_features(list(range(NODES)), [[1.0] * WIDTH] * NODES)
+    _, message = plan_pod(tmp_path / "again", job_of(small))
+    assert PlanResult.model_validate(message).nodes == NODES
 
 
 def test_the_planner_names_what_is_wrong(small: SmallJob, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+import embertide
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference
 from embertide.spec import metric_names
@@ -59,6 +60,7 @@ def check_output(status: WorkerStatus, job: JobFiles, version: str) -> None:
         "attempt": status.attempt,
         "types": None,
         "not_removed": None,
+        "confirmed": False,
     }
 
 
@@ -245,6 +247,22 @@ def check_later_attempts(made: LocalPods, job: JobFiles) -> None:
     first.process.send_signal(signal.SIGTERM)
     assert first.ended(SOON_SECONDS) == 0
     assert len(files(output)) == len(before) + 1
+
+
+def test_a_later_job_confirms_what_has_not_changed(tmp_path: Path, job: JobFiles) -> None:
+    with local_pods(tmp_path / "first", job.job) as made:
+        (pod,) = made.attempt("1x1")
+        pod.until_state("succeeded")
+        version = made.versions[0]
+    with local_pods(tmp_path / "second", job.job) as made:
+        pods = made.attempt("2x1")
+        output = pods[0].until_state("succeeded").output
+        assert output is not None
+        assert (output.version, output.confirmed, output.current) == (version, True, True)
+        assert files(job.folder / "out/versions")[0].startswith(version)
+        terminate(pods)
+        assert OutputReport.parse(pods[0].termination_log.read_text()) == output
+    assert [info.version for info in embertide.list_versions(job.folder / "out")] == [version]
 
 
 def test_a_version_of_another_spec_is_left_and_a_new_one_made(

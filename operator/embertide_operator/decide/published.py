@@ -6,6 +6,9 @@ so it holds under network policies, in a mesh, and for an operator that was away
 of the run; where only it has spoken, the container that was started again is given a moment to
 tell the rest over ``/status``.
 
+Where the planner, or rank 0, found that the current version is what the job would compute, the job
+is complete with that version, and nothing was computed.
+
 This is looked at before any deadline, change of the spec, suspension or failure is: readers have
 the version already.
 """
@@ -26,6 +29,7 @@ from embertide_operator.job.failures import published_by
 from embertide_operator.job.observe import Observed, container_status, output_of
 from embertide_operator.job.status import Draft, parse_time, timestamp
 
+CONFIRMED = "Confirmed"
 _REPORT_SECONDS = 5.0
 """How long a version that only the termination message tells of waits for the run's report."""
 _REPORT_REQUEUE_SECONDS = 0.5
@@ -61,10 +65,15 @@ def _publication(seen: Observed, attempt: int) -> Publication | None:
     if said is not None and said.state == "succeeded" and said.output is not None:
         return Publication(said.output, said.progress, said.report, over_http=True)
     pod = seen.rank_zero(attempt)
-    output = published_by(pod) if pod is not None else None
+    output = published_by(pod) if pod is not None else _confirmed_by_planner(seen)
     if output is None or not _is_of(output, seen.job["metadata"]["uid"], attempt):
         return None
     return Publication(output)
+
+
+def _confirmed_by_planner(seen: Observed) -> OutputReport | None:
+    """The version that the planner found to be up to date, before any worker started."""
+    return next(filter(None, map(published_by, seen.planners())), None)
 
 
 def _is_of(output: OutputReport, uid: str, attempt: int) -> bool:
@@ -92,8 +101,11 @@ def _note_output(job: Object, draft: Draft, found: Publication) -> None:
     draft["output"] = _output_object(output, uri)
     draft["report"] = found.report.to_object() if found.report is not None else None
     where = f"{_contents(output)} at {uri}{_without(found.report)}"
-    if draft.set("Published", True, "Published" if output.current else NOT_CURRENT, where):
-        draft.add_event("Published", f"version {output.version}: {where}")
+    if output.confirmed:
+        where += "; inputs, model and job have not changed, so nothing was computed"
+    reason = CONFIRMED if output.confirmed else "Published"
+    if draft.set("Published", True, reason if output.current else NOT_CURRENT, where):
+        draft.add_event(reason, f"version {output.version}: {where}")
     _note_removal(draft, output.not_removed)
 
 
@@ -130,6 +142,7 @@ def _output_object(output: OutputReport, uri: str) -> dict[str, Any]:
         types=output.types or None,
         summary=_by_type(output) if output.types else f"{output.rows} x {output.dim}",
         manifest_digest=output.manifest_digest,
+        confirmed=output.confirmed or None,
     )
     return found.to_object()
 
@@ -157,6 +170,8 @@ def _complete(seen: Observed, draft: Draft) -> Decision:
     draft.drop("Failed")
     draft.drop("Suspended")
     draft.set("Progressing", False, "Complete", "the version is published")
-    draft.set("Complete", True, "Published", f"version {draft['output']['version']}")
+    confirmed = draft.condition("Published").get("reason") == CONFIRMED
+    reason = CONFIRMED if confirmed else "Published"
+    draft.set("Complete", True, reason, f"version {draft['output']['version']}")
     draft.add_event("Completed", f"attempt {draft['attempt']} succeeded; the workers are stopped")
     return stop_pods(seen, draft)

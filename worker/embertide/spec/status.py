@@ -187,7 +187,7 @@ class QueuedStatus(StatusModel):
 
 
 class OutputStatus(StatusModel):
-    """The version that this job published."""
+    """The version that this job published or confirmed."""
 
     version: str | None = Field(default=None, description="Name of the version.")
     uri: str | None = Field(default=None, description="Prefix of the version's objects.")
@@ -209,6 +209,11 @@ class OutputStatus(StatusModel):
     )
     manifest_digest: str | None = Field(
         default=None, description="SHA-256 of the version's manifest."
+    )
+    confirmed: bool | None = Field(
+        default=None,
+        description="true where nothing was computed: inputs, model and job are those of this "
+        "version, which was current.",
     )
 
 
