@@ -287,3 +287,19 @@ def test_a_model_that_is_replaced_while_workers_read_it(job: Job, proxy: S3Proxy
     done = job.run("--grid", "2x1", "-q")
     assert (done.code, job.versions) == (3, 0), done.err
     assert "changed while the workers read it: workers 0 and 1 have read different" in done.message
+
+
+@pytest.mark.distributed
+def test_where_nothing_has_changed_only_the_pointer_is_written(job: Job, proxy: S3Proxy) -> None:
+    assert job.run("-q").code == 0
+    proxy.seen.clear()
+    done = job.run("--json")
+    assert (done.code, done.events[-1]["confirmed"], job.versions) == (0, True, 1), done.err
+    written = [request.path for request in proxy.seen if request.method not in ("GET", "HEAD")]
+    assert [path.rpartition("/")[2] for path in written] == ["LATEST"]
+    read = [request.path for request in proxy.seen if request.method == "GET"]
+    assert not [path for path in read if path.endswith((".safetensors", ".npy"))]
+    weights = next(uri for uri in job.names("model") if uri.endswith(".safetensors"))
+    job.storage.write(weights, job.storage.read(weights)[:-1] + b"\x01")
+    assert job.run("-q").code == 0
+    assert job.versions == 2
