@@ -63,12 +63,14 @@ class Inputs:
         return cls(manifest, storage)
 
     def job(self, name: str, output: str, **spec: Any) -> Manifest:
-        """A manifest on these inputs: one worker with 1 GiB unless ``spec`` says otherwise."""
+        """A manifest on these inputs: one worker with 1 GiB, and a version from every run, unless
+        ``spec`` says otherwise."""
         job = copy.deepcopy(self.manifest)
         job["metadata"] = {"name": name}
         job["spec"]["output"] = {"uri": output}
         job["spec"]["storage"]["credentialsSecret"] = "s3"
         job["spec"]["workers"] = workers()
+        job["spec"]["refresh"] = {"mode": "full"}
         job["spec"] |= spec
         return job
 
