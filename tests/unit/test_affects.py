@@ -50,6 +50,7 @@ CHANGES: dict[str, tuple[Any, Affects]] = {
     "workers.podTemplate": ({"metadata": {"labels": {"a": "b"}}}, WORKERS | OPERATOR),
     "storage.region": ("eu-west-3", WORKERS),
     "freshness": ({"maxAge": "27h"}, OPERATOR),
+    "refresh": ({"mode": "full"}, Affects.NEITHER),
     "managedBy": ("kueue.x-k8s.io/multikueue", OPERATOR),
     "operatorClass": ("gpu", OPERATOR),
     "suspend": (True, OPERATOR),

@@ -11,13 +11,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-import embertide
+from embertide._version import __version__
 from embertide.errors import ObjectMissing, OutputError
 from embertide.planning.confirmed import Confirmed
 from embertide.planning.inputs import Inputs
 from embertide.planning.sizes import ReadRows, check_least
 from embertide.spec.job_digest import job_digest
 from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.schemes import is_local
 from embertide.spec.version_names import REPORT_DATA, begun, version_uri
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import describe
@@ -60,7 +61,7 @@ def confirm_unchanged(storage: Storage, job: EmbeddingJob, inputs: Inputs) -> st
 
 def _change(storage: Storage, job: EmbeddingJob, inputs: Inputs, manifest: Json) -> str:
     """What differs from what a version was computed from; "" for nothing."""
-    if manifest.get("libraries", {}).get("embertide") != embertide.__version__:
+    if manifest.get("libraries", {}).get("embertide") != __version__:
         return "another release computed it"
     if manifest.get("jobDigest") != job_digest(job):
         return "the job has changed"
@@ -94,7 +95,7 @@ def _touched(storage: Storage, version: str, uris: list[str]) -> str:
     modification was set back; "" for none. An ETag of a store is of an object's contents."""
     since = begun(version).timestamp()
     for uri in uris:
-        info = storage.stat(uri) if uri.startswith("file://") else None
+        info = storage.stat(uri) if is_local(uri) else None
         if info is not None and info.modified >= since:
             return f"{uri} was touched after it was read"
     return ""

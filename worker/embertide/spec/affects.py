@@ -26,7 +26,7 @@ class Affects(Flag):
     OPERATOR = auto()
     """The operator alone reads it: workers get the job without it."""
     NEITHER = 0
-    """Workers read it as they publish, and may read a new value then."""
+    """Where a version goes, or whether one is computed: what runs goes on with the value it has."""
 
 
 def without(model: type[SpecModel], unwanted: Callable[[Affects], bool]) -> Any:
