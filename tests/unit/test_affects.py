@@ -75,7 +75,11 @@ def at_workers(given: EmbeddingJob) -> dict[str, Any]:
 @pytest.mark.parametrize("path", CHANGES)
 def test_a_change_affects_what_its_field_declares(path: str) -> None:
     value, affects = CHANGES[path]
-    base = put(DATA, "spec.workers", {})
+    base = put(
+        put(DATA, "spec.workers", {"resources": {"limits": {"cpu": "2"}}}),
+        "metadata.namespace",
+        "shop",
+    )
     before, after = job(base), job(put(base, f"spec.{path}", value))
     assert before != after
     assert (job_digest(after) != job_digest(before)) is (RESULT in affects)
