@@ -170,11 +170,11 @@ def test_who_waits_for_an_output_takes_no_room() -> None:
 
 
 @pytest.mark.parametrize("inactive", [{"suspend": True}, {"deleted": True}, {"rejected": True}])
-def test_who_cannot_start_is_waited_for_by_nobody(away: dict[str, bool]) -> None:
-    first = job("a", 1, output="same", **{k: v for k, v in away.items() if k == "suspend"})
-    if "deleted" in away:
+def test_who_cannot_start_is_waited_for_by_nobody(inactive: dict[str, bool]) -> None:
+    first = job("a", 1, output="same", **{k: v for k, v in inactive.items() if k == "suspend"})
+    if "deleted" in inactive:
         first["metadata"]["deletionTimestamp"] = "2026-11-21T11:00:30Z"
-    if "rejected" in away:
+    if "rejected" in inactive:
         refused = {"type": "Accepted", "status": "False"}
         first["status"] = {"phase": "Pending", "conditions": [refused]}
     second = job("b", 2, output="same")
@@ -191,7 +191,7 @@ def test_a_rejected_job_asks_again_once_it_is_put_right() -> None:
     assert admission.waiting() == 0
 
 
-def test_it_shows_reason_apart_whether_a_waiting_job_says_why() -> None:
+def test_it_is_clear_whether_a_waiting_job_shows_the_reason() -> None:
     waiting = job("b", 2)
     admission = knowing(in_phase(job("a", 1), "Running"), waiting, total=1)
     assert not admission.shows_reason(waiting)

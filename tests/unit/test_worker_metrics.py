@@ -39,10 +39,10 @@ def test_what_has_moved_counts_beside_what_has_not(tmp_path: Path) -> None:
     assert found("exchange_wait_seconds_count", "layer") == {"1": 3, "2": 0}
 
 
-def test_s3_counts_from_zero_where_the_output_is(tmp_path: Path) -> None:
+def test_requests_count_from_zero_where_the_output_is_in_a_store(tmp_path: Path) -> None:
     found = Scrape(tmp_path, snapshot([], []))
     for name in ("requests", "retries", "errors"):
-        assert found(f"s3_{name}_total", "operation") == {"GetObject": 0, "PutObject": 0}, name
+        assert found(f"storage_{name}_total", "operation") == {"GetObject": 0, "PutObject": 0}, name
     now = snapshot([], [])
     now.storage.of("GetObject").requests = 3
     found = Scrape(tmp_path, now)
