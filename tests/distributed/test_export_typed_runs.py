@@ -21,7 +21,7 @@ import yaml
 from embertide.errors import InputError
 from embertide.models.dgl_interop import load_dgl, why_no_dgl
 from embertide.tracing.load import build
-from embertide.tracing.precision import quiet
+from embertide.tracing.record.precision import quiet
 from tests.support.commands import Commands, Done
 from tests.support.models import shake
 from tests.support.typed_files import check_rows, write_typed_job

@@ -14,7 +14,7 @@ from embertide.models.read import read_files
 from embertide.spec.grid import GridShape
 from embertide.steps import Program
 from embertide.tracing.export import export_module
-from embertide.tracing.graphs import GraphTypes
+from embertide.tracing.record.graphs import GraphTypes
 from tests.support.models import Files, shake
 from tests.support.pyg import pyg
 from tests.support.ranks import on_grid

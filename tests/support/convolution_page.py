@@ -16,9 +16,9 @@ from embertide.models.options.hetero import Hetero
 from embertide.models.options.kinds import LAYERS
 from embertide.models.options.layer import Layer, Library
 from embertide.models.options.typed_kinds import kinds_of
-from embertide.tracing.convs_dgl import DGL
-from embertide.tracing.convs_pyg import PYG
-from embertide.tracing.respelling import BY_NUMBER, BY_RELATION
+from embertide.tracing.dgl.convs import DGL
+from embertide.tracing.forward.replacements import BY_NUMBER, BY_RELATION
+from embertide.tracing.pyg.convs import PYG
 from tests.support import export_convs
 from tests.support.convolution_cases import HeldLayer, held_layers
 from tests.support.model_examples_dgl import dgl

@@ -13,11 +13,11 @@ from torch import nn
 
 from embertide.errors import ModelError
 from embertide.models.dgl_interop import load_dgl, why_no_dgl
-from embertide.tracing.agreement import TOLERANCE
-from embertide.tracing.convs_dgl import DGL
-from embertide.tracing.convs_pyg import PYG
+from embertide.tracing.dgl.convs import DGL
 from embertide.tracing.export import export_module
-from embertide.tracing.respelling import BY_NUMBER, BY_RELATION
+from embertide.tracing.forward.replacements import BY_NUMBER, BY_RELATION
+from embertide.tracing.prove.agreement import TOLERANCE
+from embertide.tracing.pyg.convs import PYG
 from tests.support import export_convs
 from tests.support.models import shake
 from tests.support.pyg import pyg

@@ -20,11 +20,11 @@ from embertide.models.read import read_files
 from embertide.models.reference import run_typed_reference
 from embertide.steps import Message, Program
 from embertide.storage.opening import open_storage
-from embertide.tracing.agreement import TOLERANCE, layer_graphs
 from embertide.tracing.export import Export, export_module
 from embertide.tracing.graph_types import named_types
-from embertide.tracing.graphs import GraphTypes, RandomGraph, random_graph
-from embertide.tracing.precision import quiet
+from embertide.tracing.prove.agreement import TOLERANCE, layer_graphs
+from embertide.tracing.record.graphs import GraphTypes, RandomGraph, random_graph
+from embertide.tracing.record.precision import quiet
 from tests.support import export_mistakes_edges as mistakes
 from tests.support import export_models_edges
 from tests.support.exact import relative_error

@@ -73,7 +73,7 @@ def test_every_mistake_has_a_message() -> None:
 def test_a_wrong_program_is_refused_and_names_the_first_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from embertide.tracing import functions
+    from embertide.tracing.lower import functions
 
     wrong = functions.HANDLERS["relu"]
     monkeypatch.setitem(functions.HANDLERS, "tanh", wrong)

@@ -14,10 +14,10 @@ from torch import nn
 from embertide.errors import ModelError
 from embertide.models.dgl_interop import why_no_dgl
 from embertide.steps import Aggregate
-from embertide.tracing.agreement import TOLERANCE
 from embertide.tracing.export import Export, export_module
 from embertide.tracing.graph_types import named_types
 from embertide.tracing.load import build
+from embertide.tracing.prove.agreement import TOLERANCE
 from tests.support.models import Files, shake
 from tests.support.pyg import pyg
 

@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from embertide.errors import ModelError
-from embertide.tracing.agreement import TOLERANCE
 from embertide.tracing.export import export_module
-from embertide.tracing.graphs import GraphTypes
+from embertide.tracing.prove.agreement import TOLERANCE
+from embertide.tracing.record.graphs import GraphTypes
 from tests.support.models import shake
 from tests.support.pyg import pyg
 

@@ -19,11 +19,11 @@ from embertide.models.reference import run_typed_reference
 from embertide.models.summary import summarise
 from embertide.steps import Attend, Message
 from embertide.storage.opening import open_storage
-from embertide.tracing.agreement import TOLERANCE
 from embertide.tracing.export import Export, export_module
 from embertide.tracing.graph_types import named_types
-from embertide.tracing.graphs import GraphTypes, RandomGraph, random_graph
-from embertide.tracing.precision import quiet
+from embertide.tracing.prove.agreement import TOLERANCE
+from embertide.tracing.record.graphs import GraphTypes, RandomGraph, random_graph
+from embertide.tracing.record.precision import quiet
 from tests.support import export_mistakes_hetero as mistakes
 from tests.support import export_models_hetero
 from tests.support.exact import relative_error

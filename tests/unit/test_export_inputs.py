@@ -8,7 +8,7 @@ from torch import nn
 from embertide.errors import ModelError
 from embertide.models.dgl_interop import load_dgl, why_no_dgl
 from embertide.tracing.export import export_module
-from embertide.tracing.graphs import GraphTypes
+from embertide.tracing.record.graphs import GraphTypes
 from tests.support.models import shake
 from tests.support.pyg import pyg
 

@@ -10,9 +10,9 @@ from torch import nn
 
 from embertide.errors import ModelError
 from embertide.steps import Aggregate, Message
-from embertide.tracing.agreement import TOLERANCE
 from embertide.tracing.export import Export, export_module
 from embertide.tracing.graph_types import named_types
+from embertide.tracing.prove.agreement import TOLERANCE
 from tests.support.models import Files, shake
 from tests.support.pyg import pyg
 

@@ -13,8 +13,8 @@ from torch import nn
 
 from embertide.errors import ModelError
 from embertide.models.dgl_interop import load_dgl, why_no_dgl
-from embertide.tracing.agreement import TOLERANCE
 from embertide.tracing.export import export_module
+from embertide.tracing.prove.agreement import TOLERANCE
 from tests.support.models import shake
 
 pytestmark = pytest.mark.skipif(why_no_dgl() != "", reason=f"DGL's modules: {why_no_dgl()}")

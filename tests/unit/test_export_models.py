@@ -10,9 +10,9 @@ import torch
 from embertide.models.dgl_interop import why_no_dgl
 from embertide.models.read import read_files
 from embertide.models.reference import run_reference
-from embertide.tracing.agreement import TOLERANCE
 from embertide.tracing.export import Export, export_module
-from embertide.tracing.precision import quiet
+from embertide.tracing.prove.agreement import TOLERANCE
+from embertide.tracing.record.precision import quiet
 from tests.support import export_models, export_models_nodes
 from tests.support.exact import relative_error
 from tests.support.export_models import IN, OUT

@@ -11,11 +11,11 @@ from embertide.errors import ModelError
 from embertide.models.dgl_interop import load_dgl, why_no_dgl
 from embertide.models.read import read_files
 from embertide.models.reference import run_typed_reference
-from embertide.tracing.agreement import TOLERANCE, layer_graphs
 from embertide.tracing.export import Export, export_module
 from embertide.tracing.graph_types import named_types
-from embertide.tracing.graphs import GraphTypes, RandomGraph, random_graph
-from embertide.tracing.precision import quiet
+from embertide.tracing.prove.agreement import TOLERANCE, layer_graphs
+from embertide.tracing.record.graphs import GraphTypes, RandomGraph, random_graph
+from embertide.tracing.record.precision import quiet
 from tests.support.exact import relative_error
 from tests.support.export_models_numbered import DGL, GRAPH, IN, PYG, Entities, OnTogether
 from tests.support.models import Files, shake

@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from embertide.errors import ModelError
-from embertide.tracing.agreement import TOLERANCE
 from embertide.tracing.export import Export, export_module
-from embertide.tracing.graphs import GraphTypes
-from embertide.tracing.trials import LARGE, trials
+from embertide.tracing.prove.agreement import TOLERANCE
+from embertide.tracing.record.graphs import GraphTypes
+from embertide.tracing.record.trials import LARGE, trials
 from tests.support import export_silent as silent
 from tests.support.models import shake
 from tests.support.pyg import pyg

@@ -15,9 +15,9 @@ from embertide.errors import ModelError
 from embertide.models.read import read_files
 from embertide.models.reference import run_typed_reference
 from embertide.models.tables import tables_of
-from embertide.tracing.agreement import TOLERANCE, layer_graphs
 from embertide.tracing.export import export_module
-from embertide.tracing.graphs import GraphTypes, random_graph
+from embertide.tracing.prove.agreement import TOLERANCE, layer_graphs
+from embertide.tracing.record.graphs import GraphTypes, random_graph
 from tests.support.exact import relative_error
 from tests.support.models import Files, shake
 from tests.support.pyg import pyg

@@ -12,7 +12,7 @@ import typer
 from embertide.cli.options import EndpointOption, JsonOption, endpoint_settings, location
 
 if TYPE_CHECKING:
-    from embertide.tracing.proof import Proof
+    from embertide.tracing.prove.proof import Proof
 
 
 def export(

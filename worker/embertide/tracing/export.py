@@ -18,18 +18,18 @@ from embertide.models.summary import ModelSummary, summarise
 from embertide.models.weight_files import read_weights
 from embertide.models.weights import Weights
 from embertide.storage.protocol import Storage
-from embertide.tracing.functions import lower_function
+from embertide.tracing.forward.prepare import edge_columns, find_width, prepare, reached
+from embertide.tracing.forward.relations import in_order
+from embertide.tracing.forward.subject import Subject
 from embertide.tracing.graph_types import named_types
-from embertide.tracing.graphs import GraphTypes, RandomGraph, random_graph
 from embertide.tracing.load import build, load_weights
-from embertide.tracing.lower import Lowered, Lowering, bound_names
-from embertide.tracing.precision import quiet
-from embertide.tracing.prepare import edge_columns, find_width, prepare, reached
-from embertide.tracing.proof import Proof, prove
-from embertide.tracing.relations import in_order
-from embertide.tracing.row_wise import emit
-from embertide.tracing.run import Subject
-from embertide.tracing.tables import check_read, find_tables, with_widths
+from embertide.tracing.lower.functions import lower_function
+from embertide.tracing.lower.lowering import Lowered, Lowering, bound_names
+from embertide.tracing.lower.row_wise import emit
+from embertide.tracing.prove.proof import Proof, prove
+from embertide.tracing.record.graphs import GraphTypes, RandomGraph, random_graph
+from embertide.tracing.record.precision import quiet
+from embertide.tracing.record.tables import check_read, find_tables, with_widths
 
 NODES, SEED = 31, 1
 """Of the graph that is traced."""

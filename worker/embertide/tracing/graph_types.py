@@ -14,7 +14,7 @@ from embertide.readers.feature_schema import feature_schema
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.relations import Relation
 from embertide.storage.protocol import Storage
-from embertide.tracing.graphs import GraphTypes
+from embertide.tracing.record.graphs import GraphTypes
 
 _SHAPE = (
     'write {"nodes": {"user": 64, "item": 0}, "edges": ["user:buys:item"]}: columns of each type\'s'

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from embertide.errors import EmbertideError, ModelError
 from embertide.models.shapes import shape_of
-from embertide.tracing.source import place_of, refuse
+from embertide.tracing.record.user_code import place_of, refuse
 
 _SHOWN = 8
 _WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")

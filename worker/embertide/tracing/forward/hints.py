@@ -1,0 +1,72 @@
+"""What an error of a module's own ``forward`` may come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from embertide.tracing.dgl.frames import Field
+from embertide.tracing.record.arguments import PLAIN_WEIGHTS
+from embertide.tracing.record.graphs import GraphTypes
+
+
+def hint(
+    module: nn.Module,
+    roles: Mapping[str, str],
+    tables: Mapping[str, str],
+    types: GraphTypes,
+    graph: Any,
+    error: Exception,
+) -> str:
+    """A remark in brackets for the error's message, or "".
+
+    Args:
+        roles: argument of ``forward`` -> role.
+        tables: node type -> the table's name.
+        graph: of DGL's, which records.
+    """
+    if not types.edge_features and "data" in roles.values() and "NoneType" in str(error):
+        return " (edge_attr is None; --edge-features says how many features edges have)"
+    if tables and "x" in roles.values() and not types.typed:
+        (name,) = tables.values()
+        return f" (x are the nodes' numbers here, since the table {name} takes the features' place)"
+    if not isinstance(error, RuntimeError | ValueError | AssertionError):
+        return ""
+    rows = _with_rows(module, str(error))
+    if rows:
+        return (
+            f" ({rows} has as many rows; if they are those of one graph's nodes, a table in the"
+            " place of features is named by --table, and all else belongs to the features)"
+        )
+    if types.typed:
+        return f" (--graph gives {types})"
+    return _of_edges(roles, types, graph)
+
+
+def _with_rows(module: nn.Module, text: str) -> str:
+    """A parameter or buffer whose rows an error says to be too many or too few."""
+    if "non-singleton dimension 0" not in text and "Sizes of tensors must match" not in text:
+        return ""
+    both: tuple[tuple[str, Tensor], ...] = (*module.named_parameters(), *module.named_buffers())
+    words = text.replace("(", " ").replace(")", " ").replace(".", " ").split()
+    return next((name for name, one in both if one.dim() and str(len(one)) in words), "")
+
+
+def _of_edges(roles: Mapping[str, str], types: GraphTypes, graph: Any) -> str:
+    if types.edge_features:
+        return (
+            f" (each edge has {types.edge_features['']} features; --edge-features says another"
+            " number)"
+        )
+    fields: Mapping[Field, str] = getattr(graph, "fields", {})
+    read = [name for (kind, _), name in fields.items() if kind == "edge_weight"]
+    named = [name for name, role in roles.items() if role == "edge_weight"]
+    known = [one for one in (*read, *named) if one not in PLAIN_WEIGHTS]
+    if not known:
+        return ""
+    return (
+        f" ({known[0]} is one number for each edge; --edge-features says how many features edges"
+        " have)"
+    )

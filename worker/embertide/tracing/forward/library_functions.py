@@ -1,0 +1,91 @@
+"""Functions of PyG and DGL over edges, recorded as one operation wherever a module calls them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType, FunctionType
+from typing import Any
+
+from embertide.tracing.dgl import functions as dgl_functions
+from embertide.tracing.dgl.graph import RecordingGraph
+from embertide.tracing.pyg import functions as pyg_functions
+from embertide.tracing.record.recording import Recording
+from embertide.tracing.record.user_code import here, refuse
+
+Function = Callable[..., Any]
+Maker = Callable[[Recording, Function], Function]
+
+
+def _edge_softmax(_recording: Recording, real: Function) -> Function:
+    def edge_softmax(graph: Any, logits: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(graph, RecordingGraph):
+            return real(graph, logits, *args, **kwargs)
+        if args or set(kwargs) - {"norm_by"} or kwargs.get("norm_by", "dst") != "dst":
+            raise refuse(
+                here(),
+                "edge_softmax is known over all in-edges of each node, norm_by='dst'; leave the"
+                " other arguments out",
+            )
+        return graph.softmax(logits)
+
+    return edge_softmax
+
+
+_MAKERS: dict[tuple[str, str], Maker] = {
+    ("torch_geometric.utils", "softmax"): pyg_functions.softmax,
+    ("torch_geometric.utils", "degree"): pyg_functions.degree,
+    ("torch_geometric.utils", "scatter"): pyg_functions.scatter,
+    ("torch_geometric.utils", "add_self_loops"): pyg_functions.add_self_loops,
+    (
+        "torch_geometric.utils",
+        "add_remaining_self_loops",
+    ): pyg_functions.add_remaining_self_loops,
+    ("torch_geometric.utils", "remove_self_loops"): pyg_functions.remove_self_loops,
+    ("dgl.ops", "edge_softmax"): _edge_softmax,
+    ("dgl", "add_self_loop"): dgl_functions.add_self_loop,
+    ("dgl", "remove_self_loop"): dgl_functions.remove_self_loop,
+    **{("dgl", name): dgl_functions.refused(name) for name in dgl_functions.REFUSED},
+}
+"""Where each is found under its own name; elsewhere it is the same object."""
+
+
+@contextmanager
+def standing_in(recording: Recording) -> Iterator[None]:
+    """Within it, such functions record, wherever a module keeps them: a name, a dict, a partial.
+
+    What a function does is exchanged, not the names for it, which may be anywhere.
+    """
+    changed = list[tuple[FunctionType, CodeType, Any]]()
+    try:
+        for (module, name), make in _MAKERS.items():
+            function = getattr(sys.modules.get(module), name, None)
+            if isinstance(function, FunctionType):
+                changed.append((function, function.__code__, function.__kwdefaults__))
+                by = make(recording, _copy(function))
+                free = function.__code__.co_freevars
+                function.__code__ = _call.__code__.replace(co_freevars=free)
+                function.__kwdefaults__ = {"_by": by}
+        yield
+    finally:
+        for function, code, defaults in reversed(changed):
+            function.__code__, function.__kwdefaults__ = code, defaults
+
+
+def _call(*args: Any, _by: Function, **kwargs: Any) -> Any:
+    """What a function does while it stands for another."""
+    return _by(*args, **kwargs)
+
+
+def _copy(function: FunctionType) -> FunctionType:
+    """The same function as another object."""
+    copy = FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy

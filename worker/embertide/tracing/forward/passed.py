@@ -1,0 +1,79 @@
+"""What ``forward`` is passed for the features, edges and weights of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from embertide.tracing.record.graphs import GraphTypes
+from embertide.tracing.record.user_code import here, refuse
+
+OfTypes = Mapping[str, Mapping[str, Tensor]]
+"""Role -> node type or relation -> its tensor."""
+
+
+_WHAT = {"edge_weight": "weights", "edge_features": "features of edges"}
+_PYG = {"edge_features": "edge_attr"}
+"""What PyG's data call a role."""
+
+
+class Given(dict[Any, Any]):
+    """Tensors by node type, or by relation as a triple."""
+
+    def __init__(self, role: str, values: Mapping[Any, Any], types: GraphTypes) -> None:
+        super().__init__(values)
+        self._role, self._types = role, types
+
+    def __missing__(self, key: Any) -> Any:
+        if self._role == "x":
+            what = f"features of a node type {key!r}"
+        else:
+            what = f"{_WHAT.get(self._role, 'edges')} of a relation {key!r}"
+        raise refuse(here(), f"there are no {what}; the graph that was given has {self._types}")
+
+
+def by_type(values: OfTypes, types: GraphTypes) -> dict[str, Any]:
+    """Dicts by type, as PyG and DGL have them."""
+    return {
+        role: Given(
+            role,
+            {of if role == "x" else types.triple(of): one for of, one in of_role.items()},
+            types,
+        )
+        for role, of_role in values.items()
+    }
+
+
+def of_one_type(values: OfTypes, merged: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Plain tensors: those of the only type and relation, or the edges of all relations.
+
+    A role of which the graph has nothing, such as features, is left out.
+    """
+    found = {role: next(iter(of_role.values())) for role, of_role in values.items() if of_role}
+    return found | dict(merged)
+
+
+def data_of(values: Mapping[str, Any], types: GraphTypes) -> Any:
+    """PyG's ``Data`` or ``HeteroData`` of tensors, or of dicts by type."""
+    from torch_geometric.data import Data, HeteroData
+
+    if not isinstance(values.get("x"), Given):
+        return Data(**{_PYG.get(role, role): value for role, value in values.items()})
+    data = HeteroData()
+    for name in types.nodes:
+        data[name].x = values["x"].get(name)
+    for role in ("edge_index", "edge_weight", "edge_features"):
+        for triple, tensor in values.get(role, {}).items():
+            data[triple][_PYG.get(role, role)] = tensor
+    return data
+
+
+def told(value: Any) -> str:
+    """What a module returns, for messages."""
+    if isinstance(value, Tensor):
+        return f"a tensor {list(value.shape)}"
+    if isinstance(value, dict):
+        return f"a dict of {', '.join(map(repr, value)) or 'nothing'}"
+    return f"a {type(value).__name__}"

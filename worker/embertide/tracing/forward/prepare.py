@@ -1,0 +1,206 @@
+"""A copy of the user's module that can be run on any graph: in eval mode, float64, no caches."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from embertide.errors import ModelError
+from embertide.spec.base import MAX_EDGE_FEATURES
+from embertide.tracing.forward.replacements import BY_NUMBER, key_of
+from embertide.tracing.forward.subject import Subject
+from embertide.tracing.record.arguments import is_by_type, roles_of, takes_edge_features
+from embertide.tracing.record.graphs import GraphTypes, random_graph
+
+_WIDTHS = ("in_channels", "_in_src_feats", "_in_feats", "in_feats", "in_features")
+"""Attributes of modules that tell the columns of their input."""
+_EDGE_WIDTHS = ("edge_dim", "_edge_feats", "edge_feats")
+"""Attributes of modules that tell the features of each edge."""
+_TRIED = 7
+
+
+def prepare(
+    module: nn.Module,
+    inputs: Mapping[str, str],
+    graph: GraphTypes | None,
+    tables: Mapping[str, str] | None = None,
+    *,
+    edge_features: bool = False,
+) -> Subject:
+    """What is traced; the user's own module stays as it is.
+
+    Parameters are rounded to float32, as workers have them, before they become float64.
+
+    Args:
+        tables: node type -> the name of its table, which is not copied.
+        edge_features: the graph's edges have features.
+
+    Raises:
+        ModelError: an argument of ``forward`` is not known, or the module is for a graph with
+            types and the types were not given.
+    """
+    tables = tables or {}
+    left = [module.get_parameter(name) for name in tables.values()]
+    empty: dict[int, Any] = {id(one): nn.Parameter(one.detach()[:0].clone()) for one in left}
+    copied = copy.deepcopy(module, empty).eval().float().double()
+    for one in copied.modules():
+        _forget_graph(one)
+        if key_of(one) in _REVERSIBLE:
+            # Their own function of autograd frees what it was given.
+            vars(one)["disable"] = True
+        if "_allow_zero_in_degree" in vars(one):
+            vars(one)["_allow_zero_in_degree"] = True
+    roles = roles_of(copied, inputs, tables=bool(tables), edge_features=edge_features)
+    by_type, numbered = _is_by_type(copied, roles, graph, tables)
+    doubled = any(one.dtype is torch.float64 for one in module.parameters())
+    return Subject(copied, roles, by_type, numbered, tables, doubled=doubled)
+
+
+_REVERSIBLE = {("torch_geometric", "GroupAddRev")}
+_OF_TYPES = {
+    *(("torch_geometric", name) for name in ("HeteroConv", "HGTConv", "HANConv")),
+    ("dgl", "HeteroGraphConv"),
+    ("torch", "GraphModule"),
+}
+"""Modules that take dicts by type, by package and class; the last is what ``to_hetero`` makes."""
+
+
+def _is_by_type(
+    module: nn.Module,
+    roles: Mapping[str, str],
+    graph: GraphTypes | None,
+    tables: Mapping[str, str],
+) -> tuple[bool, bool]:
+    """Whether ``forward`` takes dicts by type, or all types together, told apart by numbers."""
+    kind, keys = type(module).__name__, {key_of(one) for one in module.modules()}
+    wanted = is_by_type(module) or bool(keys & _OF_TYPES)
+    numbers = {"edge_type", "node_type"} & set(roles.values())
+    numbered = bool(numbers) or (not wanted and bool(keys & set(BY_NUMBER)))
+    if graph is None and (wanted or numbered):
+        raise ModelError(
+            f"{kind} is for a graph with types; name its node types and relations with --graph: a"
+            """ job's file, or '{"nodes": {"user": 64}, "edges": ["user:follows:user"]}'"""
+        )
+    if numbered and "edge_features" in roles.values():
+        raise ModelError(
+            f"{kind}.forward takes features of edges beside edge_type; what is known with edge_type"
+            " reads none: give each relation a convolution of its own (HeteroConv)"
+        )
+    if numbered and graph is not None and len(graph.nodes) > 1:
+        _check_together(kind, graph, tables)
+    by_type = not numbered and graph is not None and (wanted or len(graph.nodes) > 1)
+    return by_type, numbered
+
+
+def _check_together(kind: str, graph: GraphTypes, tables: Mapping[str, str]) -> None:
+    """Refuse features of all nodes in one tensor where types' columns differ, and tables."""
+    told = ", ".join(f"{name} {width or 'none'}" for name, width in graph.nodes.items())
+    if len(set(graph.nodes.values())) > 1 or not all(graph.nodes.values()):
+        raise ModelError(
+            f"{kind} has the nodes of all types in one tensor, but their features have different"
+            f" columns: {told}; give all types as many, or name one node type and a relation for"
+            " each number"
+        )
+    if tables:
+        raise ModelError(
+            f"{kind} has the nodes of all types in one tensor, so that no table is of one type;"
+            " name one node type, and a relation for each number"
+        )
+
+
+_REACHED = {("dgl", "EGATConv")}
+"""Modules that refuse nodes without in-edges, by package and class."""
+
+
+def reached(module: nn.Module, types: GraphTypes) -> GraphTypes:
+    """A graph's types, with in-edges at every node where the module refuses it otherwise."""
+    demands = bool({key_of(one) for one in module.modules()} & _REACHED)
+    return replace(types, reached=True) if demands else types
+
+
+def _forget_graph(module: nn.Module) -> None:
+    """Keep nothing of one graph for the next: PyG's ``cached=True``, DGL's ``cached``."""
+    for name, value in list(vars(module).items()):
+        if name in ("cached", "_cached") and isinstance(value, bool):
+            setattr(module, name, False)
+        elif name.startswith("_cached_"):
+            setattr(module, name, None)
+
+
+def edge_columns(
+    module: nn.Module, inputs: Mapping[str, str], graph: GraphTypes | None, given: int | None
+) -> Mapping[str, int]:
+    """Relation -> features of each of its edges: the graph's, as given, or what a module tells.
+
+    Raises:
+        ModelError: they are given, but the graph has its own, or ``forward`` cannot read any.
+    """
+    kind = type(module).__name__
+    if graph is not None:
+        if given is not None:
+            raise ModelError(
+                "--edge-features is for a graph of one type; with --graph each relation has its"
+                ' own: a job has them, or {"edges": {"user:buys:item": 3}}'
+            )
+        return graph.edge_features
+    if given is not None and not 1 <= given <= MAX_EDGE_FEATURES:
+        raise ModelError(f"--edge-features is {given}; edges have 1 to {MAX_EDGE_FEATURES}")
+    takes = takes_edge_features(module, inputs)
+    if given is not None and not takes:
+        raise ModelError(
+            f"--edge-features is {given}, but {kind}.forward has no argument for them; call it"
+            " edge_attr, or say which one it is with --inputs"
+        )
+    sizes = (getattr(one, name, None) for one in module.modules() for name in _EDGE_WIDTHS)
+    told = given or next((size for size in sizes if takes and _is_size(size)), None)
+    return {"": told} if told else {}
+
+
+def find_width(
+    subject: Subject, given: int | None, init: Mapping[str, Any], edges: Mapping[str, int]
+) -> int:
+    """Columns of the features: as given, or the first that the module's own sizes allow.
+
+    Args:
+        edges: relation -> features of each of its edges.
+
+    Raises:
+        ModelError: ``forward`` fails with each of them.
+    """
+    problem: ModelError | None = None
+    for width in dict.fromkeys([given] if given else _candidates(subject.module, init)):
+        try:
+            types = GraphTypes({"": width}, edge_features=edges)
+            subject.fresh().record(random_graph(types, _TRIED, seed=0))
+        except ModelError as error:
+            if error.__cause__ is None:
+                return width  # It is no matter of sizes.
+            problem = problem or error
+        else:
+            return width
+    if problem is not None:
+        raise problem
+    raise ModelError(
+        f"nothing in {type(subject.module).__name__} tells the columns of the features; give them"
+        " with --width"
+    )
+
+
+def _candidates(module: nn.Module, init: Mapping[str, Any]) -> Iterator[int]:
+    """Sizes of inputs, the likeliest first."""
+    yield from (value for name, value in init.items() if "in" in name and _is_size(value))
+    for one in module.modules():
+        for name in _WIDTHS:
+            value: Any = getattr(one, name, None)
+            value = value[0] if isinstance(value, tuple) and value else value
+            if _is_size(value):
+                yield value
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0

@@ -1,0 +1,283 @@
+"""Running a module's ``forward`` on a random graph: as it is, or recorded."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch import Tensor, nn
+
+from embertide.errors import EmbertideError
+from embertide.models.folder import Library
+from embertide.tracing.dgl.frames import Field
+from embertide.tracing.dgl.graph import RecordingGraph
+from embertide.tracing.dgl.homogeneous import TogetherGraph
+from embertide.tracing.dgl.real_graph import real_graph
+from embertide.tracing.forward.hints import hint
+from embertide.tracing.forward.module_calls import recorded
+from embertide.tracing.forward.passed import by_type, data_of, of_one_type, told
+from embertide.tracing.record.adjacency import Adjacency, matrix
+from embertide.tracing.record.arguments import arguments_of, left_out
+from embertide.tracing.record.graphs import RandomGraph
+from embertide.tracing.record.precision import computing_in
+from embertide.tracing.record.recording import Recording
+from embertide.tracing.record.roles import ALL
+from embertide.tracing.record.scopes import Scopes
+from embertide.tracing.record.tables import filled
+from embertide.tracing.record.traced import Node, Traced
+from embertide.tracing.record.user_code import place_of, refuse
+from embertide.tracing.typed.homogeneous import separated, spans
+
+_NORM: Field = ("norm", ALL)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A module and how it is called.
+
+    Attributes:
+        module: in eval mode and float64.
+        roles: argument -> role (`arguments.ROLES`).
+        by_type: whether tensors are passed as dicts by type.
+        numbered: whether those of all types are passed together, told apart by numbers.
+        tables: node type -> the name of the parameter that is its embedding table.
+        fields: what it calls the job's own tensors in a graph of DGL's, once it was recorded.
+        doubled: whether its parameters were float64 as it was trained.
+    """
+
+    module: nn.Module
+    roles: dict[str, str]
+    by_type: bool = False
+    numbered: bool = False
+    tables: Mapping[str, str] = field(default_factory=dict)
+    fields: dict[Field, str] = field(default_factory=dict)
+    doubled: bool = False
+
+    @property
+    def library(self) -> Library:
+        """Whose modules it is made of."""
+        kinds = (kind for one in self.module.modules() for kind in type(one).__mro__)
+        packages = {kind.__module__.partition(".")[0] for kind in kinds}
+        if "dgl" in packages or {"graph", "blocks"} & set(self.roles.values()):
+            return "dgl"
+        return "pyg" if "torch_geometric" in packages else "torch"
+
+    @property
+    def weights_are_optional(self) -> bool:
+        """Whether it also runs on a graph without edge weights."""
+        name = next((one for one, role in self.roles.items() if role == "edge_weight"), None)
+        return name is not None and not arguments_of(self.module)[name]
+
+    def fresh(self) -> Subject:
+        """The same on a copy that was never called; parameters are shared."""
+        shared = {id(one): one for one in self.module.parameters()}
+        return replace(self, module=copy.deepcopy(self.module, shared))
+
+    def single(self) -> Subject:
+        """The same on a copy in float32."""
+        return replace(self, module=copy.deepcopy(self.module).float())
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Arguments that are not passed, so that their defaults hold."""
+        return left_out(self.module, self.roles)
+
+    def forward(self, graph: RandomGraph, weighted: bool) -> Any:
+        """What it gives on a graph, untouched.
+
+        Raises:
+            ModelError: it raised an error.
+        """
+        edges = graph.edges
+        values: dict[str, dict[str, Tensor]] = {
+            "x": self._passed(graph.passed(self.tables)),
+            "edge_index": {name: one.edge_index for name, one in edges.items()},
+            "edge_weight": {name: one.weight for name, one in edges.items()},
+        }
+        if "adjacency" in self.roles.values():
+            values["adjacency"] = {
+                name: matrix(one, graph.shape(name)) for name, one in edges.items()
+            }
+        merged = graph.merged if self.numbered else {}
+        if graph.types.edge_features:
+            values["edge_features"] = {
+                name: one.features for name, one in edges.items() if one.features is not None
+            }
+        if not weighted:
+            values.pop("edge_weight")
+            merged.pop("edge_weight", None)
+        real = self._real(graph) if self._takes_dgl else None
+        with filled(self.module, self.tables, graph.x):
+            out = self._call(graph, values, merged, real)
+        if self.numbered and len(graph.counts) > 1 and isinstance(out, Tensor):
+            return {name: out[span] for name, span in spans(graph).items()}
+        return out
+
+    def record(self, graph: RandomGraph) -> dict[str, Node]:
+        """What it does on a graph with edge weights: for each node type that gets something, what.
+
+        Raises:
+            ModelError: it raised an error, or does what cannot be recorded.
+        """
+        normed = _NORM in self.fields
+        found = self._record(graph)
+        # That edges have a norm shows when it is read, which convolutions before may rely on.
+        return self._record(graph) if _NORM in self.fields and not normed else found
+
+    def _record(self, graph: RandomGraph) -> dict[str, Node]:
+        recording = Recording(graph, Scopes(self.module, graph.types.typed), self.tables)
+        values: dict[str, Any] = {
+            "x": self._passed(recording.features),
+            "edge_index": recording.edge_index,
+            "edge_weight": recording.edge_weight,
+            "adjacency": {
+                name: Adjacency(recording, recording.edges[name], weight)
+                for name, weight in recording.edge_weight.items()
+            },
+        }
+        if graph.types.edge_features:
+            values["edge_features"] = recording.edge_features
+        merged: dict[str, Any] = {}
+        if self.numbered:
+            merged = {
+                role: recording.tape.input(role, value, ALL) for role, value in graph.merged.items()
+            }
+        stands_for = self._stands_for(recording, merged) if self._takes_dgl else None
+        with recorded(self.module, recording), filled(self.module, self.tables, recording.x):
+            out = self._call(graph, values, merged, stands_for)
+        if stands_for is not None:
+            self.fields.update(stands_for.fields)
+            self._check_fields()
+        if isinstance(out, Traced) and out.node.of == ALL and not out.node.edges:
+            return separated(recording, out.node)
+        return self._outputs(graph, out)
+
+    def _stands_for(
+        self, recording: Recording, merged: dict[str, Any]
+    ) -> RecordingGraph | TogetherGraph:
+        """What ``forward`` is given as DGL's graph."""
+        if self.numbered:
+            given = {"x": next(iter(recording.features.values()), None)} | merged
+            return TogetherGraph(recording, given, normed=_NORM in self.fields)
+        return RecordingGraph(real_graph(recording.graph, {}, {}), recording)
+
+    def _real(self, graph: RandomGraph) -> Any:
+        """A graph of DGL's with the job's own tensors."""
+        x = graph.passed(self.tables)
+        return real_graph(graph, self.fields, x, numbered=self.numbered)
+
+    def _check_fields(self) -> None:
+        """Refuse to read one tensor of the job's as an argument and from DGL's graph.
+
+        Raises:
+            ModelError: it is read both ways, perhaps as two different tensors.
+        """
+        for (kind, of), name in self.fields.items():
+            role = "x" if kind == "ndata" else kind
+            argument = next((one for one, has in self.roles.items() if has == role), None)
+            if argument is not None:
+                frame = "ndata" if kind == "ndata" else "edata"
+                raise refuse(
+                    "",
+                    f"{type(self.module).__name__}.forward takes {argument} and reads"
+                    f" g.{frame}[{name!r}]{f' of {of}' if of else ''}, and both are the job's"
+                    f" {role}; a job has one such tensor: read it one way, or take the columns of"
+                    " both in one tensor and cut them apart in forward (x[:, :16])",
+                )
+
+    def _passed(self, x: Mapping[str, Tensor]) -> dict[str, Any]:
+        """The features that ``forward`` is given: by type, without those of tables."""
+        given: Mapping[str, Any] = x
+        return {of: one for of, one in given.items() if not (self.by_type and of in self.tables)}
+
+    def _outputs(self, graph: RandomGraph, out: Any) -> dict[str, Node]:
+        """The node of each result, by node type."""
+        if isinstance(out, Traced):
+            found = {out.node.of: out}
+        elif graph.types.typed and isinstance(out, dict):
+            found = {str(name): one for name, one in out.items() if one is not None}
+        else:
+            found = {}
+        fit = [
+            isinstance(one, Traced)
+            and not one.node.edges
+            and not one.node.whole
+            and one.node.of == of
+            and one.shape[:1] == (graph.counts.get(of),)
+            for of, one in found.items()
+        ]
+        of_edges = [one for one in found.values() if isinstance(one, Traced) and one.node.edges]
+        if of_edges:
+            raise refuse(
+                of_edges[0].node.where,
+                "a tensor of the edges is returned, or used among those of the nodes; sum it up at"
+                " the nodes first (propagate, update_all)",
+            )
+        if not found or not all(fit):
+            what = (
+                "one tensor with a row for each node of a type, or a dict of them by node type"
+                if graph.types.typed
+                else "one tensor with a row for each node"
+            )
+            raise refuse(
+                "",
+                f"{type(self.module).__name__}.forward returns {told(out)}; it must return {what},"
+                " which are the embeddings; a method that does is told by FILE.py:NAME.METHOD,"
+                " such as models.py:Net.encode",
+            )
+        return {of: one.node for of, one in found.items()}
+
+    @property
+    def _takes_dgl(self) -> bool:
+        return bool({"graph", "blocks"} & set(self.roles.values()))
+
+    def _call(
+        self,
+        random: RandomGraph,
+        of_types: Mapping[str, Mapping[str, Any]],
+        merged: Mapping[str, Any],
+        graph: Any,
+    ) -> Any:
+        types, dtype = random.types, random.dtype
+        values = by_type(of_types, types) if self.by_type else of_one_type(of_types, merged)
+        given = {}
+        for name, role in self.roles.items():
+            if role == "edge_weight" and role not in values:
+                continue
+            if role == "data":
+                given[name] = data_of(values, types)
+            elif role in ("graph", "blocks"):
+                given[name] = graph if role == "graph" else _Blocks(graph)
+            elif role not in values:
+                raise refuse(
+                    "",
+                    f"{type(self.module).__name__}.forward takes {name}, but the graph has no"
+                    f" {role}: {types}; give its columns in --graph, or name the table that takes"
+                    " the features' place by --table",
+                )
+            else:
+                given[name] = values[role]
+        try:
+            with computing_in(dtype):
+                return self.module(**given)
+        except EmbertideError:
+            raise
+        except Exception as error:
+            name = type(self.module).__name__
+            raise refuse(
+                place_of(error.__traceback__),
+                f"{name}.forward failed on a small random graph with {type(error).__name__}:"
+                f" {error}{hint(self.module, self.roles, self.tables, types, graph, error)}",
+            ) from error
+
+
+class _Blocks(list[Any]):
+    """As many blocks as anybody asks for: without sampling, each is the graph."""
+
+    def __init__(self, graph: Any) -> None:
+        super().__init__([graph] * 64)
+
+    def __getitem__(self, _place: Any) -> Any:
+        return super().__getitem__(0)

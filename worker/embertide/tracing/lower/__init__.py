@@ -1,0 +1,9 @@
+"""From recorded operations to the steps of a program.
+
+- `lowering`: the program so far, node after node.
+- `functions`: which step each function of torch becomes; `arithmetic`, `layers`, `graph_norms`.
+- `convs`: a convolution that was recorded as one operation.
+- `edge_sums`: sums over edges; `products`, `attention`, `merged_softmax`, `message_lines`.
+- `row_wise`, `lines`, `line_layers`, `line_names`: whatever has no step of its own, as lines of
+  operations on rows.
+"""

@@ -1,0 +1,71 @@
+"""A known convolution that was called, as the steps that ``model.yaml`` would give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+from torch import nn
+
+from embertide.models.convs.ends import Ends
+from embertide.models.convs.kinds import BETWEEN_TYPES, CONVS
+from embertide.models.weights import Scope
+from embertide.spec.problems import dotted
+from embertide.tracing.lower.lowering import Lowering
+from embertide.tracing.lower.values import Rows
+from embertide.tracing.record.known_convs import Conv
+from embertide.tracing.record.scopes import Called
+from embertide.tracing.record.traced import Node
+from embertide.tracing.record.user_code import refuse
+
+
+def lower_conv(
+    low: Lowering,
+    node: Node,
+    path: str,
+    module: nn.Module,
+    conv: Conv,
+    relation: str,
+    scope: Called,
+    weighted: bool,
+    featured: bool,
+    given: dict[str, float],
+    earlier: Node | None,
+    source: Node,
+    target: Node,
+) -> Rows:
+    """One layer, or with the convolutions of other relations a part of one."""
+    ends = Ends(*(low.name(low.rows(node, low.values.get(one))) for one in (source, target)))
+    start = "" if earlier is None else low.name(low.rows(node, low.values.get(earlier)))
+    kind = type(module).__name__
+    low.begin(scope)
+    more: dict[str, Any] = dict(given)
+    if earlier is not None:
+        more[conv.earlier] = _place(low, node, path, start)
+    try:
+        options = conv.options_of(module, weighted, featured, **more)
+    except ValidationError as error:
+        told = "; ".join(f"{dotted(one['loc'])} {one['msg']}" for one in error.errors())
+        raise refuse(
+            node.where, f"{path} ({kind}) is not known with these options: {told}"
+        ) from None
+    sizes = {"in": low.b.widths[ends.source], ends.own: low.b.widths[ends.target]}
+    stored = Scope(low.weights, path, f"{path}, {kind}", sizes)
+    with low.over(relation):
+        if ends.within:
+            return Rows(CONVS[type(options)](low.b, stored, options, ends.source))
+        return Rows(BETWEEN_TYPES[type(options)](low.b, stored, options, ends))
+
+
+def _place(low: Lowering, node: Node, path: str, name: str) -> int | str:
+    """Which earlier layer's output a tensor is, as ``model.yaml`` says it."""
+    if name in low.b.inputs.values():
+        return "input"
+    for at, made in enumerate(low.b.results):
+        if name in made.values():
+            return at
+    raise refuse(
+        node.where,
+        f"{path} reads a tensor that is no earlier layer's result; give it what a convolution, or"
+        " what stands before the first one, returns",
+    )

@@ -1,0 +1,36 @@
+"""Steps of norms and statistics over all nodes."""
+
+from __future__ import annotations
+
+from embertide.models.after import graph_norm, layer_norm
+from embertide.models.options.graph_norm import GraphNormOptions, LayerNormOptions
+from embertide.models.weights import Scope
+from embertide.steps import Statistic
+from embertide.tracing.lower.lowering import Lowering
+from embertide.tracing.lower.values import Rows
+from embertide.tracing.record.traced import Node
+
+
+def lower_graph_norm(
+    low: Lowering,
+    node: Node,
+    path: str,
+    name: str,
+    options: GraphNormOptions | LayerNormOptions,
+    source: Node,
+) -> Rows:
+    """As ``model.yaml`` has it."""
+    x = low.name(low.rows(node, low.values.get(source)))
+    stored = Scope(low.weights, path, f"{path}, {name}", {})
+    if isinstance(options, LayerNormOptions):
+        return Rows(layer_norm(low.b, stored, options, x))
+    return Rows(graph_norm(low.b, stored, options, x))
+
+
+def lower_over_nodes(low: Lowering, node: Node, of: Statistic, correction: int, x: Node) -> Rows:
+    """A statistic over all nodes as a row for each."""
+    name = low.name(low.rows(node, low.values.get(x)))
+    made = low.b.column_statistic(name, of, correction)
+    if of == "mean":
+        low.means[made] = name
+    return Rows(made)

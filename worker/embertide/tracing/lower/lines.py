@@ -1,0 +1,295 @@
+"""Recorded operations as lines of `embertide.steps.ops`: whatever no step of its own says.
+
+Each line is one of torch's operations on rows, of nodes or of edges; its first dimension is never
+touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from embertide.tracing.lower.line_layers import LAYERS
+from embertide.tracing.lower.line_names import (
+    BINARY,
+    NAMED,
+    REDUCTIONS,
+    REFLECTED,
+    SAME,
+    SHAPES,
+    UNARY,
+    WITHIN,
+)
+from embertide.tracing.record.constants import uniform
+from embertide.tracing.record.traced import Node
+from embertide.tracing.record.user_code import refuse
+
+
+@dataclass
+class Lines:
+    """The lines so far.
+
+    Attributes:
+        leaf: the name that a line reads for a node that no line makes, or None.
+        param: the name of a parameter that a constant becomes, ``p0``, ``p1``, ...
+    """
+
+    leaf: Callable[[Node], str | None]
+    param: Callable[[Tensor], str]
+    text: list[str] = field(default_factory=list)
+    names: dict[Node, str] = field(default_factory=dict)
+    _at: Node | None = None
+
+    def of(self, node: Node) -> str:
+        """The name of a node's value, once its lines are written.
+
+        Raises:
+            ModelError: no line says the operation.
+        """
+        if node not in self.names:
+            name = self.leaf(node)
+            self.names[node] = self._made(node) if name is None else name
+        return self.names[node]
+
+    def argument(self, value: Any, at: Node) -> str:
+        """What a line reads for an argument of an operation."""
+        self._at = at
+        return self._value(value)
+
+    def add(self, call: str) -> str:
+        """One more line; returns its name."""
+        name = f"v{len(self.text)}"
+        self.text.append(f"{name} = {call}")
+        return name
+
+    def finish(self, name: str, width: int, out: str = "out") -> None:
+        """Make a value the result: rows with columns alone."""
+        self.text.append(f"{out} = reshape({name}, [{width}])")
+
+    def _made(self, node: Node) -> str:
+        if node.op != "item":
+            for one in node.sources():
+                self.of(one)
+        self._at, op, args = node, node.op, node.args
+        if op in SAME:
+            if node.kwargs.get("training", op.endswith("dropout") and len(args) < 3):
+                raise refuse(node.where, "dropout stays active in eval mode; pass training=False")
+            return self.of(args[0])
+        if op in SHAPES:
+            return self._reshaped(node)
+        if op in REFLECTED:
+            return self.add(f"{REFLECTED[op]}({self._value(args[1])}, {self._value(args[0])})")
+        if op in BINARY:
+            return self._binary(node)
+        if op in REDUCTIONS:
+            return self._reduced(node)
+        if op == "item":
+            return self._item(node)
+        if op in LAYERS:
+            return LAYERS[op](self, node)
+        if op in UNARY:
+            return self.add(f"{NAMED.get(op, op)}({self._arguments(node)})")
+        special = {
+            "where": self._plain,
+            "clamp": self._plain,
+            "__getitem__": self._cut,
+            "cat": self._joined,
+            "stack": self._joined,
+            "transpose": self._plain,
+            "einsum": self._summed,
+            "expand_as": self._expanded,
+            "expand": self._expanded,
+            "repeat": self._repeated,
+            **dict.fromkeys(WITHIN, self._within),
+        }
+        if op not in special:
+            raise refuse(
+                node.where,
+                f"torch's {op} is not known here; docs/export.md lists what is",
+            )
+        return special[op](node)
+
+    # -- arguments -------------------------------------------------------------------------------
+
+    def _value(self, value: Any) -> str:
+        if isinstance(value, Node):
+            return self.of(value)
+        if isinstance(value, Tensor):
+            return _number(float(value)) if value.dim() == 0 else self._constant(value)
+        if isinstance(value, (list, tuple)):
+            return f"[{', '.join(self._value(one) for one in value)}]"
+        return _number(value.item() if isinstance(value, np.generic) else value)
+
+    def _constant(self, tensor: Tensor) -> str:
+        at = self._at
+        if at is not None and tensor.dim() >= at.value.dim() and tensor.shape[0] != 1:
+            number = uniform(tensor) if at.op in BINARY or at.op in REFLECTED else None
+            if number is not None:
+                return _number(number)
+            raise refuse(
+                at.where,
+                f"a constant of shape {list(tensor.shape)} has a row for each node of one graph; it"
+                " must not depend on the graph",
+            )
+        return self.param(tensor)
+
+    def _arguments(self, node: Node) -> str:
+        given = {name: one for name, one in node.kwargs.items() if one is not None}
+        parts = [self._value(one) for one in node.args]
+        parts += [f"{name}={self._value(one)}" for name, one in given.items()]
+        return ", ".join(parts)
+
+    def _plain(self, node: Node) -> str:
+        return self.add(f"{node.op}({self._arguments(node)})")
+
+    # -- operations ------------------------------------------------------------------------------
+
+    def _binary(self, node: Node) -> str:
+        a, b = node.args
+        alpha = node.kwargs.get("alpha", 1)
+        other = self._value(b)
+        if alpha != 1:
+            other = self.add(f"mul({other}, {alpha!r})")
+        return self.add(f"{BINARY[node.op]}({self._value(a)}, {other})")
+
+    def _reshaped(self, node: Node) -> str:
+        sizes = list(node.value.shape)
+        if not sizes or sizes[0] != node.args[0].value.shape[0]:
+            raise refuse(node.where, f"{node.op} mixes rows; keep the first dimension")
+        return self.add(f"reshape({self.of(node.args[0])}, {sizes[1:]})")
+
+    def _summed(self, node: Node) -> str:
+        equation, *parts = node.args
+        if len(parts) == 1 and isinstance(parts[0], (list, tuple)):
+            parts = list(parts[0])
+        terms, _, result = str(equation).replace(" ", "").partition("->")
+        apart = zip(terms.split(","), parts, strict=False)
+        if "." in terms or any(
+            (term[:1] == result[:1]) != isinstance(part, Node) or result[:1] in term[1:]
+            for term, part in apart
+        ):
+            raise refuse(
+                node.where,
+                f"einsum {equation!r} is known with the nodes' letter in front of each tensor of"
+                " nodes and of the result, and of no constant",
+            )
+        named = ", ".join(
+            self.of(one) if isinstance(one, Node) else self.param(one) for one in parts
+        )
+        return self.add(f"einsum({equation!r}, {named})")
+
+    def _expanded(self, node: Node) -> str:
+        x = node.args[0]
+        if isinstance(x, Tensor):
+            return self._as_every_row(node, x)
+        sizes = list(node.value.shape)
+        if sizes[:1] != list(node.args[0].value.shape[:1]):
+            raise refuse(node.where, f"{node.op} repeats rows; keep the first dimension")
+        return self.add(f"expand({self.of(node.args[0])}, {sizes[1:]})")
+
+    def _as_every_row(self, node: Node, constant: Tensor) -> str:
+        """A constant, expanded as a tensor of rows."""
+        if constant.dim() >= node.value.dim() and constant.shape[0] != 1:
+            return self._constant(constant)
+        row = self.param(constant.expand(1, *node.value.shape[1:])[0].contiguous())
+        return self.add(f"repeat({row}, {self.of(node.args[1])})")
+
+    def _repeated(self, node: Node) -> str:
+        x, *sizes = node.args
+        if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
+            sizes = list(sizes[0])
+        if len(sizes) != x.value.dim() or sizes[0] != 1:
+            raise refuse(node.where, "repeat is known within a row; say 1 for the first dimension")
+        name = self.of(x)
+        for dim, times in enumerate(sizes):
+            if times > 1:
+                name = self.add(f"cat([{', '.join([name] * times)}], {dim})")
+        return name
+
+    def _reduced(self, node: Node) -> str:
+        x = node.args[0]
+        dim = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
+        if isinstance(dim, (list, tuple)) and len(dim) == 1:
+            dim = dim[0]
+        if not isinstance(dim, int) or dim % x.value.dim() == 0:
+            raise refuse(
+                node.where,
+                f"{node.op} over all rows needs the whole graph at once; give a dim of a row's own",
+            )
+        keep = node.kwargs.get("keepdim", len(node.args) > 2 and node.args[2])
+        function = REDUCTIONS[node.op]
+        return self.add(f"{function}({self.of(x)}, {dim}, {bool(keep)})")
+
+    def _within(self, node: Node) -> str:
+        dim = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
+        return self.add(f"{node.op}({self.of(node.args[0])}, {dim})")
+
+    def _item(self, node: Node) -> str:
+        """One of several results: the largest values, or one of the pieces of a tensor."""
+        whole, place = node.args
+        if whole.op in ("max", "min") and place == 0:
+            return self.of(whole)
+        if whole.op in ("chunk", "split"):
+            dim = whole.kwargs.get("dim", whole.args[2] if len(whole.args) > 2 else 0)
+            before = sum(part.shape[dim] for part in whole.value[:place])
+            size = whole.value[place].shape[dim]
+            return self.add(f"narrow({self.of(whole.args[0])}, {dim}, {before}, {size})")
+        raise refuse(whole.where, f"result {place} of {whole.op} is not known here")
+
+    def _joined(self, node: Node) -> str:
+        dim = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)
+        return self.add(f"{node.op}({self._value(node.args[0])}, {dim})")
+
+    def _cut(self, node: Node) -> str:
+        """Columns picked out; the rows stay."""
+        x, key = node.args
+        if not isinstance(x, Node):
+            raise refuse(
+                node.where,
+                "rows of a constant are picked out by numbers of nodes or edges, which is known of"
+                " node types and relations in the modules of docs/export.md; other numbers belong"
+                " to the features",
+            )
+        keys = list(key) if isinstance(key, tuple) else [key]
+        shape = x.value.shape
+        if Ellipsis in keys:
+            at = keys.index(Ellipsis)
+            missing = len(shape) - sum(one is not None for one in keys) + 1
+            keys[at : at + 1] = [slice(None)] * missing
+        rows, *rest = keys
+        whole = isinstance(rows, slice) and rows.indices(shape[0]) == (0, shape[0], 1)
+        if not whole:
+            raise refuse(
+                node.where,
+                "rows are picked out by number, which are other nodes in another graph; return all"
+                " rows",
+            )
+        name, dim, place = self.of(x), 1, 1
+        for one in rest:
+            if one is None:
+                name = self.add(f"unsqueeze({name}, {dim})")
+                dim += 1
+            elif isinstance(one, int):
+                name = self.add(f"select({name}, {dim}, {one % shape[place]})")
+                place += 1
+            elif isinstance(one, slice) and one.step in (None, 1):
+                start, stop, _ = one.indices(shape[place])
+                if (start, stop) != (0, shape[place]):
+                    name = self.add(f"narrow({name}, {dim}, {start}, {stop - start})")
+                dim, place = dim + 1, place + 1
+            elif isinstance(one, list) and all(isinstance(at, int) for at in one):
+                parts = [f"narrow({name}, {dim}, {at % shape[place]}, 1)" for at in one]
+                name = self.add(f"cat([{', '.join(map(self.add, parts))}], {dim})")
+                dim, place = dim + 1, place + 1
+            else:
+                raise refuse(node.where, "columns are known by a slice, a number or a list of them")
+        return name
+
+
+def _number(value: Any) -> str:
+    """As a line has it: infinity is a number too large for a float."""
+    return repr(value).replace("inf", "1e999") if isinstance(value, float) else repr(value)

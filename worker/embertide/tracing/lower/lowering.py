@@ -1,0 +1,241 @@
+"""From recorded operations to a program: each node that the result needs becomes steps.
+
+What each function of torch becomes is in `functions`, each convolution in `convs`, sums over
+edges in `edge_sums`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from embertide.errors import ModelError
+from embertide.models.builder import ProgramBuilder
+from embertide.models.folder import LayerName
+from embertide.models.weights import Weights
+from embertide.spec.relations import Relation
+from embertide.steps import Program, Step
+from embertide.tracing.lower.values import Pending, Rows, Stack
+from embertide.tracing.record.graphs import GraphTypes
+from embertide.tracing.record.scopes import Called
+from embertide.tracing.record.traced import Node
+from embertide.tracing.record.user_code import refuse
+
+
+@dataclass
+class Lowered:
+    """A program, and which recorded node each of its tensors stands for.
+
+    Attributes:
+        made: name of a tensor -> the node whose value it has.
+    """
+
+    program: Program
+    layers: tuple[LayerName, ...]
+    made: dict[str, Node]
+
+
+@dataclass
+class Lowering:
+    """The program so far.
+
+    Attributes:
+        types: of the graph.
+        emit: makes the step of operations that wait for it.
+        last: node type -> what was made last for it, since the layer began.
+        means: name of a mean over all nodes -> the tensor that it is of.
+    """
+
+    module: nn.Module
+    types: GraphTypes
+    emit: Callable[[Lowering, Pending], Rows]
+    b: ProgramBuilder
+    weights: Weights
+    values: dict[Node, Any] = field(default_factory=dict)
+    made: dict[str, Node] = field(default_factory=dict)
+    layers: list[LayerName] = field(default_factory=list)
+    names: dict[int, str] = field(default_factory=dict)
+    last: dict[str, str] = field(default_factory=dict)
+    means: dict[str, str] = field(default_factory=dict)
+    _scope: str | None = None
+
+    def rows(self, node: Node, value: Any) -> Rows:
+        """A value that must have one row for each node."""
+        if isinstance(value, Pending):
+            with self.b.of_type(value.node.of):
+                made = self.emit(self, value)
+            self._keep(value.node, made)
+            return made
+        if isinstance(value, Rows):
+            return value
+        if isinstance(value, Stack) and value.dim == 1:
+            return Rows(self.b.concat(tuple(self.name(one) for one in value.parts)))
+        if isinstance(value, Stack):
+            raise refuse(
+                node.where, f"{node.op} of a stack is not known; reduce it first: sum, mean or max"
+            )
+        raise refuse(
+            node.where,
+            f"{node.op} takes a tensor that comes from no node features; give it one that does",
+        )
+
+    def name(self, rows: Rows) -> str:
+        """The tensor's name, once its factor is multiplied in."""
+        if rows.factor == 1.0:
+            return rows.name
+        scale = torch.full((self.b.widths[rows.name],), rows.factor, dtype=torch.float64)
+        return self.b.affine(rows.name, self.derived("scale", scale), None)
+
+    def constant(self, tensor: Tensor, short: str) -> str:
+        """The parameter that a constant is: a stored one by its own name, else a derived one."""
+        known = self.names.get(id(tensor))
+        if known is None:
+            return self.derived(short, tensor)
+        self.weights.params[known] = tensor.detach().contiguous()
+        return known
+
+    def derived(self, short: str, tensor: Tensor) -> str:
+        """Add a parameter that is computed from others, or from none."""
+        name, count = f"traced.{len(self.b.outputs)}.{short}", 0
+        while name in self.weights.params:
+            count += 1
+            name = f"traced.{len(self.b.outputs)}.{short}_{count}"
+        self.weights.params[name] = tensor.detach().contiguous()
+        return name
+
+    def begin(self, scope: Called) -> None:
+        """A sum over edges comes: those of one call of a module share a layer graph.
+
+        What was before the first one is a layer of its own.
+        """
+        if scope.name == self._scope:
+            return
+        if self.layers:
+            self._finish()
+        elif self.last:
+            self.layers.append(LayerName("", "row-wise", False))
+            self._finish()
+        self.b.begin(True)
+        self.layers.append(LayerName(scope.path, scope.kind, True))
+        self._scope = scope.name
+
+    def over(self, relation: str) -> AbstractContextManager[None]:
+        """The steps that are written within it go over the edges of a relation."""
+        return self.b.over(Relation.parse(relation)) if relation else nullcontext()
+
+    def _finish(self) -> None:
+        self.b.finish(self.last)
+        self.last, self._scope = {}, None
+
+    def run(self, outputs: Mapping[str, Node], lower: Callable[[Lowering, Node], Any]) -> Lowered:
+        """The program whose results are the outputs: all nodes that they need, in order.
+
+        Args:
+            outputs: node type -> what it gets.
+            lower: gives the value of one node.
+
+        Raises:
+            ModelError: a parameter has another shape than its convolution expects, or nothing
+                reads the graph's features.
+        """
+        nodes = needed(*outputs.values())
+        for node, following in zip(nodes, _layers_ahead(nodes), strict=True):
+            if following is not None and following.name in node.within:
+                self.begin(following)
+            if node.edges:
+                continue
+            if node.op == "input":
+                self.values[node] = Rows(self.b.inputs[node.args[1]])
+                continue
+            with self.b.of_type(node.of):
+                self._keep(node, lower(self, node))
+        results = {
+            node_type: self.name(self.rows(node, self.values.get(node)))
+            for node_type, node in outputs.items()
+        }
+        where = next(iter(outputs.values())).where
+        if set(results.values()) <= set(self.b.inputs.values()):
+            raise refuse(where, "forward returns its features as they are; there is no model")
+        return self._finished(results)
+
+    def _keep(self, node: Node, value: Any) -> None:
+        self.values[node] = value
+        if isinstance(value, Rows):
+            # The latest comes last, so that it stands for the layer.
+            self.last.pop(node.of, None)
+            self.last[node.of] = value.name
+            if value.factor == 1.0:
+                self.made.setdefault(value.name, node)
+
+    def _finished(self, results: dict[str, str]) -> Lowered:
+        if not self.layers:
+            self.layers.append(LayerName("", "row-wise", False))
+        self.last = results
+        self._finish()
+        if self.weights.differences:
+            found = ", ".join(
+                f"{one} is {got}, not {want}" for one, want, got in self.weights.differences
+            )
+            raise ModelError(f"the module's parameters are not its convolutions': {found}")
+        steps = _read(self.b.steps, {*results.values(), *self.b.outputs})
+        read = {name for step in steps for name in step.reads()} | set(results.values())
+        program = Program(
+            steps=steps,
+            params=self.weights.params,
+            widths=self.b.widths,
+            layers=self.b.layer + 1,
+            inputs={one: name for one, name in self.b.inputs.items() if name in read},
+            results=results,
+            outputs=tuple(self.b.outputs),
+        )
+        return Lowered(program, tuple(self.layers), self.made)
+
+
+def _layers_ahead(nodes: Sequence[Node]) -> list[Called | None]:
+    """For each node the layer of the next sum over edges, of its own if it is one."""
+    found: list[Called | None] = []
+    following = None
+    for node in reversed(nodes):
+        following = next((one for one in node.args if isinstance(one, Called)), following)
+        found.append(following)
+    return found[::-1]
+
+
+def _read(steps: list[Step], wanted: set[str]) -> tuple[Step, ...]:
+    """The steps that a wanted tensor needs."""
+    kept: list[Step] = []
+    for step in reversed(steps):
+        if step.out in wanted:
+            kept.append(step)
+            wanted |= set(step.reads())
+    return tuple(reversed(kept))
+
+
+def needed(*outputs: Node) -> list[Node]:
+    """The nodes that lead to some, in the order in which they were recorded."""
+    return _leading_to(outputs, Node.sources)
+
+
+def along_edges(*messages: Node) -> list[Node]:
+    """As `needed`, of messages, from where they take rows of nodes to the edges."""
+    return _leading_to(messages, lambda node: [one for one in node.sources() if one.edges])
+
+
+def _leading_to(nodes: Iterable[Node], sources: Callable[[Node], list[Node]]) -> list[Node]:
+    found, left = set(nodes), list(nodes)
+    while left:
+        new = set(sources(left.pop())) - found
+        found |= new
+        left.extend(new)
+    return sorted(found, key=lambda node: node.number)
+
+
+def bound_names(module: nn.Module) -> dict[int, str]:
+    """The stored name of every parameter and buffer, by identity."""
+    both: Iterable[tuple[str, Tensor]] = (*module.named_parameters(), *module.named_buffers())
+    return {id(tensor): name for name, tensor in both}

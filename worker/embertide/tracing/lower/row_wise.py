@@ -1,0 +1,95 @@
+"""What no step of its own says becomes a row-wise step: lines of torch's operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from embertide.tracing.lower.lines import Lines
+from embertide.tracing.lower.lowering import Lowering
+from embertide.tracing.lower.values import Pending, Pieces, Rows, Stack
+from embertide.tracing.record.traced import Node
+from embertide.tracing.record.user_code import refuse
+
+
+def lower_row_wise(low: Lowering, node: Node) -> Pending:
+    """One more operation on rows, beside those that wait to become one step with it.
+
+    Raises:
+        ModelError: no line says the operation.
+    """
+    for one in node.sources():
+        if one.edges:
+            raise refuse(
+                one.where,
+                "a tensor of the edges is used among those of the nodes; sum it up first",
+            )
+    nodes = frozenset({node})
+    for one in node.sources():
+        if isinstance(low.values.get(one), Pieces):
+            nodes |= {one}
+            one = one.args[0]
+        value = low.values.get(one)
+        if isinstance(value, Pending):
+            nodes |= value.nodes
+        elif isinstance(value, Stack) and value.dim > 0:
+            nodes |= {one}
+        elif not isinstance(value, Rows):
+            raise refuse(
+                node.where,
+                f"{node.op} of a stack is not known; reduce it first, or stack in dim=1, so that"
+                " each node keeps its row",
+            )
+    pending = Pending(node, nodes)
+    # Refused here, where nothing has been written yet.
+    _write(low, pending, _Named())
+    return pending
+
+
+def emit(low: Lowering, pending: Pending) -> Rows:
+    """The step of all that waits."""
+    named = _Named()
+    text = _write(low, pending, named)
+    params = tuple(low.constant(tensor, "value") for tensor in named.params)
+    inputs = tuple(low.name(rows) for rows in named.inputs)
+    return Rows(low.b.row_wise(inputs, text, params, _width(pending.node)))
+
+
+class _Named:
+    """What the lines read: tensors of the program as ``x0``, ... and constants as ``p0``, ..."""
+
+    def __init__(self) -> None:
+        self.inputs: list[Rows] = []
+        self.params: list[Tensor] = []
+
+    def input(self, rows: Rows) -> str:
+        if rows not in self.inputs:
+            self.inputs.append(rows)
+        return f"x{self.inputs.index(rows)}"
+
+    def param(self, tensor: Tensor) -> str:
+        places = [at for at, one in enumerate(self.params) if one is tensor]
+        if not places:
+            self.params.append(tensor)
+        return f"p{places[0] if places else len(self.params) - 1}"
+
+
+def _write(low: Lowering, pending: Pending, named: _Named) -> tuple[str, ...]:
+    lines: Any = None
+
+    def leaf(node: Node) -> str | None:
+        value = low.values.get(node)
+        if not isinstance(value, Rows):
+            return None
+        name, shape = named.input(value), list(node.value.shape[1:])
+        return name if len(shape) == 1 else str(lines.add(f"reshape({name}, {shape})"))
+
+    lines = Lines(leaf, named.param)
+    lines.finish(lines.of(pending.node), _width(pending.node))
+    return tuple(lines.text)
+
+
+def _width(node: Node) -> int:
+    """Columns of a row with all its dimensions side by side."""
+    return int(node.value[0].numel())

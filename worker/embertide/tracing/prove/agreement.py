@@ -1,0 +1,56 @@
+"""When a program's result is the module's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from embertide.steps import Program
+from embertide.tracing.record.graphs import RandomGraph
+
+TOLERANCE = 1e-9
+"""Largest error that is agreement, as a share of the largest value."""
+
+
+def by_node_type(out: Any, program: Program) -> dict[str, Any]:
+    """What a module gave, for each node type that the program gives something for."""
+    if isinstance(out, dict):
+        return out
+    return dict.fromkeys(program.results, out)
+
+
+def layer_graphs(program: Program, graph: RandomGraph, weighted: bool) -> list[Any]:
+    """The same graph for every layer: by relation."""
+    edges = {
+        relation: (one.src, one.dst, one.weight if weighted else None, one.features)
+        for relation, one in graph.edges.items()
+    }
+    return [edges] * program.layers
+
+
+def error_of(found: Tensor, expected: Any, least: float = 0.0, *, finite: bool = True) -> float:
+    """The largest difference as a share of the largest expected value.
+
+    Args:
+        least: the share is of this at least.
+        finite: NaN and Inf never agree; without, what is expected to be either is not compared.
+    """
+    if not isinstance(expected, Tensor) or expected.shape[:1] != found.shape[:1]:
+        return float("inf")
+    expected = expected.double().reshape(len(expected), -1)
+    if expected.shape != found.shape:
+        return float("inf")
+    if not finite:
+        known = expected.isfinite()
+        found, expected = torch.where(known, found, 0.0), torch.where(known, expected, 0.0)
+    largest = max(largest_of(expected), least, torch.finfo(torch.float64).tiny)
+    return float((found - expected).abs().max().nan_to_num(nan=torch.inf)) / largest
+
+
+def largest_of(value: Any) -> float:
+    """The largest absolute value of a tensor; 0 of NaN, Inf and of anything else."""
+    if not isinstance(value, Tensor):
+        return 0.0
+    return float(value.double().abs().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).max())

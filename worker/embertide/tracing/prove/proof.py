@@ -1,0 +1,202 @@
+"""The proof: on random graphs, the module's own forward and the written program agree.
+
+The program is the one that was written and read back, run by the float64 reference. All that the
+module reads are random numbers of their own, other ones on each graph, and the graphs are others
+than the module was recorded on (`trials`), so that whatever was taken from that graph shows. One
+copy of the module runs on all of them, so that what it keeps shows as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from embertide.errors import ModelError
+from embertide.models.reference import run_typed_reference
+from embertide.steps import Program
+from embertide.tracing.forward.subject import Subject
+from embertide.tracing.prove.agreement import (
+    TOLERANCE,
+    by_node_type,
+    error_of,
+    largest_of,
+    layer_graphs,
+)
+from embertide.tracing.prove.difference import Lower, difference
+from embertide.tracing.prove.kept_state import check_kept
+from embertide.tracing.record.graphs import GraphTypes
+from embertide.tracing.record.trials import Trial, trials
+
+LIMIT_FLOAT32 = 0.05
+"""Largest error of the module in float32: rounding, also to bfloat16, gives less."""
+_LEAST = 1e-3
+"""Share of a type's largest value that its values on other graphs are compared as if they had."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One graph.
+
+    Attributes:
+        name: what is special about it.
+        weighted: whether it had edge weights, for each comparison.
+        error: the largest, as a share of the largest value; None where ``forward`` fails on it.
+        problem: why it fails.
+    """
+
+    name: str
+    nodes: int
+    edges: int
+    weighted: tuple[bool, ...]
+    error: float | None
+    problem: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        found = {"forward_fails": self.problem} if self.error is None else {"error": self.error}
+        return {
+            "graph": self.name,
+            "nodes": self.nodes,
+            "edges": self.edges,
+            "edge_weights": list(self.weighted),
+            **found,
+        }
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was compared.
+
+    Attributes:
+        errors: node type -> the largest error on any graph, as a share of the largest value of the
+            module's result for the type.
+        graphs: what it was compared on.
+        float32_error: how far the module in float32 is from itself in float64; None of one that
+            was trained in float64.
+        left_out: arguments of ``forward`` that were not passed, so that their defaults hold.
+    """
+
+    errors: dict[str, float]
+    graphs: tuple[Compared, ...]
+    float32_error: float | None
+    left_out: tuple[str, ...]
+    tolerance: float = TOLERANCE
+
+    @property
+    def largest_error(self) -> float:
+        """Of all node types."""
+        return max(self.errors.values())
+
+    @property
+    def weighted(self) -> tuple[bool, ...]:
+        """Whether graphs had edge weights, for each comparison."""
+        return self.graphs[0].weighted
+
+    @property
+    def not_compared(self) -> tuple[Compared, ...]:
+        """Graphs on which ``forward`` itself fails."""
+        return tuple(one for one in self.graphs if one.error is None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, with the tolerance; errors by type where types have names."""
+        by_type = {} if "" in self.errors else {"errors": self.errors}
+        return {
+            "largest_error": self.largest_error,
+            **by_type,
+            "tolerance": self.tolerance,
+            "float32_error": self.float32_error,
+            "arguments_left_out": list(self.left_out),
+            "graphs": [one.to_json() for one in self.graphs],
+        }
+
+
+def prove(subject: Subject, program: Program, types: GraphTypes, lower: Lower) -> Proof:
+    """Compare on all graphs, with edge weights and, where the module does without, without.
+
+    Args:
+        types: of the graphs.
+        lower: records the module on a graph and lowers it again, to find where a difference is.
+
+    Raises:
+        ModelError: they differ, or the module's result depends on more than its arguments; names
+            the first step that differs, or what else is read.
+    """
+    plain, *others = trials(types)
+    kept = subject.fresh()
+    check_kept(kept.module, lambda: kept.forward(plain.graph, weighted=True))
+    comparison = _Comparison(subject.fresh(), program, lower)
+    graphs = tuple(comparison.run(one) for one in (plain, *others))
+    return Proof(comparison.errors, graphs, comparison.float32(plain), subject.left_out)
+
+
+class _Comparison:
+    """A module and its program, called on one graph after the other.
+
+    Attributes:
+        errors: node type -> the largest error so far.
+        largest: node type -> the largest value on the plain graph.
+    """
+
+    def __init__(self, subject: Subject, program: Program, lower: Lower) -> None:
+        self.subject, self.program, self.lower = subject, program, lower
+        self.weighted = (True, False) if subject.weights_are_optional else (True,)
+        self.errors = dict.fromkeys(program.results, 0.0)
+        self.largest = dict[str, float]()
+
+    def run(self, trial: Trial) -> Compared:
+        """Compare on a graph."""
+        nodes, edges = sum(trial.graph.counts.values()), trial.graph.edge_count
+        compared = Compared(trial.name, nodes, edges, self.weighted, None)
+        errors = []
+        for weighted in self.weighted:
+            try:
+                out = self.subject.forward(trial.graph, weighted)
+            except ModelError as failure:
+                # Without a cause it is no error of the module's own.
+                if trial.usual or failure.__cause__ is None:
+                    raise
+                return replace(compared, problem=str(failure))
+            errors.append(self._compare(trial, weighted, out))
+        return replace(compared, error=max(errors))
+
+    def _compare(self, trial: Trial, weighted: bool, out: Any) -> float:
+        graph, program = trial.graph, self.program
+        expected = by_node_type(out, program)
+        found = run_typed_reference(
+            program, layer_graphs(program, graph, weighted), graph.x, graph.counts
+        )
+        largest = 0.0
+        for node_type, rows in found.items():
+            value = expected.get(node_type)
+            usual = self.largest.setdefault(node_type, largest_of(value))
+            error = error_of(rows, value, _LEAST * usual, finite=trial.usual)
+            if not error <= TOLERANCE:
+                raise ModelError(difference(error, node_type, program, trial, weighted, self.lower))
+            self.errors[node_type] = max(self.errors[node_type], error)
+            largest = max(largest, error)
+        return largest
+
+    def float32(self, trial: Trial) -> float | None:
+        """How far the module is from itself in the numbers that it was trained in.
+
+        Raises:
+            ModelError: too far for rounding.
+        """
+        if self.subject.doubled:
+            return None
+        double = by_node_type(self.subject.forward(trial.graph, weighted=True), self.program)
+        single = self.subject.single().forward(trial.graph.single(), weighted=True)
+        rows = {
+            name: one.double().reshape(len(one), -1)
+            for name, one in by_node_type(single, self.program).items()
+            if name in self.program.results
+        }
+        error = max(error_of(one, double.get(name)) for name, one in rows.items())
+        if not error <= LIMIT_FLOAT32:
+            raise ModelError(
+                f"{type(self.subject.module).__name__}.forward gives something else in float32 than"
+                f" in float64: the largest error is {error:.3g}. It decides by the type of numbers"
+                " (x.dtype, get_default_dtype), or loses its numbers in float32; do the same for"
+                " both. Nothing was written."
+            )
+        return error

@@ -1,0 +1,193 @@
+"""Functions of torch that are said by others, while they are recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from embertide.tracing.record.user_code import here, refuse
+
+
+def as_numbers(x: Any) -> Any:
+    """Truth values as 1 and 0; all else as it is."""
+    return torch.where(x, 1.0, 0.0) if isinstance(x, Tensor) and x.dtype is torch.bool else x
+
+
+# Constants of a tensor's shape.
+
+
+def _filled(x: Tensor, value: float) -> Tensor:
+    return x.clamp(min=value, max=value)
+
+
+def _constant(x: Any, sizes: list[int], value: float) -> Tensor:
+    """One with a row for each node, made of a tensor of edges, or the other way round."""
+    if not sizes or sizes[0] not in {*x.tape.counts.values(), *x.tape.ends.lengths()}:
+        raise refuse(
+            here(),
+            f"a new tensor {sizes} is known with a row for each node or edge: x.new_zeros("
+            "x.size(0), columns)",
+        )
+    return torch.full(sizes, value, dtype=x.dtype)
+
+
+def _new(value: float) -> Callable[..., Tensor]:
+    def new(x: Tensor, *size: Any, **_kwargs: Any) -> Tensor:
+        sizes = list(size[0]) if len(size) == 1 and isinstance(size[0], Sequence) else list(size)
+        if not sizes or sizes[0] != len(x):
+            return _constant(x, sizes, value)
+        rows = _filled(x if x.dim() == 1 else x.flatten(1)[:, 0], value)
+        if len(sizes) == 1:
+            return rows
+        return rows.view(-1, 1).repeat(1, prod(sizes[1:])).view(sizes)
+
+    return new
+
+
+# Lengths and products.
+
+
+def _norm(
+    x: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, **_kwargs: Any
+) -> Tensor:
+    """Of each row, or of a part of it."""
+    if isinstance(dim, (tuple, list)) and len(dim) == 1:
+        (dim,) = dim
+    if not isinstance(dim, int) or dim % x.dim() == 0 or p not in ("fro", None, 1, 2):
+        raise refuse(
+            here(), "norm is known with p=1 or 2 and a dim of each row, or over all nodes, dim=0"
+        )
+    if p == 1:
+        return x.abs().sum(dim, keepdim)
+    return (x * x).sum(dim, keepdim).sqrt()
+
+
+def _linalg_norm(
+    x: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, **kwargs: Any
+) -> Tensor:
+    return _norm(x, ord, dim, keepdim, **kwargs)
+
+
+def _cosine(a: Tensor, b: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    lengths = [_norm(one, 2, dim, keepdim=True).clamp(min=eps) for one in (a, b)]
+    return (a / lengths[0] * (b / lengths[1])).sum(dim)
+
+
+def _addmm(bias: Any, x: Tensor, weight: Any, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    found: Tensor = x @ weight * alpha + bias * beta
+    return found
+
+
+def _gru_cell(
+    x: Tensor, h: Tensor, w_x: Tensor, w_h: Tensor, b_x: Any = None, b_h: Any = None
+) -> Tensor:
+    """torch.nn.GRUCell."""
+    of_x, of_h = linear(x, w_x, b_x).chunk(3, 1), linear(h, w_h, b_h).chunk(3, 1)
+    reset, update = (torch.sigmoid(of_x[at] + of_h[at]) for at in (0, 1))
+    new = torch.tanh(of_x[2] + reset * of_h[2])
+    return new + update * (h - new)
+
+
+# Shapes.
+
+
+def _permute(x: Tensor, *dims: Any) -> Tensor:
+    order = list(dims[0]) if len(dims) == 1 and isinstance(dims[0], Sequence) else list(dims)
+    order = [dim % x.dim() for dim in order]
+    at = list(range(x.dim()))
+    for place, dim in enumerate(order):
+        other = at.index(dim)
+        if other != place:
+            x = x.transpose(place, other)
+            at[place], at[other] = at[other], at[place]
+    return x
+
+
+def _unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    place = dim % x.dim()
+    if place == 0 and x.shape[0] == 2:
+        raise refuse(
+            here(),
+            "edges are taken apart into their ends; that is known of one relation's own edges, with"
+            " PyG's functions for self-loops, degrees and sums",
+        )
+    if place == 0:
+        raise refuse(here(), "rows are taken one by one, which are other nodes in another graph")
+    ahead: list[Any] = [slice(None)] * place
+    return tuple(x[(*ahead, at)] for at in range(x.shape[place]))
+
+
+def _interleaved(x: Tensor, times: Any, dim: Any = None, **_kwargs: Any) -> Tensor:
+    if not isinstance(times, int) or not isinstance(dim, int) or dim % x.dim() != x.dim() - 1:
+        raise refuse(here(), "repeat_interleave is known with a number, over the last dimension")
+    whole = x.unsqueeze(-1).repeat(*[1] * x.dim(), times)
+    return whole.flatten(-2)
+
+
+def _tile(x: Tensor, *dims: Any) -> Tensor:
+    return x.repeat(*dims)
+
+
+def _own(dim: Any) -> Any:
+    """A dimension of each row's own."""
+    if dim is None:
+        raise refuse(
+            here(),
+            "any and all over a whole tensor look at all rows at once; give a dim of each row, or"
+            " decide by an argument of the module",
+        )
+    return dim
+
+
+def _columns(x: Tensor, dim: int, index: Any) -> Tensor:
+    """Columns by their numbers."""
+    if dim % x.dim() != 1 or type(index) is not Tensor:
+        raise refuse(
+            here(),
+            "rows are picked out by number, which are other nodes in another graph; return"
+            " all rows",
+        )
+    return torch.cat([x[:, at : at + 1] for at in index.tolist()], 1)
+
+
+DECOMPOSED: dict[str, Callable[..., Any]] = {
+    "zeros_like": lambda x, **_: _filled(x, 0.0),
+    "ones_like": lambda x, **_: _filled(x, 1.0),
+    "full_like": lambda x, value, **_: _filled(x, float(value)),
+    "new_zeros": _new(0.0),
+    "new_ones": _new(1.0),
+    "masked_fill": lambda x, mask, value: torch.where(mask, value, x),
+    "norm": _norm,
+    **dict.fromkeys(("linalg_norm", "linalg_vector_norm"), _linalg_norm),
+    "cosine_similarity": _cosine,
+    "addmm": _addmm,
+    "addcmul": lambda x, a, b, value=1: x + a * b * value,
+    "lerp": lambda x, end, weight: x + (end - x) * weight,
+    "gru_cell": _gru_cell,
+    "glu": lambda x, dim=-1: x.chunk(2, dim)[0] * x.chunk(2, dim)[1].sigmoid(),
+    "clamp_min": lambda x, least: x.clamp(min=least),
+    "clamp_max": lambda x, most: x.clamp(max=most),
+    "_threshold": lambda x, least, value: torch.where(x > least, x, value),
+    "permute": _permute,
+    **dict.fromkeys(("swapaxes", "swapdims"), lambda x, a, b: x.transpose(a, b)),
+    "unbind": _unbind,
+    "repeat_interleave": _interleaved,
+    "tile": _tile,
+    "index_select": _columns,
+    **dict.fromkeys(("hstack", "column_stack"), lambda parts: torch.cat(tuple(parts), 1)),
+    "any": lambda x, dim=None, keepdim=False: as_numbers(x).amax(_own(dim), keepdim) > 0,
+    "all": lambda x, dim=None, keepdim=False: as_numbers(x).amin(_own(dim), keepdim) > 0,
+}
+"""By torch's short name: the same of other functions, for rows of nodes and of edges."""
+
+OF_NUMBERS = (
+    *("add", "sub", "mul", "div", "true_divide", "sum", "mean", "matmul", "linear"),
+    *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__"),
+    *("float", "double", "to", "type_as"),
+)
+"""Functions that take truth values as 1 and 0."""

@@ -1,0 +1,77 @@
+"""What an edge's tensor is: the graph's own edges, their weights, or something made of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from embertide.tracing.record.traced import Node
+from embertide.tracing.record.user_code import refuse
+
+ALL = "*"
+"""In place of a relation: the edges of all of them, one after another."""
+
+OF_NODES = ("x", "numbers", "node_type")
+"""Roles of inputs that have a row for each node."""
+
+SHAPING = (
+    *("view", "reshape", "flatten", "unsqueeze", "squeeze", "expand_as"),
+    *("to", "float", "double", "type_as", "contiguous", "clone", "detach"),
+)
+"""Operations that change a tensor's shape or type alone."""
+
+
+def is_numbers(node: Node) -> bool:
+    """Whether it is the nodes' own numbers, which ``forward`` gets in place of features."""
+    return _input(node, "numbers") is not None
+
+
+def is_weight(node: Node) -> bool:
+    """Whether it is the stored edge weight of a relation."""
+    return _input(node, "edge_weight") is not None
+
+
+def is_features(node: Node) -> bool:
+    """Whether it is the stored features of a relation's edges, an edge's still in one row.
+
+    Raises:
+        ModelError: rows of edges were mixed.
+    """
+    if _input(node, "edge_features") is None:
+        return False
+    if len(node.value) != len(shaped(node).value):
+        raise refuse(node.where, f"{node.op} mixes rows of edges; keep the first dimension")
+    return True
+
+
+def filled_with(node: Node) -> Any:
+    """What the self-loops that a module added have, of weights or features of edges."""
+    return (*shaped(node).args, 1.0)[2]
+
+
+def edges_of(node: Node) -> str | None:
+    """Which edges it is the ``edge_index`` of, changed or not; None if it is no such."""
+    return _input(node, "edge_index")
+
+
+def target_of(node: Node) -> str | None:
+    """Which edges it is the destinations of, edge by edge; None if it is no such."""
+    return _input(node, "index")
+
+
+def origin_of(node: Node) -> str | None:
+    """Which edges it is the sources of, edge by edge; None if it is no such."""
+    return _input(node, "origin")
+
+
+def _input(node: Node, role: str) -> str | None:
+    found = shaped(node)
+    if found.op != "input" or found.args[0] != role:
+        return None
+    return str(found.args[1])
+
+
+def shaped(node: Node) -> Node:
+    """The node behind changes of shape and type."""
+    while node.op in SHAPING and isinstance(node.args[0], Node):
+        node = node.args[0]
+    return node

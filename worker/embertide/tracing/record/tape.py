@@ -1,0 +1,270 @@
+"""What a module does with its inputs, operation by operation, while its ``forward`` runs.
+
+A traced tensor holds numbers and remembers the node that made it, so Python code sees shapes,
+types and loops as they are; only what reads the *numbers* is refused, since it could go another
+way on the next graph. Tensors that come from no input (parameters, and what is computed from
+parameters alone) are constants and leave no nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from embertide.tracing.record.counts import counted
+from embertide.tracing.record.decomposed import DECOMPOSED, OF_NUMBERS, as_numbers
+from embertide.tracing.record.node_statistics import (
+    ON_STATISTICS,
+    is_shape_for_rows,
+    over_nodes,
+    statistic_of,
+)
+from embertide.tracing.record.operations import (
+    DECIDES,
+    IN_PLACE,
+    PICKS,
+    SAME_WAY,
+    SHAPES,
+    SHOWN,
+    SIZES,
+)
+from embertide.tracing.record.roles import OF_NODES, edges_of
+from embertide.tracing.record.tables import Beside
+from embertide.tracing.record.traced import Node, Traced, as_nodes, name_of, plain, traced_in
+from embertide.tracing.record.user_code import here, refuse
+
+_TO_EDGES, _TO_NODES = ("source", "target"), ("aggregate", "attend", "conv", "degree", "merge")
+"""Operations that take rows of nodes to edges, and back."""
+
+
+class EndsOfEdges(Protocol):
+    """What knows the ends of edges; `edge_ends.EdgeEnds`."""
+
+    def call(self, op: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """What a function of torch gives of them; None of other calls."""
+
+    def lengths(self) -> set[int]:
+        """How many edges relations have."""
+
+
+@dataclass
+class Tape:
+    """All nodes of one run of ``forward``, in order.
+
+    Attributes:
+        within: names of the calls of modules that are under way.
+        counts: node type -> N.
+        ends: does what a module does with an ``edge_index`` and its rows.
+        beside: refuses what is read beside a table.
+    """
+
+    within: Callable[[], tuple[str, ...]] = tuple
+    counts: Mapping[str, int] = field(default_factory=dict)
+    ends: EndsOfEdges | None = None
+    beside: Beside | None = None
+    nodes: list[Node] = field(default_factory=list)
+
+    def input(self, role: str, value: Tensor, of: str = "") -> Traced:
+        """A tensor that every graph has.
+
+        Args:
+            role: ``x``, or of edges ``edge_index``, ``edge_weight``, ``index`` or ``origin``.
+            of: its node type or relation.
+        """
+        return self.wrap(self.add("input", (role, of), {}, value, of))
+
+    def add(
+        self,
+        op: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        value: Any,
+        of: str | None = None,
+    ) -> Node:
+        """Record an operation; traced tensors among its arguments become nodes.
+
+        Args:
+            of: what the rows of the result are; without it, what those of the arguments are.
+
+        Raises:
+            ModelError: the arguments have rows of several node types, or of several relations.
+        """
+        node = Node(op, as_nodes(args), as_nodes(kwargs), value, here())
+        if self.beside is not None:
+            self.beside.check(*node.sources())
+        node.number, node.within = len(self.nodes), self.within()
+        node.edges = op in _TO_EDGES or (op == "input" and args[0] not in OF_NODES)
+        node.edges |= op not in _TO_NODES and any(one.edges for one in node.sources())
+        node.of = _common(node) if of is None else of
+        sources = node.sources()
+        node.whole = op == "over_nodes" or (bool(sources) and all(one.whole for one in sources))
+        node.picked = _picks(op, args) or any(one.picked for one in sources)
+        self.nodes.append(node)
+        return node
+
+    def wrap(self, node: Node) -> Traced:
+        """The tensor that a node made, for the user's code to go on with."""
+        with torch._C.DisableTorchFunctionSubclass():
+            traced: Traced = torch.Tensor._make_subclass(Traced, node.value.detach())
+        traced.node, traced.tape = node, self
+        return traced
+
+    def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a function of torch and record what it gives."""
+        name = name_of(func)
+        if name == "type" and len(args) > 1:
+            name = "to"
+        if name in SHAPES or name in SHOWN:
+            return self._asked(name, args, kwargs, func(*plain(args), **plain(kwargs)))
+        if name == "detach_":
+            return args[0]
+        if self.beside is not None:
+            shaped = self.beside.shaped(name, func, args, kwargs)
+            if shaped is not None:
+                return self.wrap(shaped)
+        kwargs = {key: value for key, value in kwargs.items() if key != "_stacklevel"}
+        if kwargs.get("out") is not None:
+            raise refuse(here(), f"{name}(out=...) writes into a tensor; use what it returns")
+        kwargs.pop("out", None)
+        ended = None if self.ends is None else self.ends.call(name, args, kwargs)
+        if ended is not None:
+            return ended
+        if name in IN_PLACE or kwargs.pop("inplace", False):
+            return self._replace(func, name.rstrip("_"), args, kwargs)
+        if name == "__setitem__" and _fills(*args):
+            return self._replace(func, "masked_fill", args, kwargs)
+        if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
+            raise refuse(
+                here(),
+                f"{name} changes a tensor in place, so that it cannot be told what other names"
+                " of it see; make a new tensor (torch.cat, torch.where, an operator)",
+            )
+        if name in OF_NUMBERS:
+            args = tuple(as_numbers(one) for one in args)
+        found = self._over_nodes(name, args, kwargs)
+        if found is not None:
+            return found
+        if name in DECOMPOSED:
+            return DECOMPOSED[name](*args, **kwargs)
+        return self._results(name, args, kwargs, func(*plain(args), **plain(kwargs)))
+
+    def _asked(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> Any:
+        """What is asked of a tensor's shape and type."""
+        node = args[0].node
+        if name in SIZES and node.picked:
+            raise refuse(
+                node.where,
+                f"{node.op} gives as many rows as its numbers tell, and their number is read"
+                + SAME_WAY,
+            )
+        if name not in SIZES:
+            return value
+        dim = (*args[1:], *kwargs.values(), None)[0]
+        place = 0 if edges_of(node) is None else 1
+        return counted(value, place, None if dim is None else dim % args[0].dim())
+
+    def _over_nodes(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A statistic over all nodes, which stands for a row of each; None of other calls."""
+        given = list(traced_in((args, tuple(kwargs.values()))))
+        x = given[0]
+        if not x.node.edges and x.shape[:1] == (self.counts.get(x.node.of),) and x is args[0]:
+            found = statistic_of(op, args, kwargs)
+            if found is not None and not x.node.whole:
+                value = over_nodes(plain(x), *found)
+                return self.wrap(self.add("over_nodes", (*found, x), {}, value))
+        if not all(one.node.whole for one in given):
+            return None
+        if is_shape_for_rows(op, x, args[1:]):
+            return x
+        if op not in ON_STATISTICS:
+            raise refuse(
+                here(),
+                f"{op} of a statistic over all nodes is not known; known are sums, products,"
+                " activations and Linear, before it is put beside the rows of nodes",
+            )
+        return None
+
+    def _replace(
+        self, func: Callable[..., Any], op: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """An operation in place: the same name stands for a new value."""
+        target = args[0]
+        if not isinstance(target, Traced):
+            # A constant becomes a result, as in total = zeros(...); total += h.
+            raise refuse(
+                here(),
+                f"{op}_ changes a constant in place; write it as an operator: total = total + h",
+            )
+        if op in DECOMPOSED:
+            made = DECOMPOSED[op](self.wrap(target.node), *args[1:], **kwargs)
+            node, result = made.node, plain(made)
+        else:
+            copy = plain(target).clone()
+            result = func(copy, *plain(args[1:]), **plain(kwargs))
+            node = self.add(op, args, kwargs, result)
+        with torch._C.DisableTorchFunctionSubclass():
+            target.data = result.detach()
+        target.node = node
+        return target
+
+    def _results(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return self.wrap(self.add(op, args, kwargs, value))
+        if isinstance(value, (tuple, list)) and any(isinstance(one, Tensor) for one in value):
+            whole = self.add(op, args, kwargs, value)
+            parts = [
+                None if one is None else self.wrap(self.add("item", (whole, place), {}, one))
+                for place, one in enumerate(value)
+            ]
+            return _Named(value, parts) if hasattr(value, "values") else tuple(parts)
+        raise refuse(here(), DECIDES.get(op, f"{op} reads the numbers in a tensor") + SAME_WAY)
+
+
+def _picks(op: str, args: tuple[Any, ...]) -> bool:
+    """Whether the numbers in a tensor tell how many rows there are."""
+    if op == "__getitem__":
+        keys = args[1] if isinstance(args[1], tuple) else (args[1],)
+        return any(isinstance(one, Traced) and one.dtype is torch.bool for one in keys)
+    return op in PICKS or (op == "where" and len(args) == 1)
+
+
+def _fills(target: Any, key: Any, value: Any) -> bool:
+    """Whether a number is put where a condition on the same rows holds: ``x[x < 0] = 0``."""
+    is_number = isinstance(value, int | float) or (type(value) is Tensor and value.dim() == 0)
+    return (
+        is_number
+        and isinstance(key, Traced)
+        and isinstance(target, Traced)
+        and key.dtype is torch.bool
+        and key.shape == target.shape
+    )
+
+
+def _common(node: Node) -> str:
+    """The node type, or relation, that all rows are of that a node reads."""
+    found = {one.of for one in node.sources() if one.edges == node.edges}
+    if len(found) > 1:
+        what = "relations" if node.edges else "node types"
+        raise refuse(
+            node.where,
+            f"{node.op} puts tensors of the {what} {' and '.join(sorted(found))} together, whose"
+            " rows are not the same; compute each by itself, and sum up edges first",
+        )
+    return found.pop() if found else ""
+
+
+class _Named(tuple[Any, ...]):
+    """Several results that torch also gives by name: ``x.max(1).values``."""
+
+    values: Traced
+    indices: Traced
+
+    def __new__(cls, value: Any, parts: list[Any]) -> _Named:
+        named = super().__new__(cls, parts)
+        for name, part in zip(type(value).__match_args__, parts, strict=True):
+            setattr(named, name, part)
+        return named

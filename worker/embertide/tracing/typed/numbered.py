@@ -1,0 +1,288 @@
+"""Modules that tell types by numbers: nodes of all types in one tensor, edges of all relations.
+
+Each function takes the place of ``forward`` while a module is recorded, and goes type by type and
+relation by relation; the proof holds it to the module's own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from embertide.kernels.segments import Reduce
+from embertide.models.convs.aggregation import REDUCES
+from embertide.tracing.dgl.homogeneous import TogetherGraph
+from embertide.tracing.record.recording import Recording
+from embertide.tracing.record.roles import ALL, shaped
+from embertide.tracing.record.traced import Traced
+from embertide.tracing.record.user_code import here, refuse
+from embertide.tracing.typed.homogeneous import joined, parts_of
+from embertide.tracing.typed.merged_softmax import Matrices, OfRelation, attended
+
+HINT = "name the graph's node types and its relations, in the order of their numbers, by --graph"
+
+
+def rgcn(recording: Recording, m: Any, x: Any, edge_index: Any, edge_type: Any = None) -> Any:
+    """PyG's RGCNConv and FastRGCNConv on the edges of all relations."""
+    if not (
+        is_given(x, "x") and is_given(edge_index, "edge_index") and is_given(edge_type, "edge_type")
+    ):
+        raise refuse(
+            here(),
+            f"{type(m).__name__} is known with the features of all nodes as x, and with edge_index"
+            f" and edge_type as the graph has them; {HINT}",
+        )
+    check_count(m, recording.types.relations, m.num_relations, "relations")
+    parts = parts_of(recording, x)
+    reduce = REDUCES.get(str(m.aggr))
+    if reduce is None:
+        raise refuse(
+            here(), f"{type(m).__name__} aggregates by {m.aggr!r}; known are {', '.join(REDUCES)}"
+        )
+    found = _relational(recording, parts, lambda at: _pyg_weight(m, at), m.out_channels, reduce)
+    out = joined(recording, found)
+    if m.root is not None:
+        out = out + x @ m.root
+    return out if m.bias is None else out + m.bias
+
+
+def _pyg_weight(m: Any, at: int) -> Tensor:
+    """[D, D'] of a relation."""
+    weight: Tensor = m.weight
+    if m.num_bases is not None:
+        basis: Tensor = m.comp[at] @ weight.flatten(1)
+        return basis.view(weight.shape[1:])
+    return diagonal(*weight[at]) if m.num_blocks is not None else weight[at]
+
+
+def rel_graph(
+    recording: Recording,
+    m: Any,
+    g: Any,
+    feat: Any,
+    etypes: Any,
+    norm: Any = None,
+    *,
+    presorted: bool = False,
+) -> Any:
+    """DGL's RelGraphConv; ``norm`` is 1 / in-edges along the relation, or the edges' weights.
+
+    Without an argument the module reads that of the graph, if its edges have one.
+    """
+    del presorted
+    _check_graph(m, g, feat, {"etypes": (etypes, "edge_type")})
+    reduce, weighted = _reduction(m, g, norm)
+    check_count(m, recording.types.relations, m.linear_r.num_types, "relations")
+    parts = parts_of(recording, feat)
+    found = _relational(
+        recording,
+        parts,
+        lambda at: _dgl_weight(m.linear_r, at),
+        m.linear_r.out_size,
+        reduce,
+        weighted=weighted,
+    )
+    h = joined(recording, found)
+    if m.layer_norm:
+        h = m.layer_norm_weight(h)
+    if m.bias:
+        h = h + m.h_bias
+    if m.self_loop:
+        h = h + feat @ m.loop_weight
+    if m.activation:
+        h = m.activation(h)
+    return m.dropout(h)
+
+
+def _reduction(m: Any, g: TogetherGraph, norm: Any) -> tuple[Reduce, bool]:
+    """How messages are reduced by a ``norm``, and whether edge weights multiply them."""
+    if norm is None:
+        return ("mean" if g.normed else "sum"), False
+    if is_given(norm, "norm"):
+        return "mean", False
+    if is_given(norm, "edge_weight"):
+        return "sum", True
+    raise refuse(
+        here(),
+        f"{type(m).__name__} is given a norm that was computed; known is the graph's own norm (one"
+        " divided by the in-edges along the relation, as dgl.norm_by_dst) or its edge weights",
+    )
+
+
+def dgl_hgt(
+    recording: Recording,
+    m: Any,
+    g: Any,
+    x: Any,
+    ntype: Any,
+    etype: Any,
+    *,
+    presorted: bool = False,
+) -> Any:
+    """DGL's HGTConv: one softmax over the in-edges of all relations into a node type."""
+    del presorted
+    types = recording.types
+    _check_graph(m, g, x, {"ntype": (ntype, "node_type"), "etype": (etype, "edge_type")})
+    check_count(m, types.relations, len(m.relation_pri[0]), "relations")
+    check_count(m, types.nodes, len(m.skip), "node types")
+    numbers = {name: at for at, name in enumerate(types.nodes)}
+    parts, into = parts_of(recording, x), dict[str, list[OfRelation]]()
+    leaving = Counter(types.ends(relation)[0] for relation in types.relations)
+    made: dict[str, Any] = {
+        name: tuple(parts[name] @ lin.W[numbers[name]] for lin in (m.linear_k, m.linear_v))
+        for name, relations in leaving.items()
+        if relations > 1
+    }
+    for at, relation in enumerate(types.relations):
+        source, destination = types.ends(relation)
+        matrices = _hgt_matrices(m, at)
+        if source in made:
+            key, value = made[source]
+            own = OfRelation(relation, key, value, matrices)
+        else:
+            own = OfRelation(relation, *_folded(m, parts[source], numbers[source], matrices))
+        into.setdefault(destination, []).append(own)
+    found = {}
+    for name, part in parts.items():
+        number = numbers[name]
+        if name in into:
+            query = part @ m.linear_q.W[number]
+            h = attended(recording, name, query, into[name], m.num_heads)
+            h = m.drop(h @ m.linear_a.W[number])
+        else:
+            h = nothing(part, m.head_size * m.num_heads)
+        share = m.skip[number].sigmoid()
+        own = part @ m.residual_w if part.shape != h.shape else part
+        h = h * share + own * (1 - share)
+        found[name] = m.norm(h) if m.use_norm else h
+    return joined(recording, found)
+
+
+def _hgt_matrices(m: Any, at: int) -> Matrices:
+    """A relation's matrices of each head, and its prior with the scale of scores."""
+    of_key, of_value = (
+        torch.stack([one.W[at] for one in stored]) for stored in (m.relation_att, m.relation_msg)
+    )
+    return of_key, of_value, torch.stack([one[at] for one in m.relation_pri])[:, None] / m.sqrt_d
+
+
+def _folded(m: Any, x: Any, number: int, matrices: Matrices) -> tuple[Any, Any]:
+    """[N, H*D] keys and values through a relation's matrices, each one product."""
+    of_key, of_value, prior = matrices
+    key = x @ (m.linear_k.W[number] @ diagonal(*(of_key * prior.unsqueeze(-1))))
+    return key, x @ (m.linear_v.W[number] @ diagonal(*of_value))
+
+
+def typed_linear(
+    recording: Recording, m: Any, x: Any, x_type: Any, sorted_by_type: bool = False
+) -> Any:
+    """DGL's TypedLinear on the nodes of all types."""
+    del sorted_by_type
+    return _by_number(recording, m, x, x_type, lambda part, at: part @ _dgl_weight(m, at))
+
+
+def hetero_linear(recording: Recording, m: Any, x: Any, type_vec: Any) -> Any:
+    """PyG's HeteroLinear on the nodes of all types."""
+
+    def apply(part: Any, at: int) -> Any:
+        return linear(part, m.weight[at].t(), None if m.bias is None else m.bias[at])
+
+    return _by_number(recording, m, x, type_vec, apply)
+
+
+def _by_number(
+    recording: Recording, m: Any, x: Any, numbers: Any, apply: Callable[[Any, int], Any]
+) -> Any:
+    """A product of each node type's own."""
+    if not isinstance(x, Traced) or x.node.edges or not is_given(numbers, "node_type"):
+        raise refuse(
+            here(),
+            f"{type(m).__name__} is known on rows of nodes, with the numbers of their types as the"
+            f" graph has them; {HINT}",
+        )
+    check_count(m, recording.types.nodes, m.num_types, "node types")
+    order = list(recording.types.nodes)
+    parts = parts_of(recording, x)
+    return joined(recording, {name: apply(part, order.index(name)) for name, part in parts.items()})
+
+
+# What they have in common.
+
+
+def _relational(
+    recording: Recording,
+    parts: Mapping[str, Any],
+    weight: Callable[[int], Tensor],
+    width: int,
+    reduce: Reduce,
+    *,
+    weighted: bool = False,
+) -> dict[str, Any]:
+    """Node type -> the sum over relations of what arrives, times the relation's matrix."""
+    found: dict[str, Any] = {}
+    for at, relation in enumerate(recording.types.relations):
+        edges = recording.edges[relation]
+        source, destination = recording.types.ends(relation)
+        message = edges.source(parts[source])
+        if weighted:
+            message = message * recording.edge_weight[relation].view(-1, 1)
+        total = edges.aggregate(message, reduce, recording.scopes.current()) @ weight(at)
+        found[destination] = found[destination] + total if destination in found else total
+    return {name: found.get(name, nothing(part, width)) for name, part in parts.items()}
+
+
+def nothing(part: Any, width: int) -> Any:
+    """Zeros for a node type to which no relation leads."""
+    return linear(part, torch.zeros(width, part.shape[1]))
+
+
+def _dgl_weight(m: Any, at: int) -> Tensor:
+    """[D, D'] of a type, of a TypedLinear."""
+    if m.regularizer != "bdd":
+        weight: Tensor = m.get_weight()[at]
+        return weight
+    return diagonal(*m.W[at].view(m.num_bases, m.submat_in, m.submat_out))
+
+
+def diagonal(*blocks: Tensor) -> Tensor:
+    """A matrix of blocks."""
+    found: Tensor = torch.block_diag(*blocks)
+    return found
+
+
+def is_given(value: Any, role: str) -> bool:
+    """Whether it is what all nodes, or all edges, have: features, ends or numbers.
+
+    Features may be computed; all nodes' are those of the only type, where there is one.
+    """
+    if not isinstance(value, Traced):
+        return False
+    if role == "x":
+        return not value.node.edges
+    return shaped(value.node).args[:2] == (role, ALL)
+
+
+def _check_graph(m: Any, g: Any, x: Any, numbers: Mapping[str, tuple[Any, str]]) -> None:
+    wrong = [name for name, (value, role) in numbers.items() if not is_given(value, role)]
+    if not isinstance(g, TogetherGraph) or not is_given(x, "x") or wrong:
+        what = " and ".join(wrong or ["the graph"])
+        raise refuse(
+            here(),
+            f"{type(m).__name__} is known on the whole graph, with g.edata[dgl.ETYPE] and"
+            f" g.ndata[dgl.NTYPE] as numbers of types; {what} is something else; {HINT}",
+        )
+
+
+def check_count(m: Any, known: Any, count: int, what: str) -> None:
+    """Refuse a module for another number of types than the graph has."""
+    if len(known) != count:
+        raise refuse(
+            here(),
+            f"{type(m).__name__} has {count} {what}, but the graph has {len(known)}:"
+            f" {', '.join(known)}",
+        )
