@@ -27,14 +27,16 @@ print(embertide.plan("job.yaml", grid="2x1").grid)
 seen = []
 first = embertide.run("job.yaml", grid="2x1", on_progress=seen.append)
 job = yaml.safe_load(Path("job.yaml").read_text())
-second = embertide.run(embertide.EmbeddingJob.model_validate(job, context={"base": Path.cwd()}))
+again = embertide.EmbeddingJob.model_validate(job, context={"base": Path.cwd()})
+assert embertide.run(again).confirmed
+second = embertide.run(again, force=True)
 assert [info.version for info in embertide.list_versions("embeddings")] == [
     first.version, second.version
 ]
 print(first.rows, str(first.grid), str(second.grid), len(embertide.read("embeddings")))
 print(seen[0].stage, seen[-1].stage)
 try:
-    embertide.run("job.yaml", grid="13x1")
+    embertide.run("job.yaml", grid="13x1", force=True)
 except embertide.EmbertideError as error:
     print(type(error).__name__, error)
 """

@@ -14,7 +14,7 @@ from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import latest, list_versions
 from tests.support.commands import Commands
-from tests.support.s3.proxy import Answer, Forward, Request, S3Proxy, error
+from tests.support.s3.proxy import Answer, Forward, Request, S3Proxy, error, passing
 from tests.support.s3.server import S3Server
 from tests.support.versions import CURRENT, NEXT, OLD, publish_one
 
@@ -102,9 +102,22 @@ def test_a_run_whose_old_versions_stay_ends_well(
         return error(403, "AccessDenied") if held and is_removal(request) else forward(request)
 
     proxy.rule = hold
-    done = commands.run("run", str(tmp_path / "job.yaml"), "--json")
+    done = commands.run("run", str(tmp_path / "job.yaml"), "--force", "--json")
     assert done.code == 0, done.err
     report = json.loads(done.out.splitlines()[-1])
     assert "could not be removed" in report["not_removed"]
     assert report["not_removed"] in report["warnings"]
     assert latest(storage, f"{place}/embeddings").version == report["version"] != first.version
+    # A run that computes nothing tries again, too.
+    done = commands.run("run", str(tmp_path / "job.yaml"), "--json")
+    last = json.loads(done.out.splitlines()[-1])
+    assert last["confirmed"]
+    assert "could not be removed" in last["not_removed"]
+    proxy.rule = passing
+    done = commands.run("run", str(tmp_path / "job.yaml"), "--json")
+    last = json.loads(done.out.splitlines()[-1])
+    assert (last["confirmed"], last["not_removed"]) == (True, "")
+    assert not [text for text in last["warnings"] if "could not be removed" in text]
+    assert [info.version for info in list_versions(storage, f"{place}/embeddings")] == [
+        report["version"]
+    ]

@@ -51,6 +51,10 @@ def print_report(console: Console, report: RunReport) -> None:
         console.print(_traffic_table(report.traffic))
     if report.memory:
         console.print(_memory_table(report.memory))
+    _print_warnings(console, report)
+
+
+def _print_warnings(console: Console, report: RunReport) -> None:
     for warning in report.warnings:
         console.print(f"[yellow]warning:[/] {escaped(warning)}", highlight=False)
 
@@ -64,6 +68,7 @@ def _print_confirmed(console: Console, report: RunReport) -> None:
         " nothing was computed (--force computes a version)"
     )
     print_facts(console, [("", why)])
+    _print_warnings(console, report)
 
 
 def _after_start(report: RunReport) -> str:

@@ -135,8 +135,17 @@ def _report_of(storage: Storage, output_uri: str, confirmed: Confirmed) -> RunRe
     """The report of the run that computed a version, with what this run did."""
     from embertide.versions.run_reports import read_report
 
-    report = read_report(storage, output_uri, confirmed.version.version)
-    return replace(report, confirmed=True, current=True)
+    info = confirmed.version
+    report = read_report(storage, output_uri, info.version)
+    warnings = [text for text in report.warnings if text != report.not_removed]
+    warnings += [info.not_removed] if info.not_removed else []
+    return replace(
+        report,
+        confirmed=True,
+        current=info.current,
+        not_removed=info.not_removed,
+        warnings=warnings,
+    )
 
 
 def _settings(

@@ -21,15 +21,17 @@ from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.schemes import is_local
 from embertide.spec.version_names import REPORT_DATA, begun, version_uri
 from embertide.storage.protocol import Storage
-from embertide.versions.catalog import describe
 from embertide.versions.manifest import check_objects, read_manifest
 from embertide.versions.pointer import confirm, read_pointer
+from embertide.versions.publish import finish
 
 Json = dict[str, Any]
 
 
 def confirm_unchanged(storage: Storage, job: EmbeddingJob, inputs: Inputs) -> str:
     """End the run if it would compute the current version again; returns what has changed.
+
+    Old versions are removed as after publishing.
 
     Raises:
         Confirmed: nothing has; ``LATEST`` has the time.
@@ -44,7 +46,7 @@ def confirm_unchanged(storage: Storage, job: EmbeddingJob, inputs: Inputs) -> st
         return "spec.refresh.mode is full"
     version = pointer.version
     try:
-        manifest, digest = read_manifest(storage, output, version)
+        manifest, _ = read_manifest(storage, output, version)
         change = _change(storage, job, inputs, manifest)
         if change:
             return change
@@ -56,7 +58,7 @@ def confirm_unchanged(storage: Storage, job: EmbeddingJob, inputs: Inputs) -> st
     check_least(job, ReadRows(**manifest["read"]))
     if not confirm(storage, output, version):
         return "another run has published meanwhile"
-    raise Confirmed(describe(output, version, manifest, digest, True))
+    raise Confirmed(finish(storage, output, version, job.spec.output.keep_versions))
 
 
 def _change(storage: Storage, job: EmbeddingJob, inputs: Inputs, manifest: Json) -> str:
