@@ -85,7 +85,7 @@ def _write(
 
 def command(job: Path, grid: str, threads: int = 0) -> list[str]:
     """The command line; its last line of output is the report."""
-    words = [sys.executable, "-m", "embertide", "run", str(job), "--grid", grid]
+    words = [sys.executable, "-m", "embertide", "run", str(job), "--force", "--grid", grid]
     words += ["--threads", str(threads)] if threads else []
     return [*words, "--json", "--quiet"]
 

@@ -27,6 +27,7 @@ print(embertide.plan("job.yaml", grid="2x1").grid)
 seen = []
 first = embertide.run("job.yaml", grid="2x1", on_progress=seen.append)
 job = yaml.safe_load(Path("job.yaml").read_text())
+del job["spec"]["refresh"]
 again = embertide.EmbeddingJob.model_validate(job, context={"base": Path.cwd()})
 assert embertide.run(again).confirmed
 second = embertide.run(again, force=True)

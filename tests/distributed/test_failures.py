@@ -57,7 +57,7 @@ class Catching:
         deadline = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < deadline:
             published = Published(self._big / "embeddings")
-            words = ("run", str(self._big / "job.yaml"), "--grid", "2x2", "--json")
+            words = ("run", str(self._big / "job.yaml"), "--force", "--grid", "2x2", "--json")
             run = Running(self._folder, *words, new=new)
             self.begun.append(run)
             try:

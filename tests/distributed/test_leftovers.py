@@ -41,7 +41,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         folder = tmp_path / str(len(begun))
         folder.mkdir()
         scratch = begun[0].scratch if begun else None
-        arguments = ("run", str(job / "job.yaml"), "--grid", "1x1", "--json", *options)
+        arguments = ("run", str(job / "job.yaml"), "--force", "--grid", "1x1", "--json", *options)
         begun.append(Running(folder, *arguments, scratch=scratch))
         return begun[-1]
 

@@ -313,6 +313,7 @@ def test_the_planner_leaves_a_plan(small: SmallJob, tmp_path: Path) -> None:
 
 
 def test_the_planner_confirms_a_version_that_is_up_to_date(small: SmallJob, tmp_path: Path) -> None:
+    small.write_manifest(refresh=None)
     version = embertide.run(job_of(small)).version
     code, message = plan_pod(tmp_path / "pod", job_of(small))
     output = OutputReport.model_validate(message)

@@ -16,6 +16,7 @@ from embertide.models.read import read_model
 from embertide.models.reference import run_reference
 from embertide.spec import metric_names
 from embertide.spec.job_digest import job_digest
+from embertide.spec.refresh import Refresh
 from embertide.spec.reports import Ending, OutputReport, WorkerStatus
 from embertide.storage.opening import open_storage
 from embertide.telemetry.container import working_set_bytes
@@ -250,11 +251,13 @@ def check_later_attempts(made: LocalPods, job: JobFiles) -> None:
 
 
 def test_a_later_job_confirms_what_has_not_changed(tmp_path: Path, job: JobFiles) -> None:
-    with local_pods(tmp_path / "first", job.job) as made:
+    spec = job.job.spec.model_copy(update={"refresh": Refresh()})
+    unforced = job.job.model_copy(update={"spec": spec})
+    with local_pods(tmp_path / "first", unforced) as made:
         (pod,) = made.attempt("1x1")
         pod.until_state("succeeded")
         version = made.versions[0]
-    with local_pods(tmp_path / "second", job.job) as made:
+    with local_pods(tmp_path / "second", unforced) as made:
         pods = made.attempt("2x1")
         output = pods[0].until_state("succeeded").output
         assert output is not None

@@ -88,6 +88,7 @@ def write_job(
             "model": {"uri": f"file://{folder}/model"},
             "inference": {"groupBytes": 4096, **(inference or {})},
             "output": {"uri": f"file://{folder}/out", "format": output},
+            "refresh": {"mode": "full"},
         },
     }
     return JobFiles(folder, graph, names, features, load_manifest(json.dumps(manifest, indent=1)))

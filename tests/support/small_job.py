@@ -109,6 +109,7 @@ class SmallJob:
             },
             "model": {"uri": "model/"},
             "output": {"uri": "embeddings/"},
+            "refresh": {"mode": "full"},
         }
         for path, value in changes.items():
             *way, last = path.split("__")

@@ -53,6 +53,7 @@ def write_typed_job(
             "model": {"uri": f"file://{folder}/model"},
             "inference": {"groupBytes": 4096},
             "output": {"uri": f"file://{folder}/out", "format": "npy"},
+            "refresh": {"mode": "full"},
         },
     }
 
