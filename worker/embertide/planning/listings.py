@@ -34,12 +34,12 @@ class State(NamedTuple):
     """The state of a listing.
 
     Attributes:
-        count: how many objects it has.
+        objects: how many it has.
         digest: SHA-256 of their names, sizes and tags.
         include: patterns of the names that count; without any, all do.
     """
 
-    count: int
+    objects: int
     digest: str
     include: Sequence[str] = ()
 
@@ -131,7 +131,7 @@ def check_listings(
         if not others:
             continue  # Only what is not read, such as markers, was there and is gone.
         newest = max(others, key=lambda info: info.modified)
-        text = _ADDED.format(uri=uri, before=state.count, now=len(objects), newest=newest.uri)
+        text = _ADDED.format(uri=uri, before=state.objects, now=len(objects), newest=newest.uri)
         if strict:
             raise InputChanged(f"{text}{_AGAIN}{_IGNORE}")
         added.append(f"{text}{_LEFT}")
