@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from embertide.kernels import reading
-from embertide.kernels.memory import Pages
+from embertide.kernels.pages import Pages
 
 pytestmark = pytest.mark.usefixtures("kernels")
 

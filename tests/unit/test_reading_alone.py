@@ -13,7 +13,7 @@ import torch
 
 from embertide.grid import Grid, GridShape
 from embertide.kernels import native
-from embertide.kernels.memory import Pages
+from embertide.kernels.pages import Pages
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
 from embertide.readers.pool import map_splits

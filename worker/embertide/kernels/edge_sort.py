@@ -18,7 +18,7 @@ import torch
 from embertide.kernels import native
 from embertide.kernels.csr import Csr, column_bits, id_type
 from embertide.kernels.edge_features import Features, last_of_each, place_by, sort_buckets
-from embertide.kernels.memory import empty_array
+from embertide.kernels.pages import empty_array
 
 Ids = npt.NDArray[np.integer[Any]]
 Keys = npt.NDArray[np.int64]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from embertide.kernels import native
-from embertide.kernels.memory import empty_array
+from embertide.kernels.pages import empty_array
 
 Words = npt.NDArray[np.uint64]
 Offsets = npt.NDArray[np.signedinteger[Any]]

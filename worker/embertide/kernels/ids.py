@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from embertide.kernels import native
 from embertide.kernels.hashing import Words, hash_integers, hash_strings, string_buffers
-from embertide.kernels.memory import Pages, empty_array, empty_bytes
+from embertide.kernels.pages import Pages, empty_array, empty_bytes
 
 Ids = npt.NDArray[np.int64] | Any
 """``np.int64 [k]``, or an arrow array of k strings."""

@@ -11,64 +11,24 @@ import math
 import mmap
 import sys
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from embertide.kernels import native
-
-_LEAST_BYTES = 8 << 20
-"""Below this, rounding up to huge pages of 2 MiB would cost more than they bring."""
-
+from embertide.kernels.pages import LEAST_BYTES, empty_bytes
 
 Place = tuple[int, int]
 """Offset and bytes of a part of a file."""
 
 _PAGE_BYTES = mmap.PAGESIZE
-_LINE_BYTES = 64
 
 
 def empty(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """An uninitialised CPU tensor; its memory is touched first by whoever writes it."""
     size = math.prod(shape) * dtype.itemsize
-    if native.lib is None or size < _LEAST_BYTES:
+    if native.lib is None or size < LEAST_BYTES:
         return torch.empty(shape, dtype=dtype)
-    pages = torch.from_numpy(native.lib.huge_pages(size))
-    return pages[:size].view(dtype).view(shape)
-
-
-class Pages:
-    """Small arrays side by side on pages of large tensors, which go when the last array has gone.
-
-    So a list of them leaves its pages to the tensors that come after it. One thread may take.
-    """
-
-    def __init__(self) -> None:
-        self._bytes: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
-        self._taken = 0
-
-    def take(self, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """[count] uninitialised."""
-        size = count * np.dtype(dtype).itemsize
-        if native.lib is None or size > _LEAST_BYTES // 2:
-            return empty_bytes(size).view(dtype)
-        if self._taken + size > len(self._bytes):
-            self._bytes, self._taken = empty_bytes(_LEAST_BYTES), 0
-        first = self._taken
-        self._taken += -(-size // _LINE_BYTES) * _LINE_BYTES
-        return self._bytes[first : first + size].view(dtype)
-
-
-def empty_bytes(count: int) -> npt.NDArray[np.uint8]:
-    """[count] uninitialised."""
-    return empty((count,), torch.uint8).numpy()
-
-
-def empty_array(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """As :func:`empty`, for numpy."""
-    return empty_bytes(math.prod(shape) * np.dtype(dtype).itemsize).view(dtype).reshape(shape)
+    return torch.from_numpy(empty_bytes(size)).view(dtype).view(shape)
 
 
 def empty_as(like: torch.Tensor, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:

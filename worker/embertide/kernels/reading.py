@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embertide.kernels import native
-from embertide.kernels.memory import Pages
+from embertide.kernels.pages import Pages
 
 Ids = npt.NDArray[np.int64]
 Float32s = npt.NDArray[np.float32]

@@ -26,7 +26,7 @@ from embertide.kernels.arrow import to_numpy
 from embertide.kernels.csr import id_type
 from embertide.kernels.hashing import Words, string_buffers, unhash_integers
 from embertide.kernels.ids import Ids, IdTable
-from embertide.kernels.memory import Pages
+from embertide.kernels.pages import Pages
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.id_rounds import (
     ROUND_IDS,

@@ -16,7 +16,8 @@ import torch
 from embertide.grid import RowRanges
 from embertide.kernels.hashing import Words
 from embertide.kernels.ids import Ids
-from embertide.kernels.memory import Pages, empty
+from embertide.kernels.memory import empty
+from embertide.kernels.pages import Pages
 
 Dense = npt.NDArray[np.signedinteger[Any]]
 """Ids 0..N-1, int32 or int64."""

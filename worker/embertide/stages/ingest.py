@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from embertide.context import RunContext
 from embertide.kernels.ids import Ids
-from embertide.kernels.memory import Pages
+from embertide.kernels.pages import Pages
 from embertide.kernels.reading import count_ids, narrow_ids
 from embertide.primitives.node_ids import Dense, NodeIds
 from embertide.primitives.shuffle import EdgeChunk, Edges, histogram_size

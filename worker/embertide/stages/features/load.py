@@ -13,7 +13,8 @@ import torch
 from embertide.context import RunContext
 from embertide.errors import InputError
 from embertide.kernels.ids import Ids
-from embertide.kernels.memory import empty, empty_array
+from embertide.kernels.memory import empty
+from embertide.kernels.pages import empty_array
 from embertide.kernels.reading import Float32s, place_rows
 from embertide.readers.feature_schema import FeatureSchema
 from embertide.readers.features import FeatureBatch, non_finite, read_features

@@ -12,7 +12,7 @@ from embertide.context import RunContext
 from embertide.errors import InputError
 from embertide.footprint import FLOAT_BYTES
 from embertide.kernels.ids import Ids
-from embertide.kernels.memory import empty_array
+from embertide.kernels.pages import empty_array
 from embertide.layouts import Loaded
 from embertide.planning.inputs import NodeSplits
 from embertide.primitives.idmap import HashedIds
