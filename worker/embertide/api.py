@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 
@@ -37,22 +37,29 @@ def read(
     output_uri: Location,
     version: str | None = None,
     *,
+    ids: Iterable[int | str] | None = None,
+    missing: Literal["error", "skip"] = "error",
     node_type: str | None = None,
     endpoint_url: str | None = None,
     region: str | None = None,
     path_style: bool | None = None,
 ) -> Embeddings:
-    """All embeddings of a version, or of one of its node types, in memory.
+    """The embeddings of a version, or of one of its node types, in memory: all, or some ids'.
 
     Examples::
 
         table = embertide.read("embeddings").table
         ids, vectors = embertide.read("s3://shop/embeddings", region="eu-west-1").to_numpy()
         frame = embertide.read("embeddings", "20261121T041922Z-3fa9c1").to_pandas()
+        ids, vectors = embertide.read("embeddings", ids=[3, 17]).to_numpy()
 
     Args:
         output_uri: where a job publishes: its ``output.uri``.
         version: one of `list_versions`; by default the current one.
+        ids: of the rows to read, which come in this order, each id once; only the parts that may
+            have them are opened. By default all rows, in the order of the parts.
+        missing: what happens where the version does not have one of the ids: ``error``, or ``skip``
+            to leave it out.
         node_type: which embeddings, where a version has those of several node types.
         endpoint_url: of an S3-compatible store, such as ``https://minio.example:9000``.
         region: of the bucket. Credentials come from the environment, a profile or a role.
@@ -60,7 +67,8 @@ def read(
             ``endpoint_url``.
 
     Raises:
-        InputError: no such node type, or none given where there are several; lists them.
+        InputError: no such node type, or none given where there are several; lists them. Or an id
+            is not there, or is no string or number as the version's are.
         ObjectMissing: nothing was published yet, or there is no such complete version; lists
             those there are.
         OutputError: a part is missing or damaged.
@@ -71,7 +79,12 @@ def read(
     from embertide.versions.reading import read_version
 
     settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
-    return read_version(open_storage(settings), _uri(output_uri), version, node_type)
+    storage, uri = open_storage(settings), _uri(output_uri)
+    if ids is None:
+        return read_version(storage, uri, version, node_type)
+    from embertide.versions.lookup import read_rows_of
+
+    return read_rows_of(storage, uri, ids, version, node_type, missing)
 
 
 def list_versions(

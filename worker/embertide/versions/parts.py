@@ -26,7 +26,9 @@ import numpy.typing as npt
 from xxhash import xxh3_128
 
 from embertide.errors import EmbertideError, InputChanged, ObjectMissing, OutputError
+from embertide.spec.nodes import IdKind
 from embertide.storage.protocol import Storage
+from embertide.versions.keys import key_at, key_words, to_hex
 from embertide.versions.part_sinks import HashedSink, NpySink, ParquetSink, Sink
 
 PartFormat = Literal["parquet", "npy"]
@@ -52,7 +54,9 @@ def count_parts(size_bytes: float) -> int:
 class PartDigest:
     """What was written: object name within the version, rows, bytes and SHA-256 (hex).
 
-    ``ids_*`` describe the second object that npy parts have.
+    ``ids_*`` describe the second object that npy parts have. ``first_key`` and ``last_key`` are the
+    smallest and the largest key of its ids, as :func:`embertide.versions.keys.to_hex` writes them;
+    "" of a part without rows, and in versions of earlier releases.
     """
 
     name: str
@@ -62,6 +66,8 @@ class PartDigest:
     ids_name: str | None = None
     ids_size: int = 0
     ids_sha256: str = ""
+    first_key: str = ""
+    last_key: str = ""
 
     def within(self, folder: str) -> PartDigest:
         """The same part, named from the folder above; "" for the one it is in."""
@@ -87,6 +93,7 @@ class PartWriter:
         uri: where the part goes, without extension.
         width: D, the length of an embedding.
         rows: how many rows will be written (npy names them first); 0 makes a valid empty part.
+        keys: kind of the ids, by whose keys the rows ascend; None: the digest has no keys.
 
     Raises:
         OutputError, StorageError: the part cannot be written.
@@ -102,6 +109,7 @@ class PartWriter:
         ids_kind: PartIds,
         width: int,
         rows: int,
+        keys: IdKind | None = None,
     ) -> None:
         self._storage, self._uri, self._format = storage, uri, format
         self._dtype, self._ids_kind = np.dtype(dtype), ids_kind
@@ -110,6 +118,7 @@ class PartWriter:
         self._objects: dict[str, HashedSink] = {}
         self._sinks: list[Sink] = []
         self._digest: PartDigest | None = None
+        self._kind, self._first_key, self._last_key = keys, "", ""
 
     @property
     def digest(self) -> PartDigest:
@@ -155,6 +164,9 @@ class PartWriter:
         for sink in self._sinks:
             sink.write(ids, converted)
         self._written += len(values)
+        if self._kind is not None and len(values):
+            self._first_key = self._first_key or _key_of(ids[:1], self._kind)
+            self._last_key = _key_of(ids[-1:], self._kind)
 
     def _converted(self, ids: Ids, values: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
         if self._dtype == values.dtype:
@@ -213,7 +225,14 @@ class PartWriter:
         self, rows: tuple[str, HashedSink], ids: tuple[str, HashedSink] | None = None
     ) -> PartDigest:
         """From the (uri, sink) of the part's one or two objects."""
-        digest = PartDigest(_name(rows[0]), self._rows, rows[1].size, rows[1].sha256)
+        digest = PartDigest(
+            _name(rows[0]),
+            self._rows,
+            rows[1].size,
+            rows[1].sha256,
+            first_key=self._first_key,
+            last_key=self._last_key,
+        )
         if ids is None:
             return digest
         uri, sink = ids
@@ -229,6 +248,10 @@ class PartWriter:
         finally:
             with suppress(EmbertideError):
                 self._storage.delete(self._objects)
+
+
+def _key_of(id_alone: Ids, kind: IdKind) -> str:
+    return to_hex(key_at(key_words(id_alone, kind), 0))
 
 
 def _name(uri: str) -> str:

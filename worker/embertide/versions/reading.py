@@ -93,17 +93,22 @@ def read_version(
     )
     manifest, _ = read_manifest(storage, output_uri, info.version)
 
-    def part_table(part: PartDigest) -> Any:
-        return _part_table(storage, info.uri, part)
+    def table_of(part: PartDigest) -> Any:
+        return part_table(storage, info.uri, part)
 
     chosen = choose_type(output_uri, info.version, manifest, node_type)
-    table = pa.concat_tables(map_objects(chosen.digests, part_table))
+    table = pa.concat_tables(map_objects(chosen.digests, table_of))
     return Embeddings(info, table)
 
 
-def _part_table(storage: Storage, folder_uri: str, part: PartDigest) -> Any:
+def part_table(storage: Storage, folder_uri: str, part: PartDigest) -> Any:
+    """All rows of a part as an arrow table.
+
+    Raises:
+        OutputError: an object of the part is missing or damaged; names it.
+    """
     uri = f"{folder_uri}/{part.name}"
-    with _readable(uri):
+    with readable(uri):
         if part.ids_name is None:
             table = _parquet_table(storage, uri)
         else:
@@ -119,7 +124,7 @@ def _part_table(storage: Storage, folder_uri: str, part: PartDigest) -> Any:
 
 
 def _id_column(storage: Storage, uri: str) -> Any:
-    with _readable(uri):
+    with readable(uri):
         if uri.endswith(".parquet"):
             return _parquet_table(storage, uri)[ID_COLUMN]
         return to_arrow(_npy_array(storage, uri)[:, 0])
@@ -130,14 +135,14 @@ def _kind_of(ids: Any) -> str:
 
 
 def _parquet_table(storage: Storage, uri: str) -> Any:
-    info = _find(storage, uri)
+    info = find_object(storage, uri)
     with storage.open(info.uri, info) as raw:
         return pq.ParquetFile(pa.PythonFile(raw, mode="r")).read(use_threads=False)
 
 
 def _npy_array(storage: Storage, uri: str) -> npt.NDArray[Any]:
     """``[n, width]`` in the stored dtype; a list of values is one column."""
-    info = _find(storage, uri)
+    info = find_object(storage, uri)
     header = read_header(storage, info)
     empty = np.empty((0, header.width), header.dtype)
     rows = read_rows(storage, info, header, 0, header.rows, max(1, header.rows))
@@ -154,14 +159,12 @@ def read_part(storage: Storage, folder_uri: str, part: PartDigest, width: int) -
     Raises:
         OutputError: an object of the part is missing or damaged; names it.
     """
-    rows = max(1, _BATCH_BYTES // (4 * width))
-    with _readable(f"{folder_uri}/{part.name}"):
-        values = _find(storage, f"{folder_uri}/{part.name}")
+    rows = batch_rows(width)
+    with readable(f"{folder_uri}/{part.name}"):
+        values = find_object(storage, f"{folder_uri}/{part.name}")
         if part.ids_name is None:
             for batch in _parquet_batches(storage, values, rows):
-                vectors = to_numpy(batch.column(VECTOR_COLUMN).flatten())
-                floats = vectors.astype(np.float32).reshape(-1, width)
-                yield _ids_of(batch.column(ID_COLUMN)), floats
+                yield ids_of(batch.column(ID_COLUMN)), values_of(batch.column(VECTOR_COLUMN), width)
             return
         header = read_header(storage, values)
         with storage.open(values.uri, values) as file:
@@ -171,8 +174,8 @@ def read_part(storage: Storage, folder_uri: str, part: PartDigest, width: int) -
 
 
 def _ids(storage: Storage, uri: str, rows: int) -> Iterator[Ids]:
-    with _readable(uri):
-        info = _find(storage, uri)
+    with readable(uri):
+        info = find_object(storage, uri)
         if uri.endswith(".parquet"):
             for batch in _parquet_batches(storage, info, rows):
                 yield batch.column(ID_COLUMN)
@@ -203,11 +206,40 @@ def _parquet_batches(storage: Storage, info: ObjectInfo, rows: int) -> Iterator[
         yield from file.iter_batches(rows, use_threads=False)
 
 
-def _ids_of(column: Any) -> Ids:
+def batch_rows(width: int) -> int:
+    """Rows of width D in a batch of about 8 MiB."""
+    return max(1, _BATCH_BYTES // (4 * width))
+
+
+def read_ids(storage: Storage, uri: str) -> Ids:
+    """All ids of a part that keeps them in an object beside its values.
+
+    Raises:
+        OutputError: the object is missing or damaged.
+    """
+    column = _id_column(storage, uri)
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    return ids_of(column)
+
+
+def values_of(column: Any, width: int) -> npt.NDArray[np.float32]:
+    """``float32 [n, width]`` of a column of vectors."""
+    vectors = to_numpy(column.flatten())
+    return vectors.astype(np.float32, copy=False).reshape(-1, width)
+
+
+def ids_of(column: Any) -> Ids:
+    """``np.int64 [n]``, or the column of strings as it is."""
     return column if pa.types.is_large_string(column.type) else to_numpy(column)
 
 
-def _find(storage: Storage, uri: str) -> ObjectInfo:
+def find_object(storage: Storage, uri: str) -> ObjectInfo:
+    """The object's size and tag.
+
+    Raises:
+        ObjectMissing: there is none.
+    """
     info = storage.stat(uri)
     if info is None:
         raise ObjectMissing(f"no object {uri}")
@@ -215,7 +247,7 @@ def _find(storage: Storage, uri: str) -> ObjectInfo:
 
 
 @contextmanager
-def _readable(uri: str) -> Iterator[None]:
+def readable(uri: str) -> Iterator[None]:
     """Say which object of a version is damaged; other objects' damage passes as it is."""
     try:
         yield
