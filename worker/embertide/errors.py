@@ -17,6 +17,7 @@
     |   `-- ProcessDied         so did a process that serves all of them, such as the launcher
     |-- ClusterError      9  the Kubernetes API refused or did not answer
     |-- JobFailed        10  a job that was waited for failed, was refused or was deleted
+    |-- VersionHeld      11  the version is complete, and the job's gate keeps it from readers
     `-- Interrupted     130  Ctrl-C or SIGTERM
 
 An error is *permanent* when running the same job again cannot succeed.
@@ -161,6 +162,12 @@ class JobFailed(EmbertideError):
     """A job that was waited for failed, was refused or was deleted."""
 
     exit_code = 10
+
+
+class VersionHeld(EmbertideError):
+    """The version is complete, but the job's gate holds it: readers keep the one before."""
+
+    exit_code = 11
 
 
 class Interrupted(EmbertideError):

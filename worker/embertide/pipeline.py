@@ -24,8 +24,10 @@ from embertide.planning.model_tables import UNREAD
 from embertide.planning.order import WorkOrder
 from embertide.primitives.graph import LayerGraph
 from embertide.spec.version_names import version_uri
+from embertide.stages.compare import compare_rows
 from embertide.stages.csr import gather_partition
 from embertide.stages.features import LoadedNodes, loaded_features
+from embertide.stages.gate import judge
 from embertide.stages.infer import Graphs, infer
 from embertide.stages.limits import check_read, check_same_model, check_unchanged
 from embertide.stages.publish import Rows, WrittenType, publish_version, write_parts
@@ -68,7 +70,7 @@ def run(
     Raises:
         EmbertideError: on the rank that found a problem, or on all.
     """
-    rank, world, inputs = ctx.grid.rank, ctx.grid.world, order.inputs
+    world, inputs = ctx.grid.world, order.inputs
     ctx = replace(ctx, job=with_tables(ctx.job, inputs.model_tables))
     with clock.memory:
         with clock.stage("features"):
@@ -124,16 +126,19 @@ def run(
             facts = replace(facts, row_error=row_error(compared.values(), rows))
             uri = version_uri(ctx.job.spec.output.uri, order.version)
             own = [own_rows(ctx, graph, names[name], values) for name, values in embeddings.items()]
+            comparison = compare_rows(ctx, program.digest, clock.read["edges"], own)
             parts = write_parts(ctx, uri, own)
-            version = None
-            if rank == 0:
+            version, verdict = None, None
+            if comparison is not None:
+                verdict = judge(ctx, inputs, comparison, clock.omissions, compared)
                 written = [
                     WrittenType(
                         rows.node, ranges[name].nodes, rows.width, of_type, compared.get(name)
                     )
                     for name, rows, of_type in zip(embeddings, own, parts, strict=True)
                 ]
-                version = publish_version(ctx, order, program, clock, written)
+                trust = {"comparison": comparison.to_json(), "gate": verdict.to_json()}
+                version = publish_version(ctx, order, program, clock, written, trust, verdict.held)
     skipped = [
         split
         for of_type in inputs.by_nodes.values()
@@ -143,7 +148,9 @@ def run(
     warnings = added + [SKIPPED.format(uri=split.uri) for split in skipped]
     unread = inputs.unread_tables.items()
     warnings += [UNREAD.format(node_type=name, uri=table) for name, table in unread]
-    report = gather_report(ctx, order, facts, clock, recorder, version, warnings)
+    if comparison is not None and verdict is not None:
+        warnings += [*verdict.warnings, *([comparison.why] if comparison.why else [])]
+    report = gather_report(ctx, order, facts, clock, recorder, version, warnings, comparison)
     return None if report is None else keep_report(ctx, report)
 
 

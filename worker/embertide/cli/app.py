@@ -12,8 +12,10 @@ import typer
 
 from embertide._version import __version__
 from embertide.cli.check import check
+from embertide.cli.comparing import diff
 from embertide.cli.crd import crd
 from embertide.cli.export import export
+from embertide.cli.held import discard, release
 from embertide.cli.help import exit_code_help, help_of
 from embertide.cli.logs import logs
 from embertide.cli.neighbors import neighbors
@@ -64,6 +66,8 @@ def _root(
       embertide report job.yaml --open     # where time went
       embertide neighbors job.yaml ID      # look at it
       embertide rollback job.yaml previous # go back
+      embertide diff job.yaml previous current
+      embertide release job.yaml           # though the gate holds it
       embertide submit job.yaml --at now   # on Kubernetes
       embertide logs products              # why it failed
     """
@@ -71,8 +75,8 @@ def _root(
 
 app.callback(help=help_of(_root, *exit_code_help()))(_root)
 _COMMANDS = (
-    *(run, plan, check, versions, report, rollback, neighbors),
-    *(export, show, submit, logs, synth, crd),
+    *(run, plan, check, versions, report, diff, rollback, release, discard),
+    *(neighbors, export, show, submit, logs, synth, crd),
 )
 for _command in _COMMANDS:
     app.command(help=help_of(_command))(_command)

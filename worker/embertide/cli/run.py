@@ -19,6 +19,12 @@ from embertide.cli.options import (
     process_began,
     with_workers,
 )
+from embertide.errors import VersionHeld
+
+_HELD = (
+    "{version} is complete but held: {why}. Readers keep the version before; embertide release"
+    " makes it current, embertide discard removes it"
+)
 
 
 class Device(StrEnum):
@@ -76,6 +82,9 @@ def run(
       embertide run job.yaml --force   # though nothing has changed
       embertide run job.yaml --json | tail -1   # the report
 
+    Where spec.output.gate holds the version, the command ends with exit code 11: readers keep
+    the previous one until `embertide release`.
+
     Progress goes to stderr and the result to stdout. With --json both go to stdout, one JSON
     object a line: "event" is progress, report or error.
     """
@@ -106,10 +115,11 @@ def run(
         )
     if json_output:
         write_json(sys.stdout, {"event": "report", **report.to_json()})
-        return
+    else:
+        from rich.console import Console
 
-    from rich.console import Console
+        from embertide.cli.tables import print_report
 
-    from embertide.cli.tables import print_report
-
-    print_report(Console(), report)
+        print_report(Console(), report)
+    if report.held:
+        raise VersionHeld(_HELD.format(version=report.version, why="; ".join(report.held)))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from embertide.cli.drawing import escaped, new_table, print_facts, print_line
 from embertide.spec.relations import Relation
+from embertide.telemetry.comparison import COMPARED
 from embertide.telemetry.estimate import Estimate, GridNeeds, InputSize
 from embertide.telemetry.format import human_bytes, human_count, human_seconds
 from embertide.telemetry.report import (
@@ -32,7 +33,8 @@ def print_report(console: Console, report: RunReport) -> None:
     if report.confirmed:
         _print_confirmed(console, report)
         return
-    print_line(console, f"[bold green]Published[/] {report.version}")
+    done = "[bold yellow]Held[/]" if report.held else "[bold green]Published[/]"
+    print_line(console, f"{done} {report.version}")
     print_line(console, f"  {escaped(report.uri)}")
     did = (
         f"{report.rows:,} embeddings of width {report.dim} from {report.nodes:,} nodes and"
@@ -43,7 +45,8 @@ def print_report(console: Console, report: RunReport) -> None:
         f"ingest {human_count(report.ingest_edges_per_second)} edges/s,"
         f" inference {human_count(report.infer_edges_per_second)} edges/s"
     )
-    facts = [did, speed, *([f"kernels: {report.kernels}"] if report.kernels else [])]
+    kernels = [f"kernels: {report.kernels}"] if report.kernels else []
+    facts = [did, speed, *kernels, *_changes(report)]
     print_facts(console, [("", fact) for fact in facts])
     _print_types(console, report.types, report.relations)
     console.print(_stage_table(report))
@@ -69,6 +72,12 @@ def _print_confirmed(console: Console, report: RunReport) -> None:
     )
     print_facts(console, [("", why)])
     _print_warnings(console, report)
+
+
+def _changes(report: RunReport) -> list[str]:
+    """A line for each node type that was compared with the version before."""
+    found = report.comparison
+    return [] if found is None or found.state != COMPARED else list(map(escaped, found.sentences))
 
 
 def _after_start(report: RunReport) -> str:

@@ -41,7 +41,9 @@ def versions(
     endpoint_url: EndpointOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """List the published versions of an output, oldest first; * marks the current one.
+    """List the published versions of an output, oldest first; * marks the current one, ! held ones.
+
+    Below is how the current one differs from the one before it, and why others are held.
 
     [bold]Examples[/bold]
 
@@ -66,6 +68,8 @@ def versions(
 
         console = Console()
         console.print(versions_table(place.uri, found, console.width))
+        for line in remarks(found):
+            console.print(escaped(line), highlight=False)
 
 
 def rollback(
@@ -101,9 +105,8 @@ def rollback(
     from embertide.storage.opening import open_storage
     from embertide.versions import publish
 
-    storage, version = open_storage(place.storage), versions[0]
-    if version == "previous":
-        version = _previous(storage, place.uri)
+    storage = open_storage(place.storage)
+    version = named_version(storage, place.uri, versions[0])
     info = publish.rollback(storage, place.uri, version)
     if json_output:
         from embertide.cli.progress_view import write_json
@@ -113,8 +116,17 @@ def rollback(
     print(f"{info.version} is now the current version of {place.uri}")
 
 
+def named_version(storage: Storage, uri: str, name: str) -> str:
+    """The version that a word of the command line means: ``current``, ``previous``, or a name."""
+    from embertide.versions.catalog import latest
+
+    if name == "current":
+        return latest(storage, uri).version
+    return _previous(storage, uri) if name == "previous" else name
+
+
 def _previous(storage: Storage, uri: str) -> str:
-    """The complete version before the current one.
+    """The complete version before the current one that is not held.
 
     Raises:
         ObjectMissing: there is none.
@@ -122,7 +134,8 @@ def _previous(storage: Storage, uri: str) -> str:
     from embertide.versions.catalog import latest, list_versions
 
     current = latest(storage, uri).version
-    earlier = [info.version for info in list_versions(storage, uri) if info.version < current]
+    there = [info.version for info in list_versions(storage, uri) if not info.held]
+    earlier = [version for version in there if version < current]
     if not earlier:
         raise ObjectMissing(
             f"{uri} has no version before the current one, {current}; embertide versions lists"
@@ -149,5 +162,17 @@ def versions_table(uri: str, found: list[VersionInfo], width: int) -> Table:
         wide = [published, rows, str(info.dim)]
         cells = [*([rows] if narrow else wide), human_bytes(info.size)]
         cells += [info.row_type] * rounded
-        table.add_row("*" if info.current else "", info.version, *cells)
+        table.add_row("*" if info.current else "!" if info.held else "", info.version, *cells)
     return table
+
+
+def remarks(found: list[VersionInfo]) -> list[str]:
+    """How the current version differs from the one before it, and why others are held."""
+    current = [
+        f"* {sentence}"
+        for info in found
+        if info.current and info.comparison is not None
+        for sentence in info.comparison.sentences
+    ]
+    held = [f"! {info.version} is held: {'; '.join(info.held)}" for info in found if info.held]
+    return [*current, *held]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from embertide.compare.memory import comparing_bytes
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, LOCATION_BYTES, Size
 from embertide.kernels.staging import PINNED_BYTES
 from embertide.planning.edge_memory import (
@@ -131,8 +132,10 @@ def _planned_of_worker(
         "infer": kept + max(gathering, layers.beside_gpu if gpu else layers.on_cpu) + left,
         "publish": own
         + (0.0 if gpu else sum(results))
-        + max(float(kept_by_readers), writing)
-        + (writers - 1) * _THREAD_BYTES,
+        + max(
+            max(float(kept_by_readers), writing) + (writers - 1) * _THREAD_BYTES,
+            _comparing(graph, program, 1 if gpu else threads),
+        ),
     }
     if gpu:
         stages |= {name: stages[name] + PINNED_BYTES for name in _STAGED}
@@ -228,6 +231,20 @@ def _uploading(graph: PlannedGraph, program: Program) -> float:
     """Bytes of parts that are on their way to a store, or back to be verified."""
     largest = max(_results(graph, program))
     return min(float(_UPLOADED_BYTES) * min(2, count_parts(largest)), largest)
+
+
+def _comparing(graph: PlannedGraph, program: Program, threads: int) -> float:
+    """Bytes beside the embeddings while they are compared with the current version, by type."""
+    return max(
+        comparing_bytes(
+            graph.size.of_type(name).nodes / graph.size.workers,
+            graph.types[name].node.ids,
+            program.widths[result],
+            graph.size.of_type(name).nodes,
+            threads,
+        )
+        for name, result in program.results.items()
+    )
 
 
 def _results(graph: PlannedGraph, program: Program) -> list[float]:

@@ -9,6 +9,7 @@ from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import OutputReport
 from embertide.spec.run_status import (
     MAX_ENTRIES,
+    ComparisonReport,
     DroppedReport,
     ExchangeReport,
     MemoryReport,
@@ -16,10 +17,12 @@ from embertide.spec.run_status import (
     RunStatus,
     StageReport,
     StorageReport,
+    TypeChanges,
     TypeOutput,
     TypeReport,
     WorkerTotals,
 )
+from embertide.telemetry.comparison import COMPARED, Comparison, TypeComparison
 from embertide.telemetry.omissions import DroppedEdges, Omissions
 from embertide.telemetry.recorder import MOST_RELATIONS, OTHER
 from embertide.telemetry.report import PlannedTraffic, RelationCount, RunReport, Traffic
@@ -48,6 +51,7 @@ def run_status(report: RunReport, attempt: int) -> RunStatus:
         node_types=_node_types(report),
         relations=_relations(report.relations),
         **_omitted(report.omissions),
+        comparison=_compared(report.comparison),
         stages=stages[:MAX_ENTRIES],
         exchange=_exchange(report)[:MAX_ENTRIES],
         workers=_workers(report),
@@ -84,6 +88,7 @@ def output_report(
         types=published_types(info) if len(job.spec.input.nodes) > 1 else None,
         not_removed=info.not_removed[:_LONGEST_WARNING] or None,
         confirmed=confirmed,
+        held="; ".join(info.held)[:_LONGEST_WARNING] or None,
     )
 
 
@@ -117,6 +122,35 @@ def _relations(counts: list[RelationCount]) -> list[RelationReport] | None:
     if rest:
         found.append(RelationReport(name=OTHER, edges=sum(count.edges for count in rest)))
     return found
+
+
+def _compared(found: Comparison | None) -> ComparisonReport | None:
+    """None where the version was compared with nothing."""
+    if found is None or found.state != COMPARED:
+        return None
+    types = [_changes(of_type) for of_type in found.types if of_type.previous_rows is not None]
+    return ComparisonReport(
+        previous=found.previous,
+        same_model=found.same_model,
+        seconds=_seconds(found.seconds),
+        types=types[:MAX_ENTRIES],
+    )
+
+
+def _changes(of_type: TypeComparison) -> TypeChanges:
+    cosine, overlap, residual = of_type.cosine("5%"), of_type.overlap, of_type.residual
+    return TypeChanges(
+        name=of_type.name or None,
+        rows=of_type.rows,
+        new_rows=of_type.new_rows or 0,
+        removed_rows=of_type.removed_rows or 0,
+        changed_rows=of_type.changed_rows or 0,
+        zero_rows=of_type.zero_rows,
+        duplicate_rows=of_type.duplicate_rows,
+        cosine=None if cosine is None else round(cosine, 6),
+        overlap=None if overlap is None else round(overlap, 6),
+        residual=None if residual is None else round(residual, 6),
+    )
 
 
 def _omitted(omissions: Omissions) -> dict[str, Any]:

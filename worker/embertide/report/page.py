@@ -6,6 +6,7 @@ from importlib.resources import files
 from typing import Any
 
 from embertide.report.balance import balance
+from embertide.report.changes import changes
 from embertide.report.charts import hatches
 from embertide.report.facts import graph, inputs, model, settings
 from embertide.report.markup import Html, tag
@@ -21,6 +22,7 @@ from embertide.telemetry.report import RunReport
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 """What a browser holds the page to, should any of its text ever become markup."""
 _PARTS = (
+    ("changes", "Changes", changes),
     ("timeline", "Timeline", timeline),
     ("layers", "Computing and waiting", phases),
     ("communication", "Communication", traffic),

@@ -17,6 +17,7 @@ from embertide.report.numbers import (
 )
 from embertide.report.run import Run
 from embertide.spec.version_names import begun
+from embertide.telemetry.comparison import COMPARED
 
 
 def head(run: Run) -> Html:
@@ -50,6 +51,7 @@ def _facts(run: Run) -> Html:
     began = begun(report.version).strftime("%Y-%m-%d %H:%M:%S UTC")
     created = str(run.manifest.get("created", ""))[:19].replace("T", " ")
     current = "yes" if report.current else "no: a later run or a rollback holds LATEST"
+    current = "no: the gate holds it" if report.held else current
     facts: dict[str, Child] = {
         "Version": tag("code", report.version),
         "Asked for": began,
@@ -75,6 +77,7 @@ def tiles(run: Run) -> Html:
         _memory(run),
         *([] if run.alone else [_traffic(run), _waiting(run)]),
         _reference(run),
+        _changed(run),
     ]
     return tag("ul", *(tile for tile in found if tile is not None), class_="tiles")
 
@@ -145,6 +148,19 @@ def _reference(run: Run) -> Html:
     )
     words = f"{count(beyond)} differ" if beyond else "all agree"
     return _tile("Compared with reference", words, below, "bad" if beyond else "good")
+
+
+def _changed(run: Run) -> Html | None:
+    """The rows that changed, and how many neighbours stayed; None where nothing was compared."""
+    found = run.report.comparison
+    if found is None or found.state != COMPARED:
+        return None
+    rows = sum(of_type.rows for of_type in found.types)
+    changed = sum((of.changed_rows or 0) + (of.new_rows or 0) for of in found.types)
+    kept = [of_type.overlap for of_type in found.types if of_type.overlap is not None]
+    below = f"{min(kept):.1%} of their neighbours kept" if kept else "since the version before"
+    state = "bad" if run.report.held else ""
+    return _tile("Rows new or changed", share(changed, rows), below, state)
 
 
 def navigation(sections: list[tuple[str, str]]) -> Html:

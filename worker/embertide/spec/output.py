@@ -9,11 +9,13 @@ from pydantic import Field, model_validator
 from embertide.spec.affects import Affects
 from embertide.spec.base import MAX_TYPES, Problem, SpecModel, TypeName, Uri, raise_problems
 from embertide.spec.cel import Rule
+from embertide.spec.gate import Gate
 from embertide.spec.inputs import Input
 
 OutputFormat = Literal["parquet", "npy"]
 
 _ONCE = "self.nodeTypes.all(a, self.nodeTypes.exists_one(b, a == b))"
+_GATE_COMPARES = "must be true where gate is set, whose bounds are against the current version"
 
 
 class Output(SpecModel):
@@ -21,6 +23,7 @@ class Output(SpecModel):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(f"!has(self.nodeTypes) || {_ONCE}", "must name each node type once", ".nodeTypes"),
+        Rule("!has(self.gate) || self.compare", _GATE_COMPARES, ".compare"),
     )
 
     uri: Annotated[Uri, Affects.NEITHER] = Field(
@@ -45,15 +48,27 @@ class Output(SpecModel):
         description="Number of complete versions to keep; older ones are deleted after a new one "
         "is published.",
     )
+    compare: bool = Field(
+        default=True,
+        description="true compares each version with the current one while it is published: rows "
+        "new, removed and changed, how far they moved, and whether they keep their neighbours.",
+    )
+    gate: Gate | None = Field(
+        default=None,
+        description="The bounds that a version must be within to become the current one. If unset, "
+        "every version becomes current, with warnings where it is beyond the default bounds.",
+    )
 
     @model_validator(mode="after")
-    def _check_types(self) -> Self:
+    def _check_fields(self) -> Self:
         names = self.node_types or []
         problems: list[Problem] = [
             (("nodeTypes", at), f"is {name!r}, the same as nodeTypes[{names.index(name)}]")
             for at, name in enumerate(names)
             if names.index(name) < at
         ]
+        if self.gate is not None and not self.compare:
+            problems.append((("compare",), f"is false; {_GATE_COMPARES}"))
         raise_problems(problems)
         return self
 

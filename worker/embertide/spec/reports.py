@@ -103,6 +103,7 @@ class OutputReport(ReportModel):
             characters.
         confirmed: True where nothing was computed: it is the current version, computed from the
             same inputs and model.
+        held: why the job's gate keeps the version from being current; at most 1000 characters.
     """
 
     version: str
@@ -116,6 +117,7 @@ class OutputReport(ReportModel):
     types: list[TypeOutput] | None = Field(default=None, max_length=MAX_ENTRIES)
     not_removed: str | None = Field(default=None, max_length=1000)
     confirmed: bool = False
+    held: str | None = Field(default=None, max_length=1000)
 
     def to_text(self) -> str:
         """Compact JSON of at most 4000 bytes; without URI, then types, where it does not fit."""

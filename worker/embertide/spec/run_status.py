@@ -138,6 +138,47 @@ class StorageReport(StatusModel):
     errors: int = Field(description="Calls that failed after all retries.")
 
 
+class TypeChanges(StatusModel):
+    """The rows of one node type, beside those of the version that was current before."""
+
+    name: Name | None = Field(
+        default=None, description="Name of the node type; unset where the graph has one."
+    )
+    rows: Count = Field(description="Number of rows of the version.")
+    new_rows: Count = Field(description="Number of rows whose id the version before lacks.")
+    removed_rows: Count = Field(description="Number of rows whose id only the version before has.")
+    changed_rows: Count = Field(description="Number of rows whose values differ in any bit.")
+    zero_rows: Count = Field(description="Number of rows whose values are all zero.")
+    duplicate_rows: Count = Field(
+        description="Number of rows whose vector another row has too; an estimate beyond 131,072."
+    )
+    cosine: float | None = Field(
+        default=None,
+        description="Cosine with the same row of the version before that 5% of the rows do not "
+        "exceed; unset where the vectors are not comparable.",
+    )
+    overlap: float | None = Field(
+        default=None,
+        description="Share of its 10 nearest neighbours that a row keeps, on average, within a "
+        "sample.",
+    )
+    residual: float | None = Field(
+        default=None,
+        description="Share of the sample's variance that no rotation and scaling explains.",
+    )
+
+
+class ComparisonReport(StatusModel):
+    """The comparison with the version that was current before."""
+
+    previous: Name = Field(description="Name of the version before.")
+    same_model: bool = Field(description="Whether both were computed with the same model.")
+    seconds: float = Field(description="Duration of the comparison, in seconds.")
+    types: list[TypeChanges] = Field(
+        max_length=MAX_ENTRIES, description="The node types that both versions have."
+    )
+
+
 class RunStatus(StatusModel):
     """What the attempt that published did, in total."""
 
@@ -183,6 +224,11 @@ class RunStatus(StatusModel):
         max_length=MAX_ENTRIES,
         description="The node types with new nodes, which the model's table has no rows of "
         "(missing), and how many these were; unset where there were none.",
+    )
+    comparison: ComparisonReport | None = Field(
+        default=None,
+        description="The comparison with the version that was current before; unset where there "
+        "was nothing to compare with.",
     )
     stages: list[StageReport] = Field(
         default_factory=list, max_length=MAX_ENTRIES, description="Duration of every stage."

@@ -14,6 +14,10 @@ REPORT_PAGE = "_report.html"
 """What the run did, as data and as a page. Beside the manifest and not in it: both are written when
 the version is published already, since the time that publishing took is part of them."""
 
+HELD = "_held.json"
+"""Why a complete version did not become current: there as long as it is held. Written before the
+manifest, so that a version that is complete never looks as if it had passed."""
+
 _NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}")
 _STAMP = "%Y%m%dT%H%M%SZ"
 _FRACTIONS = 1 << 16

@@ -186,6 +186,7 @@ class _Writing:
             ids_kind="string" if self._of.node.ids == "string" else "int64",
             width=width,
             rows=rows,
+            keys=self._of.node.ids,
         )
         step = max(1, _BATCH_VALUES // width)
         with writer:
@@ -277,9 +278,19 @@ def _tables_of(inputs: Inputs) -> dict[str, Any]:
 
 
 def publish_version(
-    ctx: RunContext, order: WorkOrder, program: Program, clock: Clock, types: list[WrittenType]
+    ctx: RunContext,
+    order: WorkOrder,
+    program: Program,
+    clock: Clock,
+    types: list[WrittenType],
+    trust: dict[str, Any],
+    held: list[str],
 ) -> VersionInfo:
     """Write the version's manifest and move ``LATEST``; rank 0 calls, when all parts are written.
+
+    Args:
+        trust: what the manifest has of the comparison with the current version, and of the gate.
+        held: why ``LATEST`` stays where it is; [] where it moves.
 
     Raises:
         OutputError, StorageError: the manifest or the pointer could not be written.
@@ -295,6 +306,7 @@ def publish_version(
         "edges": clock.edges,
         "read": clock.read,
         **({"omissions": clock.omissions.to_json()} if clock.omissions else {}),
+        **trust,
         "format": spec.output.format,
         "dtype": spec.output.dtype,
         "inputs": order.inputs.objects(),
@@ -315,6 +327,5 @@ def publish_version(
             "python": platform.python_version(),
         },
     }
-    return publish(
-        ctx.storage, spec.output.uri, order.version, manifest, keep=spec.output.keep_versions
-    )
+    keep = spec.output.keep_versions
+    return publish(ctx.storage, spec.output.uri, order.version, manifest, keep, held)

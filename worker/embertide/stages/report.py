@@ -15,6 +15,7 @@ from embertide.planning.order import WorkOrder
 from embertide.report import draw_page
 from embertide.steps import Program
 from embertide.telemetry.clock import Clock
+from embertide.telemetry.comparison import Comparison
 from embertide.telemetry.format import human_bytes
 from embertide.telemetry.recorder import CountingRecorder, Key, Totals, sum_traffic
 from embertide.telemetry.report import (
@@ -34,6 +35,10 @@ from embertide.versions.run_reports import write_report
 NOT_CURRENT = (
     "the version is published but not current: while this run went on, a later run published or"
     " someone rolled back; `embertide versions` lists both, `embertide rollback` switches"
+)
+HELD = (
+    "the version is complete but held, so that readers keep the one before: {why}. `embertide"
+    " release` makes it current, `embertide discard` removes it; the next run goes on as ever"
 )
 NOT_KEPT = "the version is published, but the report of its run could not be kept beside it: {}"
 
@@ -120,12 +125,14 @@ def gather_report(
     recorder: CountingRecorder,
     published: VersionInfo | None,
     warnings: list[str],
+    comparison: Comparison | None,
 ) -> RunReport | None:
     """The report of all ranks, on rank 0. Collective: every rank must call.
 
     Args:
         published: on rank 0; None on the others.
         warnings: of the run, for its user.
+        comparison: with the version before, on rank 0.
     """
     mine = _Share(
         seconds=clock.seconds,
@@ -169,11 +176,13 @@ def gather_report(
             *clock.omissions.sentences,
             *warnings,
             *beyond_plan(memory),
-            *([] if published.current else [NOT_CURRENT]),
+            *_not_current(published),
             *filter(None, [published.not_removed]),
         ],
         current=published.current,
         not_removed=published.not_removed,
+        comparison=comparison,
+        held=list(published.held),
         kernels=describe(ctx.device),
         workers=[_later(share.worker, longest - elapsed) for share, elapsed in gathered],
         planned_memory=order.planned_memory,
@@ -185,6 +194,13 @@ def gather_report(
         began=time.time() - longest,
         omissions=clock.omissions,
     )
+
+
+def _not_current(published: VersionInfo) -> list[str]:
+    """A warning where readers do not get the version."""
+    if published.held:
+        return [HELD.format(why="; ".join(published.held))]
+    return [] if published.current else [NOT_CURRENT]
 
 
 def beyond_plan(memory: list[RankMemory]) -> list[str]:

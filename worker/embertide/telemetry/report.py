@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from embertide.spec.grid import GridShape
+from embertide.telemetry.comparison import Comparison
 from embertide.telemetry.omissions import Omissions
 from embertide.telemetry.transfers import TransferStats
 
@@ -226,6 +227,8 @@ class RunReport:
     all of them, and ``dim`` is the width of the widest embeddings. ``began`` is when the first
     worker began, in seconds since the epoch by rank 0's clock (0: unknown); spans count from it.
     ``omissions`` is what the run did without, which ``warnings`` say in sentences.
+    ``comparison`` is that with the version that was current before (None: of an earlier release);
+    ``held`` says why a gate keeps the version from being current.
     ``not_removed`` says why versions that the job does not keep are still there ("": they are not);
     it is one of the ``warnings`` too.
     ``confirmed`` is True where a run computed nothing, since the current version is what it would
@@ -261,6 +264,8 @@ class RunReport:
     omissions: Omissions = field(default_factory=Omissions)
     not_removed: str = ""
     confirmed: bool = False
+    comparison: Comparison | None = None
+    held: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON-able data; `from_json` is the way back."""
@@ -273,6 +278,7 @@ class RunReport:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> RunReport:
         """Rebuild a report from `to_json`'s data."""
+        compared = data.get("comparison")
         return cls(
             **{
                 **data,
@@ -286,5 +292,6 @@ class RunReport:
                 "omissions": Omissions.from_json(data["omissions"]),
                 "types": [TypeCount(**item) for item in data["types"]],
                 "relations": [RelationCount(**item) for item in data["relations"]],
+                "comparison": compared and Comparison.from_json(compared),
             }
         )

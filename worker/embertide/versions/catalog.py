@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from embertide.errors import ObjectMissing, OutputError
 from embertide.spec.version_names import version_uri
 from embertide.storage.protocol import Storage
+from embertide.telemetry.comparison import Comparison
+from embertide.versions.holding import reasons_held
 from embertide.versions.manifest import part_digests, read_manifest, types_in
-from embertide.versions.objects import complete_versions
+from embertide.versions.objects import (
+    complete_versions,
+    is_complete,
+    is_held,
+    objects_by_version,
+)
 from embertide.versions.pointer import read_pointer
 
 
@@ -37,6 +45,8 @@ class VersionInfo:
         row_type: how rows were held that layers read over edges, the job's ``inference.rows``;
             float32 in versions from before there was a choice.
         types: of a version of several node types each one, by name; empty where there is one.
+        comparison: with the version that was current before it; None in versions of other releases.
+        held: why a gate holds the version, so that it is not current; () where none does.
         not_removed: of a version that was published just now: why older ones are still there
             that the job does not keep; "" where all are gone.
     """
@@ -51,11 +61,18 @@ class VersionInfo:
     current: bool
     row_type: str = "float32"
     types: dict[str, TypeInfo] = field(default_factory=dict)
+    comparison: Comparison | None = None
+    held: tuple[str, ...] = ()
     not_removed: str = ""
 
 
 def describe(
-    output_uri: str, version: str, manifest: dict[str, Any], digest: str, current: bool
+    output_uri: str,
+    version: str,
+    manifest: dict[str, Any],
+    digest: str,
+    current: bool,
+    held: Sequence[str] = (),
 ) -> VersionInfo:
     """The summary of a manifest."""
     return VersionInfo(
@@ -69,7 +86,17 @@ def describe(
         current=current,
         row_type=manifest.get("rowType", "float32"),
         types={t.name: TypeInfo(t.rows, t.dim) for t in types_in(manifest) if t.name},
+        comparison=_comparison(manifest),
+        held=() if current else tuple(held),
     )
+
+
+def _comparison(manifest: dict[str, Any]) -> Comparison | None:
+    """None also where another release wrote it in a form that this one does not know."""
+    try:
+        return Comparison.from_json(manifest["comparison"])
+    except (LookupError, TypeError, AttributeError):
+        return None
 
 
 def list_versions(storage: Storage, output_uri: str) -> list[VersionInfo]:
@@ -77,12 +104,15 @@ def list_versions(storage: Storage, output_uri: str) -> list[VersionInfo]:
     pointer = read_pointer(storage, output_uri)
     current = pointer.version if pointer is not None else None
     found = []
-    for version in complete_versions(storage, output_uri):
+    for version, objects in objects_by_version(storage, output_uri).items():
+        if not is_complete(objects):
+            continue
         try:
             manifest, digest = read_manifest(storage, output_uri, version)
+            held = reasons_held(storage, output_uri, version) if is_held(objects) else []
         except ObjectMissing:
             continue  # Removed by a run that published just now.
-        found.append(describe(output_uri, version, manifest, digest, version == current))
+        found.append(describe(output_uri, version, manifest, digest, version == current, held))
     return found
 
 
@@ -96,7 +126,8 @@ def find_version(storage: Storage, output_uri: str, version: str) -> VersionInfo
     manifest, digest = read_manifest(storage, output_uri, version)
     pointer = read_pointer(storage, output_uri)
     current = pointer is not None and pointer.version == version
-    return describe(output_uri, version, manifest, digest, current)
+    held = [] if current else reasons_held(storage, output_uri, version)
+    return describe(output_uri, version, manifest, digest, current, held)
 
 
 def latest(storage: Storage, output_uri: str) -> VersionInfo:
@@ -122,7 +153,7 @@ def _nothing_current(storage: Storage, output_uri: str) -> str:
     there = complete_versions(storage, output_uri)
     if there:
         return (
-            f"{output_uri} has no LATEST; choose one of its versions with embertide rollback:"
-            f" {', '.join(there)}"
+            f"{output_uri} has no LATEST; choose one of its versions with embertide rollback, or"
+            f" embertide release where it is held: {', '.join(there)}"
         )
     return f"nothing was published to {output_uri} yet; check the uri, or start embertide run"

@@ -2,6 +2,7 @@
 
     versions/<version>/part-00000.parquet   (or .npy with .ids.npy or .ids.parquet), ...
     versions/<version>/_manifest.json       written last: with it, the version is complete
+    versions/<version>/_held.json           why the version is held, while it is; before that
     versions/<version>/_report.json, .html  what the run did, if it could be kept; after that
     LATEST                                  names the current version
 
@@ -13,7 +14,7 @@ what one that ended early left behind; readers never see it.
 from __future__ import annotations
 
 from embertide.errors import ObjectMissing
-from embertide.spec.version_names import MANIFEST, is_version, version_uri
+from embertide.spec.version_names import HELD, MANIFEST, is_version, version_uri
 from embertide.storage.protocol import ObjectInfo, Storage
 
 
@@ -46,6 +47,11 @@ def manifest_in(objects: list[ObjectInfo]) -> str | None:
 def is_complete(objects: list[ObjectInfo]) -> bool:
     """Whether a version's objects include its manifest."""
     return manifest_in(objects) is not None
+
+
+def is_held(objects: list[ObjectInfo]) -> bool:
+    """Whether a version's objects say that it is held."""
+    return any(info.uri.endswith(f"/{HELD}") for info in objects)
 
 
 def complete_versions(storage: Storage, output_uri: str) -> list[str]:

@@ -6,8 +6,9 @@ The rules for competing runs and rollbacks:
   competing runs the one begun last wins, in whatever order they end.
 - A run that would compute the current version again confirms it: LATEST names the same version,
   and when it was checked.
-- A rollback moves it always, and holds against all runs that began before the rollback.
-  Their versions are complete and listed, just not current; a run begun later moves on.
+- A rollback moves it always, and holds against all runs that began before the rollback; so does
+  the release of a version that a gate held. Their versions are complete and listed, just not
+  current; a run begun later moves on.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Pointer:
 
     version: str
     manifest_digest: str
-    moved_by: Literal["publish", "rollback"]
+    moved_by: Literal["publish", "rollback", "release"]
     moved_at: str
     checked_at: str = ""
 
@@ -54,7 +55,7 @@ class Pointer:
         """Whether a run that publishes ``version`` leaves this pointer where it is."""
         if self.version >= version:
             return True
-        return self.moved_by == "rollback" and begun(version) < _time(self.moved_at)
+        return self.moved_by != "publish" and begun(version) < _time(self.moved_at)
 
 
 def _camel(name: str) -> str:
@@ -142,15 +143,21 @@ def confirm(storage: Storage, output_uri: str, version: str) -> bool:
     return current
 
 
-def move_back(storage: Storage, output_uri: str, version: str, digest: str) -> None:
-    """Make an earlier version current, whatever LATEST says now.
+def move_back(
+    storage: Storage,
+    output_uri: str,
+    version: str,
+    digest: str,
+    moved_by: Literal["rollback", "release"] = "rollback",
+) -> None:
+    """Make a complete version current, whatever LATEST says now.
 
     Raises:
         ObjectMissing: the version was removed meanwhile; LATEST is as before.
         StoreUnavailable: LATEST was moved by competing runs at each of 100 attempts.
     """
     uri, before = pointer_uri(output_uri), None
-    ours = Pointer(version, digest, "rollback", utc_now()).to_json()
+    ours = Pointer(version, digest, moved_by, utc_now()).to_json()
 
     def choose(held: bytes | None) -> bytes:
         nonlocal before

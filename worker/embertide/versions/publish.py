@@ -1,14 +1,15 @@
 """Publishing: a run's embeddings become visible at once and whole, or not at all.
 
-Parts come first, then the version's manifest, then LATEST moves by a conditional put; old
-versions are removed only after that. Whatever ends a run at whatever moment, LATEST names a
-complete version: the new one or the one before. `pointer.py` has the rules for competing runs.
+Parts come first, then the version's manifest, then LATEST moves by a conditional put, unless a
+gate holds the version (`holding.py`); old versions are removed only after that. Whatever ends a
+run at whatever moment, LATEST names a complete version: the new one or the one before.
+`pointer.py` has the rules for competing runs.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from embertide.errors import OutputError, StorageError
 from embertide.spec.version_names import version_uri
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import VersionInfo, describe
+from embertide.versions.holding import hold, reasons_held
 from embertide.versions.manifest import check_objects, check_rows, read_manifest, write_manifest
 from embertide.versions.objects import is_complete, objects_of
 from embertide.versions.pointer import advance, move_back, utc_now
@@ -26,18 +28,31 @@ NOT_REMOVED = (
     " {why}; each run tries again"
 )
 
+IS_HELD = (
+    "version {version} of {uri} is held: {why}. embertide release makes it current all the same,"
+    " embertide discard removes it"
+)
+
 _log = logging.getLogger("embertide")
 
 
 def publish(
-    storage: Storage, output_uri: str, version: str, manifest: dict[str, Any], keep: int
+    storage: Storage,
+    output_uri: str,
+    version: str,
+    manifest: dict[str, Any],
+    keep: int,
+    held: Sequence[str] = (),
 ) -> VersionInfo:
     """Make a version whose parts are written complete, then current, then remove old ones.
 
     One process of a run calls. ``manifest`` needs rows, dim and parts (each a PartDigest as a
     dict); version and created are added. The result's ``current`` is False when a newer
-    version or a later rollback keeps LATEST where it is; its ``not_removed`` says why older
-    versions are still there.
+    version or a later rollback keeps LATEST where it is, or the version is held; its
+    ``not_removed`` says why older versions are still there.
+
+    Args:
+        held: why the version does not become current; () where it does.
 
     Raises:
         OutputError: a part is missing or has another size.
@@ -45,24 +60,28 @@ def publish(
     """
     check_rows(output_uri, version, manifest)
     check_objects(storage, output_uri, version, manifest)
+    if held:
+        hold(storage, output_uri, version, held)
     full = {"version": version, "created": utc_now(), **manifest}
     write_manifest(storage, output_uri, version, full)
     return finish(storage, output_uri, version, keep)
 
 
 def finish(storage: Storage, output_uri: str, version: str, keep: int) -> VersionInfo:
-    """Make a complete version current, then remove old ones: the last steps of `publish`.
+    """Make a complete version current unless it is held, then remove old ones.
 
-    Whoever finds a complete version whose run ended early does them too; what is done already
-    stays as it is. Versions that cannot be removed are a warning: readers have the new one.
+    These are the last steps of `publish`. An attempt that finds a complete version of a run that
+    ended early does them too; what is done already stays as it is. Versions that cannot be removed
+    are a warning: readers have the new one.
 
     Raises:
         ObjectMissing: the version is not complete.
     """
     manifest, digest = read_manifest(storage, output_uri, version)
-    current = advance(storage, output_uri, version, digest)
+    held = reasons_held(storage, output_uri, version)
+    current = not held and advance(storage, output_uri, version, digest)
     not_removed = _remove_old(storage, output_uri, version, keep)
-    info = describe(output_uri, version, manifest, digest, current)
+    info = describe(output_uri, version, manifest, digest, current, held)
     return replace(info, not_removed=not_removed)
 
 
@@ -84,9 +103,11 @@ def rollback(storage: Storage, output_uri: str, version: str) -> VersionInfo:
 
     Raises:
         ObjectMissing: no such version; lists those there are.
-        OutputError: its parts are not all there.
+        OutputError: its parts are not all there, or it is held.
     """
     manifest, digest = read_manifest(storage, output_uri, version)
+    if held := reasons_held(storage, output_uri, version):
+        raise OutputError(IS_HELD.format(version=version, uri=output_uri, why="; ".join(held)))
     check_objects(storage, output_uri, version, manifest)
     move_back(storage, output_uri, version, digest)
     return describe(output_uri, version, manifest, digest, True)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from embertide.errors import ObjectMissing, StorageError
 from embertide.spec.version_names import begun, is_version, version_uri
 from embertide.storage.protocol import ObjectInfo, Storage
-from embertide.versions.objects import is_complete, manifest_in, objects_by_version
+from embertide.versions.objects import is_complete, is_held, manifest_in, objects_by_version
 from embertide.versions.pointer import read_pointer
 
 ABANDONED_AFTER = timedelta(hours=24)
@@ -24,7 +24,8 @@ _log = logging.getLogger("embertide")
 def remove_old(storage: Storage, output_uri: str, keep: int, now: datetime | None = None) -> None:
     """Remove complete versions beyond the newest ``keep``, oldest first, and abandoned ones.
 
-    The version LATEST names always stays.
+    The version LATEST names always stays. Held versions are counted by themselves, so that a week
+    of them leaves readers the versions that they may go back to.
 
     Raises:
         StorageError: the store does not allow or fails to remove.
@@ -32,8 +33,10 @@ def remove_old(storage: Storage, output_uri: str, keep: int, now: datetime | Non
     assert keep >= 1
     found = objects_by_version(storage, output_uri)
     complete = [version for version, objects in found.items() if is_complete(objects)]
-    for version in complete[:-keep]:
-        _remove_complete(storage, output_uri, version, found[version])
+    held = [version for version in complete if is_held(found[version])]
+    passed = [version for version in complete if version not in held]
+    for version in sorted([*passed[:-keep], *held[:-keep]]):
+        remove_complete(storage, output_uri, version, found[version])
     oldest = (now or datetime.now(UTC)) - ABANDONED_AFTER
     for version, objects in found.items():
         abandoned = version not in complete and begun(version) < oldest
@@ -60,9 +63,10 @@ def _abort_lost_uploads(storage: Storage, output_uri: str, oldest: datetime) -> 
         _log.warning("uploads that killed runs left below %s are not removed: %s", folder, error)
 
 
-def _remove_complete(
+def remove_complete(
     storage: Storage, output_uri: str, version: str, objects: list[ObjectInfo]
 ) -> None:
+    """Remove a complete version with its objects, unless it is the current one."""
     if _is_current(storage, output_uri, version):
         return
     uri = manifest_in(objects)

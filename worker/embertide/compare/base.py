@@ -1,0 +1,144 @@
+"""The version to compare with, as far as comparing needs its manifest."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from embertide.compare.previous import Previous
+from embertide.errors import EmbertideError
+from embertide.spec.version_names import version_uri
+from embertide.storage.protocol import Storage
+from embertide.telemetry.comparison import COMPARED
+from embertide.versions.manifest import read_manifest
+from embertide.versions.parts import PartDigest
+from embertide.versions.pointer import read_pointer
+
+_UNMARKED = (
+    "not compared with {version}, since its manifest does not have the ranges of ids of its parts,"
+    " as those of earlier releases; the next version is compared"
+)
+_UNREADABLE = "not compared with the current version of {uri}, which cannot be read: {error}"
+
+
+@dataclass(frozen=True)
+class BaseType:
+    """One node type of the version.
+
+    Attributes:
+        ids: kind of its ids: ``dense``, ``int64`` or ``string``.
+        duplicate_rows: what its own comparison has counted; None where it has none.
+    """
+
+    rows: int
+    dim: int
+    ids: str
+    dtype: str
+    parts: list[dict[str, Any]]
+    duplicate_rows: int | None
+
+    @property
+    def marked(self) -> bool:
+        """Whether every part with rows has the range of its keys."""
+        return all(part.get("first_key") for part in self.parts if part["rows"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """A version to compare with, or why there is none.
+
+    Attributes:
+        state, why: as in :class:`embertide.telemetry.comparison.Comparison`.
+        version: its name; "" where there is none.
+        uri: of the version.
+        model: digest of the model that it was computed with.
+        types: by name; "" in a graph with one node type.
+        read: edge type -> rows of its input.
+    """
+
+    state: str
+    why: str = ""
+    version: str = ""
+    uri: str = ""
+    model: str = ""
+    types: dict[str, BaseType]
+    read: dict[str, int]
+
+    @classmethod
+    def none(cls, state: str, why: str = "") -> Self:
+        """There is nothing to compare with."""
+        return cls(state=state, why=why, types={}, read={})
+
+    @classmethod
+    def of(cls, output_uri: str, version: str, manifest: dict[str, Any]) -> Self:
+        """From a version's manifest."""
+        given = manifest.get("types", {"": manifest})
+        types = {
+            name: BaseType(
+                rows=entry["rows"],
+                dim=entry["dim"],
+                ids=entry.get("ids", ""),
+                dtype=manifest.get("dtype", "float32"),
+                parts=entry["parts"],
+                duplicate_rows=_duplicates(manifest, name),
+            )
+            for name, entry in given.items()
+        }
+        marked = all(of_type.marked for of_type in types.values())
+        return cls(
+            state=COMPARED if marked else "unmarked",
+            why="" if marked else _UNMARKED.format(version=version),
+            version=version,
+            uri=version_uri(output_uri, version),
+            model=(manifest.get("model") or {}).get("digest", ""),
+            types=types,
+            read=(manifest.get("read") or {}).get("edges") or {},
+        )
+
+    def previous(self, storage: Storage, name: str, kind: str, model: str) -> Previous | None:
+        """A node type to compare ours with; None where that is not possible.
+
+        Args:
+            kind: of our ids; rows of ids of another kind have none in common.
+            model: digest of ours.
+        """
+        of_type = self.types.get(name)
+        if self.state != COMPARED or of_type is None or of_type.ids != kind:
+            return None
+        return Previous(
+            storage=storage,
+            uri=self.uri,
+            kind=kind,
+            dim=of_type.dim,
+            rows=of_type.rows,
+            dtype=of_type.dtype,
+            parts=[PartDigest(**part) for part in of_type.parts],
+            same_space=model == self.model,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; :meth:`from_json` is the way back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        """What :meth:`to_json` described."""
+        types = {name: BaseType(**entry) for name, entry in data["types"].items()}
+        return cls(**{**data, "types": types})
+
+
+def _duplicates(manifest: dict[str, Any], name: str) -> int | None:
+    types = (manifest.get("comparison") or {}).get("types") or []
+    return next((item["duplicate_rows"] for item in types if item["name"] == name), None)
+
+
+def current_base(storage: Storage, output_uri: str) -> Base:
+    """The current version of an output; a version that cannot be read is no error, but said."""
+    try:
+        pointer = read_pointer(storage, output_uri)
+        if pointer is None:
+            return Base.none("first")
+        manifest, _ = read_manifest(storage, output_uri, pointer.version)
+        return Base.of(output_uri, pointer.version, manifest)
+    except EmbertideError as error:
+        return Base.none("failed", _UNREADABLE.format(uri=output_uri, error=error))

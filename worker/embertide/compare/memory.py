@@ -1,0 +1,32 @@
+"""What comparing holds beside the embeddings: bounded batches, and a little for each row."""
+
+from __future__ import annotations
+
+from embertide.compare.sample import sample_rows
+
+_ROW_BYTES = 13
+"""Of a row: its norm, its fingerprint, and its share of the directory of keys."""
+_SORTING_BYTES = 32
+"""Of a row while fingerprints are sorted: those that count, sorted, different ones, and counts."""
+_KEY_BYTES = {"dense": 8, "int64": 8, "string": 16}
+_BATCH_BYTES = 8 << 20
+_BATCHES = 4
+"""Of a thread: a batch of the previous version as it is read and as floats, the rows of ours beside
+it, and their difference."""
+_COPIES = 4
+"""Of the sample: as drawn, as text to be sent, as received, and in order."""
+
+
+def comparing_bytes(rows: float, kind: str, width: int, total: int, threads: int) -> float:
+    """Bytes of one worker while it compares a node type.
+
+    Args:
+        rows: of ours.
+        kind: of the ids.
+        width: D, the length of an embedding.
+        total: rows of all workers.
+    """
+    of_rows = rows * (_KEY_BYTES[kind] + _ROW_BYTES + _SORTING_BYTES)
+    batches = min(float(_BATCH_BYTES), 4.0 * width * total) * _BATCHES * threads
+    sample = 2 * 4.0 * width * min(total, sample_rows(width)) * _COPIES
+    return of_rows + batches + sample

@@ -1,0 +1,175 @@
+"""What there is to know of some rows without any others: zeros, norms, fingerprints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from embertide.kernels.hashing import Words, mix
+from embertide.kernels.ids import Ids, IdTable
+from embertide.readers.pool import map_splits
+from embertide.versions.keys import Key, key_at, key_words
+
+Values = npt.NDArray[np.float32]
+_WINDOW_VALUES = 1 << 18
+"""Values that a thread looks at a time: 1 MiB, which its cache holds."""
+_SHIFT = np.uint64(29)
+
+
+@dataclass(frozen=True)
+class KeyedRows:
+    """Rows in the order of their keys.
+
+    Attributes:
+        keys: [n, w], ascending.
+        width: D.
+        read: (first, last) -> float32 [last - first, D], as they are published; several threads
+            may call it.
+    """
+
+    keys: Words
+    width: int
+    read: Callable[[int, int], Values]
+
+    @classmethod
+    def of(cls, ids: Ids, kind: str, width: int, read: Callable[[int, int], Values]) -> KeyedRows:
+        """From ids of a kind: ``dense``, ``int64`` or ``string``."""
+        return cls(key_words(ids, kind), width, read)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def start(self) -> Key | None:
+        """The first key; None without rows."""
+        return key_at(self.keys, 0) if len(self) else None
+
+    @cached_property
+    def table(self) -> IdTable:
+        """Finds the rows of keys."""
+        return IdTable(self.keys)
+
+    def windows(self) -> list[tuple[int, int]]:
+        """Rows (first, last) that are looked at together."""
+        step = max(1, _WINDOW_VALUES // self.width)
+        return [(at, min(at + step, len(self))) for at in range(0, len(self), step)]
+
+
+@dataclass(frozen=True)
+class RowFacts:
+    """One pass over some rows.
+
+    Attributes:
+        norms: float32 [n]; not finite where the row is not.
+        prints: [n] hashes of the rows' bits.
+    """
+
+    norms: Values
+    prints: Words
+
+    @property
+    def zeros(self) -> int:
+        """Rows whose values are all zero."""
+        return int((self.norms == 0).sum())
+
+    @property
+    def not_finite(self) -> int:
+        """Rows with NaN or an infinity."""
+        return int((~np.isfinite(self.norms)).sum())
+
+
+def look_at(rows: KeyedRows, threads: int) -> RowFacts:
+    """Go over the rows once, with several threads."""
+    facts = RowFacts(np.empty(len(rows), np.float32), np.empty(len(rows), np.uint64))
+
+    def look(window: tuple[int, int]) -> None:
+        first, last = window
+        values = rows.read(first, last)
+        facts.norms[first:last] = norms_of(values)
+        facts.prints[first:last] = prints_of(values)
+
+    map_splits(rows.windows(), look, threads)
+    return facts
+
+
+def as_published(values: Values, dtype: str) -> Values:
+    """Values rounded to a type of published values, as float32."""
+    if dtype == "float32":
+        return np.ascontiguousarray(values)
+    with np.errstate(over="ignore"):
+        return values.astype(dtype).astype(np.float32)
+
+
+def norms_of(values: Values) -> Values:
+    """Lengths [n] of [n, D]; exactly 0 for zero vectors alone."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        norms: Values = np.sqrt(np.einsum("ij,ij->i", values, values))
+    # Squares of what is less than 1e-19 are no float32, nor are those of what is more than 1e19.
+    unsure = np.flatnonzero((norms == 0) | np.isinf(norms))
+    norms[unsure] = np.linalg.norm(values[unsure].astype(np.float64), axis=1)
+    return norms
+
+
+def prints_of(values: Values) -> Words:
+    """Hashes [n] of the bits of [n, D]: equal rows have equal ones, others in practice do not."""
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    if bits.shape[1] % 2:
+        bits = np.pad(bits, ((0, 0), (0, 1)))
+    words = bits.view(np.uint64)
+    factors = mix(np.arange(words.shape[1], dtype=np.uint64)) | np.uint64(1)
+    with np.errstate(over="ignore"):
+        return mix((words ^ (words >> _SHIFT)) @ factors)
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """How many rows share their vector with another one.
+
+    Attributes:
+        rows: of those that were looked at together.
+        prints, counts: [k] fingerprints below a bound that follows from the number of all rows,
+            and how many rows have each; with those of other workers they tell of rows that are
+            apart.
+    """
+
+    rows: int
+    prints: Words
+    counts: npt.NDArray[np.int64]
+
+
+KEPT_PRINTS = 1 << 17
+"""About how many fingerprints of all rows workers exchange."""
+
+
+def find_duplicates(facts: RowFacts, total: int) -> Duplicates:
+    """The duplicates among some rows, zero vectors and those that are not finite aside.
+
+    Args:
+        total: rows of all workers.
+    """
+    counted = facts.prints[(facts.norms > 0) & np.isfinite(facts.norms)]
+    prints, counts = np.unique(counted, return_counts=True)
+    kept = prints <= np.uint64(min(2**64 - 1, 2**64 * KEPT_PRINTS // max(1, total)))
+    return Duplicates(int(counts[counts > 1].sum()), prints[kept], counts[kept])
+
+
+def count_duplicates(parts: list[Duplicates], total: int) -> int:
+    """Duplicates among all rows: exact of up to 131,072, else estimated.
+
+    The estimate is that of the fingerprints that workers exchange, or what each worker has counted
+    among its own rows where that is more: a vector of very many rows may have a fingerprint that is
+    not exchanged.
+    """
+    prints = np.concatenate([part.prints for part in parts])
+    counts = np.concatenate([part.counts for part in parts])
+    if not len(prints):
+        return sum(part.rows for part in parts)
+    _, places = np.unique(prints, return_inverse=True)
+    together = np.bincount(places, weights=counts)
+    share = min(1.0, KEPT_PRINTS / max(1, total))
+    estimate = round(together[together > 1].sum() / share)
+    return min(total, max(estimate, sum(part.rows for part in parts)))

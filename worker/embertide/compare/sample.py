@@ -1,0 +1,117 @@
+"""The ids whose neighbours are compared: the same every time, drawn by their keys.
+
+Neighbours are searched within the sample, so that their search takes a second whatever the graph's
+size is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from embertide.compare.rows import Values
+from embertide.kernels.hashing import Words, mix
+
+SAMPLE_ROWS = 20_000
+SAMPLE_BYTES = 16 << 20
+"""Of one version's vectors, at most; wide ones make the sample smaller."""
+NEIGHBOURS = 10
+_QUERIES = 4_000
+"""Rows of the sample whose neighbours are searched, the first ones by the draw."""
+_BLOCK = 256
+_SALT = np.uint64(0x5A17ED5A17ED5A17)
+
+
+def draws(keys: Words) -> Words:
+    """[n] a random word for each of [n, w] keys, always the same."""
+    return mix(keys[:, 0] ^ _SALT)
+
+
+def limit(total: int, width: int) -> int:
+    """Ids whose draw is at most this belong to the sample.
+
+    Args:
+        total: rows of the larger one of two versions.
+        width: D of the wider one.
+    """
+    return min(2**64 - 1, 2**64 * sample_rows(width) // max(1, total))
+
+
+def sample_rows(width: int) -> int:
+    """About how many ids the sample of vectors of so many values has."""
+    return min(SAMPLE_ROWS, SAMPLE_BYTES // (4 * width))
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The sample's rows that both versions have.
+
+    Attributes:
+        draws: [s].
+        new, old: [s, D] and [s, D'].
+    """
+
+    draws: Words
+    new: Values
+    old: Values
+
+    @classmethod
+    def join(cls, parts: list[Pairs]) -> Pairs:
+        """All of them, in the order of their draws."""
+        drawn = np.concatenate([part.draws for part in parts])
+        order = np.argsort(drawn, kind="stable")
+        new = np.concatenate([part.new for part in parts])[order]
+        old = np.concatenate([part.old for part in parts])[order]
+        return cls(drawn[order], new, old)
+
+    @classmethod
+    def none(cls, width: int, previous_width: int) -> Pairs:
+        """No rows of these widths."""
+        shapes = (0, width), (0, previous_width)
+        return cls(np.empty(0, np.uint64), *(np.empty(shape, np.float32) for shape in shapes))
+
+    def __len__(self) -> int:
+        return len(self.draws)
+
+    def overlap(self) -> float | None:
+        """Share of the nearest neighbours by cosine that rows have in both versions, on average.
+
+        None for fewer than three rows, which have no choice of neighbours.
+        """
+        near = min(NEIGHBOURS, len(self) - 2)
+        if near < 1:
+            return None
+        new, old = _unit_rows(self.new), _unit_rows(self.old)
+        kept, queries = 0, min(_QUERIES, len(self))
+        for first in range(0, queries, _BLOCK):
+            last = min(first + _BLOCK, queries)
+            now, before = (_nearest(rows, first, last, near) for rows in (new, old))
+            kept += int((now[:, :, None] == before[:, None, :]).sum())
+        return kept / (queries * near)
+
+    def residual(self) -> float | None:
+        """Share of ``old`` that no rotation and scaling of ``new`` explains; None of zero vectors.
+
+        By orthogonal Procrustes: with the singular values s of ``new.T @ old`` it is
+        1 - sum(s)^2 / (|new|^2 |old|^2).
+        """
+        new, old = self.new.astype(np.float64), self.old.astype(np.float64)
+        scale = float(np.square(new).sum() * np.square(old).sum())
+        if not scale > 0 or not np.isfinite(scale):
+            return None
+        singular = np.linalg.svd(new.T @ old, compute_uv=False)
+        return max(0.0, 1.0 - float(singular.sum()) ** 2 / scale)
+
+
+def _unit_rows(values: Values) -> Values:
+    norms = np.linalg.norm(values, axis=1, keepdims=True)
+    return np.divide(values, norms, out=np.zeros_like(values), where=norms > 0)
+
+
+def _nearest(rows: Values, first: int, last: int, near: int) -> npt.NDArray[np.intp]:
+    """[last - first, near] the rows nearest to some of them, in no order, themselves left out."""
+    scores = rows[first:last] @ rows.T
+    scores[np.arange(last - first), np.arange(first, last)] = -np.inf
+    return np.argpartition(scores, -near, axis=1)[:, -near:]

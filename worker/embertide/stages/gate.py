@@ -1,0 +1,93 @@
+"""Whether a version may become current: the job's bounds, applied before it is published."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from embertide.compare.gate import Facts, violations
+from embertide.context import RunContext
+from embertide.errors import ObjectMissing
+from embertide.planning.inputs import Inputs
+from embertide.spec.gate import Gate
+from embertide.storage.protocol import Storage
+from embertide.telemetry.comparison import Comparison
+from embertide.telemetry.omissions import Omissions
+
+_BEYOND = "beyond a bound of {whose}: {what}"
+_KINDS = ("edges", "features", "ids", "nodes")
+_DEFAULT = "the default gate (spec.output.gate sets it)"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a gate says of a version.
+
+    Attributes:
+        gate: the job's; None where it has none, so that the default bounds warn.
+        violations: what is beyond a bound, a sentence for each.
+    """
+
+    gate: Gate | None
+    violations: list[str]
+
+    @property
+    def held(self) -> list[str]:
+        """Why the version must not become current; [] where it may."""
+        return self.violations if self.gate is not None and self.gate.mode == "hold" else []
+
+    @property
+    def warnings(self) -> list[str]:
+        """Of a version that becomes current, for the run's user."""
+        whose = _DEFAULT if self.gate is None else "spec.output.gate"
+        texts = [] if self.held else self.violations
+        return [_BEYOND.format(whose=whose, what=text) for text in texts]
+
+    def to_json(self) -> dict[str, Any]:
+        """As the version's manifest has it."""
+        mode = None if self.gate is None else self.gate.mode
+        return {"mode": mode, "violations": self.violations}
+
+
+def judge(
+    ctx: RunContext,
+    inputs: Inputs,
+    comparison: Comparison,
+    omissions: Omissions,
+    compared: Mapping[str, dict[str, Any]],
+) -> Verdict:
+    """Apply the job's gate; rank 0 calls.
+
+    Args:
+        compared: node type -> how its embeddings agree with the model's reference.
+    """
+    gate = ctx.job.spec.output.gate
+    bounds = gate or Gate()
+    if comparison.state == "off":
+        return Verdict(gate, [])
+    age = None if bounds.max_input_age is None else input_age(ctx.storage, inputs)
+    facts = Facts(
+        comparison=comparison,
+        dropped=list(omissions.dropped_edges),
+        reference_errors={name: of["largest_error"] for name, of in compared.items()},
+        input_age=age,
+    )
+    return Verdict(gate, violations(bounds, facts))
+
+
+def input_age(storage: Storage, inputs: Inputs) -> float | None:
+    """Seconds since the newest object of edges, features and nodes was written.
+
+    None where that is not known.
+    """
+    read = {item["uri"] for item in inputs.objects() if item["kind"] in _KINDS}
+    newest = 0.0
+    for uri in inputs.listings:
+        try:
+            objects = storage.scan(uri).objects
+        except ObjectMissing:
+            continue  # An optional input.
+        newest = max([newest, *(info.modified for info in objects if info.uri in read)])
+    return max(0.0, time.time() - newest) if newest else None
