@@ -146,6 +146,15 @@ BOUNDS = (
     Case("too many workers", {"spec.workers.count": 1025}, "should be less than or equal to 1024"),
     Case("a grid in words", {"spec.workers.grid": "2x2"}, "should match '^auto$'"),
     Case("a negative seed", {"spec.inference.seed": -1}, "greater than or equal to 0"),
+    Case(
+        "another mode of a gate", {"spec.output.gate": {"mode": "stop"}}, 'supported values: "warn"'
+    ),
+    Case("a cosine above 1", {"spec.output.gate": {"minCosine": 1.5}}, "less than or equal to 1"),
+    Case(
+        "no error at all",
+        {"spec.output.gate": {"maxReferenceError": 0}},
+        "should be greater than 0",
+    ),
     Case("no version kept", {"spec.output.keepVersions": 0}, "greater than or equal to 1"),
     Case("no time to connect", {"spec.storage.connectTimeoutSeconds": 0}, "greater than 0"),
     Case("an endpoint without scheme", {"spec.storage.endpointUrl": "minio:9000"}, "should match"),

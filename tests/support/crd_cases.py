@@ -107,6 +107,27 @@ TAKEN = (
         },
     ),
     Case("new nodes", {NODE: {"count": 7, "missing": "mean"}}),
+    Case("a gate with its defaults", {"spec.output.gate": {}}),
+    Case(
+        "a gate with all bounds",
+        {
+            "spec.output.gate": {
+                "mode": "warn",
+                "maxRemovedRows": "0%",
+                "maxNewRows": "100%",
+                "maxEdgeChange": "12.5%",
+                "maxDroppedEdges": "5%",
+                "maxZeroRows": "1%",
+                "maxDuplicateRows": "5%",
+                "minCosine": 0.95,
+                "minOverlap": "70%",
+                "maxReferenceError": 0.001,
+                "maxInputAge": "26h",
+            }
+        },
+    ),
+    Case("a cosine that is a whole number", {"spec.output.gate": {"minCosine": -1}}),
+    Case("no comparison", {"spec.output.compare": False}),
     Case("old bucket names", {"spec.output.uri": "s3://Old_Bucket.1"}),
     Case("csv with a delimiter", {f"{EDGE}.format": "csv", f"{EDGE}.delimiter": ";"}),
     Case(

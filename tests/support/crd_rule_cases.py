@@ -33,6 +33,7 @@ _ONE_VERSION = "must be one of version, timestamp, tag and branch"
 _TIME = "must be a time with its zone in quotes, such as '2026-11-25T00:00:00Z'"
 DELTA = {f"{EDGE}.format": "delta"}
 _PERCENT = "must be a percentage from 0% to below 100%, such as 10%"
+_SHARE = "must be a percentage from 0% to 100%, such as 10%"
 _APART = "must be a prefix of its own: it is, contains or lies inside "
 
 BUYS = {"name": "buys", "sourceType": "user", "destinationType": "item"}
@@ -454,6 +455,13 @@ RULES = (
         {"spec.output.nodeTypes": ["node", "node"]},
         "must name each node type once",
     ),
+    Case(
+        "a gate without a comparison",
+        {"spec.output.gate": {}, "spec.output.compare": False},
+        "must be true where gate is set",
+    ),
+    Case("more than all rows", {"spec.output.gate": {"maxNewRows": "101%"}}, _SHARE),
+    Case("a share of none", {"spec.output.gate": {"minOverlap": "half"}}, _SHARE),
     Case(
         "output is a bucket",
         {"spec.model.uri": "s3://models/7", "spec.output.uri": "s3://models"},

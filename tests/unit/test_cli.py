@@ -30,7 +30,7 @@ from tests.support.cli import ESTIMATE, REPORT, Engine
 from tests.support.patience import WAIT_SECONDS
 
 COMMANDS = [
-    *("run", "plan", "check", "versions", "rollback", "neighbors"),
+    *("run", "plan", "check", "versions", "diff", "rollback", "release", "discard", "neighbors"),
     *("export", "show", "submit", "logs", "synth", "crd"),
 ]
 
@@ -253,6 +253,8 @@ class Version:
     size: int = 2048
     current: bool = False
     row_type: str = "float32"
+    comparison: None = None
+    held: tuple[str, ...] = ()
 
 
 def test_versions_marks_the_current_one(
@@ -279,6 +281,6 @@ def test_versions_marks_the_current_one(
     assert [found[0].version, "1,000", "2.0", "KiB", "float32"] in rows
     assert ["*", found[1].version, "1,000", "2.0", "KiB", "bfloat16"] in rows
     code, out, _ = cli("versions", job, "--json")
-    assert json.loads(out) == [dataclasses.asdict(item) for item in found]
+    assert json.loads(out) == [dataclasses.asdict(item) | {"held": []} for item in found]
     code, out, _ = cli("versions", "--output", "/elsewhere")
     assert (code, out) == (0, "nothing was published to file:///elsewhere yet\n")

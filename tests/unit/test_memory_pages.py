@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from embertide.kernels import memory, native
+from embertide.kernels import memory, native, pages
 
 MIB = 1 << 20
 
@@ -84,22 +84,22 @@ def test_only_some_idle_pages_are_released() -> None:
 def test_small_arrays_share_pages_and_leave_them_together() -> None:
     memory.release_idle()
     before = resident()
-    pages = memory.Pages()
-    arrays = [pages.take(MIB // 4, np.int32) for _ in range(60)]
+    shared = pages.Pages()
+    arrays = [shared.take(MIB // 4, np.int32) for _ in range(60)]
     for number, array in enumerate(arrays):
         array[:] = number
     assert [(int(array.min()), int(array.max())) for array in arrays] == [
         (number, number) for number in range(60)
     ]
     assert all(array.ctypes.data % 64 == 0 for array in arrays)
-    del arrays, array, pages
+    del arrays, array, shared
     memory.empty((60 * MIB // 4,)).fill_(1)
     assert resident() < before + 75
 
 
 @pytest.mark.parametrize("count", [0, 1, 3 * MIB, 9 * MIB])
 def test_an_array_of_any_size_can_be_taken(count: int) -> None:
-    taken = memory.Pages().take(count, np.int64)
+    taken = pages.Pages().take(count, np.int64)
     taken[:] = 7
     assert taken.shape == (count,)
     assert taken.sum() == 7 * count

@@ -165,7 +165,7 @@ class JobFailed(EmbertideError):
 
 
 class VersionHeld(EmbertideError):
-    """The version is complete, but the job's gate holds it: readers keep the one before."""
+    """The job's gate holds the version, which is complete; readers keep the one before."""
 
     exit_code = 11
 

@@ -6,9 +6,9 @@ from embertide.compare.sample import sample_rows
 
 _ROW_BYTES = 13
 """Of a row: its norm, its fingerprint, and its share of the directory of keys."""
-_SORTING_BYTES = 32
-"""Of a row while fingerprints are sorted: those that count, sorted, different ones, and counts."""
-_KEY_BYTES = {"dense": 8, "int64": 8, "string": 16}
+_SORTING_BYTES = 3
+"""Of a row while fingerprints are counted: which ones are zero, and which are like the next."""
+_KEY_BYTES = {"dense": 0, "int64": 8, "string": 16}
 _BATCH_BYTES = 8 << 20
 _BATCHES = 4
 """Of a thread: a batch of the previous version as it is read and as floats, the rows of ours beside

@@ -126,7 +126,8 @@ def _squares(new: Values, old: Values) -> npt.NDArray[np.float64]:
     """Squared lengths [n] of the differences."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         differences = new - old
-        return np.einsum("ij,ij->i", differences, differences).astype(np.float64)
+        squares: Values = np.einsum("ij,ij->i", differences, differences)
+    return squares.astype(np.float64)
 
 
 def _count_same(new: Values, old: Values, squares: npt.NDArray[np.float64]) -> int:

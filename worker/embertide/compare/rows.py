@@ -148,13 +148,22 @@ KEPT_PRINTS = 1 << 17
 def find_duplicates(facts: RowFacts, total: int) -> Duplicates:
     """The duplicates among some rows, zero vectors and those that are not finite aside.
 
+    The fingerprints are sorted where they are, so that they are of no use afterwards.
+
     Args:
         total: rows of all workers.
     """
-    counted = facts.prints[(facts.norms > 0) & np.isfinite(facts.norms)]
-    prints, counts = np.unique(counted, return_counts=True)
-    kept = prints <= np.uint64(min(2**64 - 1, 2**64 * KEPT_PRINTS // max(1, total)))
-    return Duplicates(int(counts[counts > 1].sum()), prints[kept], counts[kept])
+    prints, last = facts.prints, np.uint64(2**64 - 1)
+    prints[(facts.norms == 0) | ~np.isfinite(facts.norms)] = last
+    prints.sort()
+    counted = prints[: np.searchsorted(prints, last)]
+    same = counted[1:] == counted[:-1]
+    first_pairs = np.count_nonzero(same[1:] & ~same[:-1]) + np.count_nonzero(same[:1])
+    bound = np.uint64(min(2**64 - 1, 2**64 * KEPT_PRINTS // max(1, total)))
+    kept = counted[: np.searchsorted(counted, bound, "right")]
+    return Duplicates(
+        int(np.count_nonzero(same) + first_pairs), *np.unique(kept, return_counts=True)
+    )
 
 
 def count_duplicates(parts: list[Duplicates], total: int) -> int:
@@ -171,5 +180,5 @@ def count_duplicates(parts: list[Duplicates], total: int) -> int:
     _, places = np.unique(prints, return_inverse=True)
     together = np.bincount(places, weights=counts)
     share = min(1.0, KEPT_PRINTS / max(1, total))
-    estimate = round(together[together > 1].sum() / share)
+    estimate = round(float(together[together > 1].sum()) / share)
     return min(total, max(estimate, sum(part.rows for part in parts)))

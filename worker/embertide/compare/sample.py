@@ -107,7 +107,8 @@ class Pairs:
 
 def _unit_rows(values: Values) -> Values:
     norms = np.linalg.norm(values, axis=1, keepdims=True)
-    return np.divide(values, norms, out=np.zeros_like(values), where=norms > 0)
+    unit: Values = np.divide(values, norms, out=np.zeros_like(values), where=norms > 0)
+    return unit
 
 
 def _nearest(rows: Values, first: int, last: int, near: int) -> npt.NDArray[np.intp]:

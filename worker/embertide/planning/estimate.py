@@ -221,7 +221,15 @@ def estimate_program(
     cores, notes = os.cpu_count() or 1, []
     threads, gpu = max(1, cores // grid.workers), job.spec.workers.device == "cuda"
     uploads = not is_local(job.spec.output.uri)
-    memory = planned_memory(graph, program, fanout, threads=threads, gpu=gpu, uploads=uploads)
+    memory = planned_memory(
+        graph,
+        program,
+        fanout,
+        threads=threads,
+        gpu=gpu,
+        uploads=uploads,
+        compares=job.spec.output.compare,
+    )
     traffic = planned_traffic(graph, program, fanout)
     exchanged = sum(t.bytes_per_worker for t in traffic) * grid.workers
     output = _output_bytes(job, graph, program)

@@ -72,6 +72,7 @@ def planned_memory(
     threads: int = 1,
     gpu: bool = False,
     uploads: bool = False,
+    compares: bool = False,
 ) -> dict[str, int]:
     """Bytes of the fullest worker per stage, beyond its imports.
 
@@ -80,9 +81,10 @@ def planned_memory(
         gpu: the layers' tensors are on a GPU (:func:`planned_gpu_memory`), and the buffers that
             stage them are pinned from the first of them on.
         uploads: parts go to a store that is far away.
+        compares: rows are compared with those of the current version.
     """
     each = [
-        _planned_of_worker(graph, program, fanout, worker, threads, gpu, uploads)
+        _planned_of_worker(graph, program, fanout, worker, threads, gpu, uploads, compares)
         for worker in _fullest_readers(graph)
     ]
     return {name: max(stages[name] for stages in each) for name in each[0]}
@@ -106,6 +108,7 @@ def _planned_of_worker(
     threads: int,
     gpu: bool,
     uploads: bool,
+    compares: bool,
 ) -> dict[str, int]:
     """As :func:`planned_memory`, of the worker of that rank."""
     held = [_type_bytes(name, graph, program, worker) for name in graph.types]
@@ -134,7 +137,7 @@ def _planned_of_worker(
         + (0.0 if gpu else sum(results))
         + max(
             max(float(kept_by_readers), writing) + (writers - 1) * _THREAD_BYTES,
-            _comparing(graph, program, 1 if gpu else threads),
+            _comparing(graph, program, 1 if gpu else threads) if compares else 0.0,
         ),
     }
     if gpu:
