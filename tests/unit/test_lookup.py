@@ -32,7 +32,7 @@ def output(tmp_path: Path) -> str:
     return f"file://{tmp_path}/out"
 
 
-@pytest.mark.parametrize("keys", [True, False], ids=["keys", "earlier release"])
+@pytest.mark.parametrize("keys", [True, False], ids=["keys", "no keys"])
 @pytest.mark.parametrize("format", ["parquet", "npy"])
 @pytest.mark.parametrize("kind", ["dense", "int64", "string"])
 def test_rows_come_in_the_order_of_the_ids(

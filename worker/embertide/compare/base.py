@@ -14,10 +14,7 @@ from embertide.versions.manifest import read_manifest
 from embertide.versions.parts import PartDigest
 from embertide.versions.pointer import read_pointer
 
-_UNMARKED = (
-    "not compared with {version}, since its manifest does not have the ranges of ids of its parts,"
-    " as those of earlier releases; the next version is compared"
-)
+_UNMARKED = "not compared with {version}: its manifest does not have the ranges of ids of its parts"
 _UNREADABLE = "not compared with the current version of {uri}, which cannot be read: {error}"
 
 
@@ -86,7 +83,7 @@ class Base:
         }
         marked = all(of_type.marked for of_type in types.values())
         return cls(
-            state=COMPARED if marked else "unmarked",
+            state=COMPARED if marked else "failed",
             why="" if marked else _UNMARKED.format(version=version),
             version=version,
             uri=version_uri(output_uri, version),

@@ -35,7 +35,7 @@ def compare_versions(storage: Storage, output_uri: str, older: str, newer: str) 
 
     Raises:
         ObjectMissing: no such version; lists those there are.
-        OutputError: a version is damaged, or of a release whose parts cannot be compared.
+        OutputError: a version is damaged, or its manifest does not say which ids its parts have.
     """
     began = time.perf_counter()
     base, ours = (

@@ -21,7 +21,7 @@ _LEADS = {
 
 
 def changes(run: Run) -> Html | None:
-    """The comparison with the version that was current before; None of an earlier release."""
+    """The comparison with the version that was current before; None where it is not known."""
     found = run.report.comparison
     if found is None:
         return None

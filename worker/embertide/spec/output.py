@@ -48,12 +48,12 @@ class Output(SpecModel):
         description="Number of complete versions to keep; older ones are deleted after a new one "
         "is published.",
     )
-    compare: bool = Field(
+    compare: Annotated[bool, Affects.NEITHER] = Field(
         default=True,
         description="true compares each version with the current one while it is published: rows "
         "new, removed and changed, how far they moved, and whether they keep their neighbours.",
     )
-    gate: Gate | None = Field(
+    gate: Annotated[Gate | None, Affects.NEITHER] = Field(
         default=None,
         description="The bounds that a version must be within to become the current one. If unset, "
         "every version becomes current, with warnings where it is beyond the default bounds.",

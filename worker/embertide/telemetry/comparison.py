@@ -111,9 +111,8 @@ class Comparison:
     """A version beside the previous one.
 
     Attributes:
-        state: ``compared``, ``first`` (there was no version), ``unmarked`` (the previous one is of
-            a release whose parts cannot be compared), ``failed`` or ``off``.
-        why: of ``unmarked`` and ``failed``, in a sentence.
+        state: ``compared``, ``first`` (there was no version), ``failed`` or ``off``.
+        why: of ``failed``, in a sentence.
         previous: the version that was current when this one was computed; "" without one.
         same_model: whether both were computed with the same model, so that their vectors share one
             space.

@@ -227,7 +227,7 @@ class RunReport:
     all of them, and ``dim`` is the width of the widest embeddings. ``began`` is when the first
     worker began, in seconds since the epoch by rank 0's clock (0: unknown); spans count from it.
     ``omissions`` is what the run did without, which ``warnings`` say in sentences.
-    ``comparison`` is that with the version that was current before (None: of an earlier release);
+    ``comparison`` is that with the version that was current before (None: not known);
     ``held`` says why a gate keeps the version from being current.
     ``not_removed`` says why versions that the job does not keep are still there ("": they are not);
     it is one of the ``warnings`` too.

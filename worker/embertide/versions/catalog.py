@@ -11,7 +11,7 @@ from embertide.spec.version_names import version_uri
 from embertide.storage.protocol import Storage
 from embertide.telemetry.comparison import Comparison
 from embertide.versions.holding import reasons_held
-from embertide.versions.manifest import part_digests, read_manifest, types_in
+from embertide.versions.manifest import comparison_in, part_digests, read_manifest, types_in
 from embertide.versions.objects import (
     complete_versions,
     is_complete,
@@ -45,7 +45,7 @@ class VersionInfo:
         row_type: how rows were held that layers read over edges, the job's ``inference.rows``;
             float32 in versions from before there was a choice.
         types: of a version of several node types each one, by name; empty where there is one.
-        comparison: with the version that was current before it; None in versions of other releases.
+        comparison: with the version that was current before it; None where it has none.
         held: why a gate holds the version, so that it is not current; () where none does.
         not_removed: of a version that was published just now: why older ones are still there
             that the job does not keep; "" where all are gone.
@@ -86,17 +86,9 @@ def describe(
         current=current,
         row_type=manifest.get("rowType", "float32"),
         types={t.name: TypeInfo(t.rows, t.dim) for t in types_in(manifest) if t.name},
-        comparison=_comparison(manifest),
+        comparison=comparison_in(manifest),
         held=() if current else tuple(held),
     )
-
-
-def _comparison(manifest: dict[str, Any]) -> Comparison | None:
-    """None also where another release wrote it in a form that this one does not know."""
-    try:
-        return Comparison.from_json(manifest["comparison"])
-    except (LookupError, TypeError, AttributeError):
-        return None
 
 
 def list_versions(storage: Storage, output_uri: str) -> list[VersionInfo]:

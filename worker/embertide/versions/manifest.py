@@ -11,6 +11,7 @@ from embertide.errors import ObjectMissing, OutputError
 from embertide.readers.objects import listed_folder
 from embertide.spec.version_names import version_uri
 from embertide.storage.protocol import Storage
+from embertide.telemetry.comparison import Comparison
 from embertide.telemetry.strict_json import json_text
 from embertide.versions.objects import complete_versions, manifest_uri, objects_of
 from embertide.versions.parts import PartDigest
@@ -46,6 +47,7 @@ def read_manifest(storage: Storage, output_uri: str, version: str) -> tuple[dict
     try:
         manifest = json.loads(data)
         types_in(manifest), manifest["rows"], manifest["dim"], manifest["created"]
+        comparison_in(manifest)
     except (ValueError, KeyError, TypeError) as error:
         raise OutputError(
             f"{uri} is damaged ({error!r}); go back to another version with embertide rollback"
@@ -111,6 +113,12 @@ def types_in(manifest: dict[str, Any]) -> list[TypeEntry]:
         TypeEntry(name, entry["rows"], entry["dim"], entry["parts"])
         for name, entry in given.items()
     ]
+
+
+def comparison_in(manifest: dict[str, Any]) -> Comparison | None:
+    """How the version compares with the one that was current before; None where it has none."""
+    data = manifest.get("comparison")
+    return None if data is None else Comparison.from_json(data)
 
 
 def check_rows(output_uri: str, version: str, manifest: dict[str, Any]) -> None:

@@ -56,7 +56,7 @@ class PartDigest:
 
     ``ids_*`` describe the second object that npy parts have. ``first_key`` and ``last_key`` are the
     smallest and the largest key of its ids, as :func:`embertide.versions.keys.to_hex` writes them;
-    "" of a part without rows, and in versions of earlier releases.
+    "" of a part without rows, or whose rows are in another order.
     """
 
     name: str

@@ -95,7 +95,7 @@ def _parse(uri: str, data: bytes) -> Pointer:
         if not is_version(pointer.version):
             raise ValueError(f"version is {pointer.version!r}")
         _time(pointer.moved_at)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise OutputError(
             f"{uri} is damaged ({error!r}); to rewrite it, run embertide rollback with the version"
             " that should be current"
