@@ -15,6 +15,7 @@ from embertide.spec import metric_names as names
 from embertide.spec.grid import GridShape
 from embertide.spec.metric_names import OPERATOR_METRICS, WORKER_METRICS, Metric
 from embertide.spec.status import JobStatus
+from embertide.telemetry.comparison import Comparison, Distribution, TypeComparison
 from embertide.telemetry.omissions import DroppedEdges, FilledNodes, Omissions
 from embertide.telemetry.report import PlannedTraffic, RankMemory, RunReport, Traffic, WorkerReport
 from embertide.telemetry.transfers import OperationStats, TransferStats
@@ -139,7 +140,16 @@ OMISSIONS = Omissions(
     {"s3://shop/edges/ (7d until 2026-11-21)": ["2026-11-15", "2026-11-16"]},
     [FilledNodes("item", 5, 100, "mean")],
 )
-SHORT_OF_DATA = replace(report(), omissions=OMISSIONS)
+COMPARED = TypeComparison(
+    name="", rows=100, dim=4, zero_rows=1, not_finite_rows=0, duplicate_rows=2,
+    norms=Distribution({}, 0, 20, 0, []), previous_rows=98, previous_dim=4, new_rows=5,
+    removed_rows=3, changed_rows=40, unchanged_rows=55,
+    moved=Distribution({"95%": 0.02}, 0, 20, 0, []), overlap=0.9, residual=0.01, sample_rows=95,
+)  # fmt: skip
+COMPARISON = Comparison(
+    state="compared", previous="20261120T120000Z-abcdef", seconds=0.25, types=[COMPARED]
+)
+SHORT_OF_DATA = replace(report(), omissions=OMISSIONS, comparison=COMPARISON)
 """Of a run that did without some of its data."""
 
 
@@ -243,6 +253,15 @@ def test_a_run_stays_when_its_workers_are_gone() -> None:
     assert value(metrics, names.RUN_EMPTY_RELATIONS, **run) == 1
     assert value(metrics, names.RUN_MISSING_DAYS, **run) == 2
     assert value(metrics, names.RUN_FILLED_NODES, **run, node_type="item") == 5
+    compared = {
+        kind: value(metrics, names.RUN_COMPARED_ROWS, **run, node_type="", kind=kind)
+        for kind in ("new", "removed", "changed", "zero", "duplicate")
+    }
+    assert compared == {"new": 5, "removed": 3, "changed": 40, "zero": 1, "duplicate": 2}
+    assert value(metrics, names.RUN_COSINE, **run, node_type="") == 0.98
+    assert value(metrics, names.RUN_OVERLAP, **run, node_type="") == 0.9
+    assert value(metrics, names.RUN_RESIDUAL, **run, node_type="") == 0.01
+    assert value(metrics, names.RUN_COMPARISON_SECONDS, **run) == 0.25
     metrics.job_gone("shop", "products")
     assert value(metrics, names.RUN_SENT_BYTES, **spmm) is None
 

@@ -24,12 +24,15 @@ from embertide.spec.status import OutputStatus
 from embertide_operator.api.routes import Object
 from embertide_operator.decide.decision import Decision, stop_pods
 from embertide_operator.decide.tracking import set_progress
-from embertide_operator.job.conditions import NOT_CURRENT
+from embertide_operator.job.conditions import HELD, NOT_CURRENT
 from embertide_operator.job.failures import published_by
 from embertide_operator.job.observe import Observed, container_status, output_of
 from embertide_operator.job.status import Draft, parse_time, timestamp
 
 CONFIRMED = "Confirmed"
+_HELD = (
+    "{where}; the gate holds it, and readers keep the version before until embertide release: {why}"
+)
 _REPORT_SECONDS = 5.0
 """How long a version that only the termination message tells of waits for the run's report."""
 _REPORT_REQUEUE_SECONDS = 0.5
@@ -103,10 +106,24 @@ def _note_output(job: Object, draft: Draft, found: Publication) -> None:
     where = f"{_contents(output)} at {uri}{_without(found.report)}"
     if output.confirmed:
         where += "; inputs, model and job have not changed, so nothing was computed"
-    reason = CONFIRMED if output.confirmed else "Published"
-    if draft.set("Published", True, reason if output.current else NOT_CURRENT, where):
-        draft.add_event(reason, f"version {output.version}: {where}")
+    if output.held:
+        where = _HELD.format(where=where, why=output.held)
+    reason = _event_reason(output)
+    if draft.set("Published", True, NOT_CURRENT if _is_passed(output) else reason, where):
+        message = f"version {output.version}: {where}"
+        draft.add_event(reason, message, warning=bool(output.held))
     _note_removal(draft, output.not_removed)
+
+
+def _event_reason(output: OutputReport) -> str:
+    if output.held:
+        return HELD
+    return CONFIRMED if output.confirmed else "Published"
+
+
+def _is_passed(output: OutputReport) -> bool:
+    """Whether LATEST names another version although nothing holds this one."""
+    return not output.current and not output.held
 
 
 def _note_removal(draft: Draft, problem: str | None) -> None:
@@ -143,6 +160,7 @@ def _output_object(output: OutputReport, uri: str) -> dict[str, Any]:
         summary=_by_type(output) if output.types else f"{output.rows} x {output.dim}",
         manifest_digest=output.manifest_digest,
         confirmed=output.confirmed or None,
+        held=output.held,
     )
     return found.to_object()
 
@@ -170,8 +188,8 @@ def _complete(seen: Observed, draft: Draft) -> Decision:
     draft.drop("Failed")
     draft.drop("Suspended")
     draft.set("Progressing", False, "Complete", "the version is published")
-    confirmed = draft.condition("Published").get("reason") == CONFIRMED
-    reason = CONFIRMED if confirmed else "Published"
+    said = draft.condition("Published").get("reason")
+    reason = said if said in (CONFIRMED, HELD) else "Published"
     draft.set("Complete", True, reason, f"version {draft['output']['version']}")
     draft.add_event("Completed", f"attempt {draft['attempt']} succeeded; the workers are stopped")
     return stop_pods(seen, draft)

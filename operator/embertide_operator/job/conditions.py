@@ -15,6 +15,8 @@ from embertide_operator.job.status import LONGEST_MESSAGE, Draft, parse_time
 
 NOT_CURRENT = "NotCurrent"
 """Reason of ``Published=True`` where LATEST names another version."""
+HELD = "Held"
+"""Reason of ``Published=True`` where the job's gate keeps the version from becoming current."""
 _MARGIN_SECONDS = 1.0
 """Added to the time until a version is too old, so that it is when the job is reconciled again."""
 
@@ -58,7 +60,7 @@ def objective_of(job: Object) -> int | None:
 def published_at(job: Object) -> str:
     """When the job published the current version of its output; "" if it has not."""
     published = condition(job, "Published")
-    if published.get("status") != "True" or published.get("reason") == NOT_CURRENT:
+    if published.get("status") != "True" or published.get("reason") in (NOT_CURRENT, HELD):
         return ""
     return str(job["status"].get("completionTime") or "")
 

@@ -1,9 +1,9 @@
 """Kubernetes Events about a job. Their reasons:
 
 Accepted Rejected Waiting InputsNotReady InputsReady Planned AttemptStarted WorkersReady
-StageStarted AttemptFailed SpecChanged Suspended Resumed Published RemovalFailed Completed Failed
-Stale TakenOver WorkerUnreachable, and what keeps pods from starting: ChildRefused PodsRefused
-FailedMount, or the pod's own reason.
+StageStarted AttemptFailed SpecChanged Suspended Resumed Published Held RemovalFailed Completed
+Failed Stale TakenOver WorkerUnreachable, and what keeps pods from starting: ChildRefused
+PodsRefused FailedMount, or the pod's own reason.
 """
 
 from __future__ import annotations

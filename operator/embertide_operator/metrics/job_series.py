@@ -138,6 +138,7 @@ def _add_run(series: Series, job: Object, report: Object) -> None:
     ):
         series.add(metric, run, value)
     _add_omissions(series, run, report)
+    _add_comparison(series, run, report.get("comparison") or {})
     for stage in report.get("stages") or []:
         series.add(names.RUN_STAGE_SECONDS, (*run, stage["name"]), stage["seconds"])
     for item in report.get("exchange") or []:
@@ -155,6 +156,21 @@ def _add_omissions(series: Series, run: Labels, report: Object) -> None:
     empty = len(report.get("emptyRelations") or [])
     series.add(names.RUN_EMPTY_RELATIONS, run, empty or None)
     series.add(names.RUN_MISSING_DAYS, run, report.get("missingDays"))
+
+
+_COMPARED_ROWS = ("new", "removed", "changed", "zero", "duplicate")
+
+
+def _add_comparison(series: Series, run: Labels, comparison: Object) -> None:
+    """How the version differs from the one before it."""
+    series.add(names.RUN_COMPARISON_SECONDS, run, comparison.get("seconds"))
+    for item in comparison.get("types") or []:
+        labels = (*run, item.get("name", ""))
+        for kind in _COMPARED_ROWS:
+            series.add(names.RUN_COMPARED_ROWS, (*labels, kind), item[f"{kind}Rows"])
+        series.add(names.RUN_COSINE, labels, item.get("cosine"))
+        series.add(names.RUN_OVERLAP, labels, item.get("overlap"))
+        series.add(names.RUN_RESIDUAL, labels, item.get("residual"))
 
 
 _EXCHANGE = (

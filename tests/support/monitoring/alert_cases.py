@@ -75,6 +75,13 @@ def _failed_firing(job: str, reason: str, at: int) -> dict[str, int]:
     }
 
 
+_HELD: Series = {
+    _RUNNING: "",
+    f'embertide_job_phase{{{JOB}, phase="Succeeded"}}': "1x120",
+    f'embertide_job_condition{{{JOB}, condition="Published", reason="Held"}}': "1x120",
+    f"embertide_job_completion_timestamp_seconds{{{JOB}}}": "120x120",
+}
+"""The job has completed with a version that its gate holds, after two minutes."""
 _FAILED: Series = {
     _RUNNING: "",
     f'embertide_job_phase{{{JOB}, phase="Failed"}}': "1x120",
@@ -240,6 +247,20 @@ CASES = (
         silent_at=29,
     ),
     Case(
+        "EmbertideVersionHeld",
+        "the gate of the newest job holds its version",
+        _HELD,
+        _NAME | {"output": "s3://shop/products"},
+        silent_at=0,
+    ),
+    Case(
+        "EmbertideVersionHeld",
+        "the gate holds the first version of an output, within its objective",
+        _HELD | {_SUCCESS: "", _OBJECTIVE: "86400x120"},
+        _NAME | {"output": "s3://shop/products"},
+        silent_at=0,
+    ),
+    Case(
         "EmbertideOutputNeverSucceeded",
         "jobs with an objective of half an hour never publish",
         {_OBJECTIVE: "1800x120", _SUCCESS: ""},
@@ -298,6 +319,12 @@ CASES = (
 )
 
 SILENT = (
+    Case(
+        "",
+        "a held version whose output was published again later",
+        _HELD | {_SUCCESS: "180x120"},
+        {},
+    ),
     Case(
         "",
         "the operator is late once",

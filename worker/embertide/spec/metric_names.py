@@ -260,6 +260,21 @@ RUN_MISSING_DAYS = _run("missing_days", "",
 RUN_FILLED_NODES = _run("filled_nodes", "",
     "New nodes of the last run, which the model's table has no rows of and which got zeros or the "
     "mean; absent where there were none.", "node_type")
+RUN_COMPARED_ROWS = _run("compared_rows", "",
+    "Rows of the last run's version beside the version before, by node type (empty where there is "
+    "one) and kind: new, removed, changed, zero (vectors) or duplicate (vectors); absent where "
+    "there was nothing to compare with.", "node_type", "kind")
+RUN_COSINE = _run("cosine", "",
+    "Cosine between a row and the same row of the version before that 5% of the rows do not "
+    "exceed; absent where the vectors are not comparable.", "node_type")
+RUN_OVERLAP = _run("neighbours_kept_ratio", "ratio",
+    "Share of its 10 nearest neighbours that a row has kept since the version before, on average, "
+    "within a sample.", "node_type")
+RUN_RESIDUAL = _run("unexplained_variance_ratio", "ratio",
+    "Share of the sample's variance that no rotation and scaling of the vectors explains.",
+    "node_type")
+RUN_COMPARISON_SECONDS = _run("comparison_seconds", "seconds",
+    "Duration of the comparison with the version before, in seconds.")
 RUN_STAGE_SECONDS = _run("stage_seconds", "seconds",
     "Duration of a stage of the last run on the slowest worker, in seconds.", "stage")
 RUN_SENT_BYTES = _run("exchange_sent_bytes", "bytes",

@@ -210,6 +210,12 @@ class OutputStatus(StatusModel):
     manifest_digest: str | None = Field(
         default=None, description="SHA-256 of the version's manifest."
     )
+    held: str | None = Field(
+        default=None,
+        max_length=1000,
+        description="Why the gate (spec.output.gate) keeps the version from becoming current; "
+        "unset where nothing does. It stays when the version is released by hand.",
+    )
     confirmed: bool | None = Field(
         default=None,
         description="true where nothing was computed: inputs, model and job are those of this "

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from embertide.errors import ClusterError, JobFailed
+from embertide.errors import ClusterError, JobFailed, VersionHeld
 from embertide.submit.cluster import Cluster
 
 _POLL_SECONDS = 2.0
@@ -22,6 +22,7 @@ def wait_for(cluster: Cluster, name: str, say: Callable[[str], None]) -> dict[st
 
     Raises:
         JobFailed: it failed, was not accepted, or is gone.
+        VersionHeld: the job's gate keeps its version from becoming current.
         ClusterError: the API did not answer for five minutes.
     """
     said = ""
@@ -32,6 +33,7 @@ def wait_for(cluster: Cluster, name: str, say: Callable[[str], None]) -> dict[st
             say(f"{name}: {line}")
             said = line
         if ended(name, status):
+            refuse_held(name, status)
             return status
         time.sleep(_POLL_SECONDS)
 
@@ -53,6 +55,20 @@ def ended(name: str, status: dict[str, Any]) -> bool:
             f"{name} was not accepted: {accepted.get('reason')}: {accepted.get('message')}"
         )
     return phase == "Succeeded"
+
+
+def refuse_held(name: str, status: dict[str, Any]) -> None:
+    """Report that readers do not get the version of a job that has succeeded.
+
+    Raises:
+        VersionHeld: the job's gate keeps its version from becoming current.
+    """
+    output = status.get("output") or {}
+    if why := output.get("held"):
+        raise VersionHeld(
+            f"{name}: version {output.get('version')} is complete but held: {why}. Readers keep the"
+            " version before; embertide release makes it current, embertide discard removes it"
+        )
 
 
 def describe(status: dict[str, Any]) -> str:

@@ -17,7 +17,12 @@ from tests.support.monitoring.boards.grafana import (
 )
 from tests.support.monitoring.boards.job_exchange import add_exchange, add_groups
 from tests.support.monitoring.boards.job_queries import JOB, last, over_time, rate, run_total
-from tests.support.monitoring.boards.job_resources import add_last_run, add_memory, add_storage
+from tests.support.monitoring.boards.job_resources import (
+    add_changes,
+    add_last_run,
+    add_memory,
+    add_storage,
+)
 from tests.support.monitoring.boards.layout import Board, choice, link
 
 UID = "embertide-job"
@@ -49,6 +54,7 @@ def job() -> Dashboard:
     add_memory(board)
     add_storage(board)
     add_last_run(board)
+    add_changes(board)
     return board.build()
 
 

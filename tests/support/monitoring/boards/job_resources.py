@@ -80,6 +80,38 @@ def add_storage(board: Board) -> None:
         board.add(graph(title, text, unit, *queries, minimum=0), 8)
 
 
+def add_changes(board: Board) -> None:
+    """The section and its panels."""
+    board.section("Changes since the version before (of the last run that published)")
+    run = "embertide_last_run"
+    for title, text, unit, query, legend in (
+        (
+            "Rows",
+            "Rows that are new, removed or changed, zero vectors and duplicate vectors, by node "
+            "type where there are several.",
+            "short",
+            f"max by (node_type, kind) ({run}_compared_rows{{{JOB}}})",
+            "{{node_type}} {{kind}}",
+        ),
+        (
+            "Neighbours kept",
+            "Share of its 10 nearest neighbours that a row keeps, on average, within a sample.",
+            "percentunit",
+            f"max by (node_type) ({run}_neighbours_kept_ratio{{{JOB}}})",
+            "{{node_type}} kept",
+        ),
+        (
+            "Cosine of the rows that moved most",
+            "Cosine between a row and the same row of the version before, which 5% of the rows do "
+            "not exceed.",
+            "none",
+            f"max by (node_type) ({run}_cosine{{{JOB}}})",
+            "{{node_type}} cosine",
+        ),
+    ):
+        board.add(bars(title, text, unit, now(query, legend)), 8)
+
+
 def add_last_run(board: Board) -> None:
     """The section and its panels."""
     board.section("Last run that published (from the job's status, after its workers are gone)")
