@@ -15,6 +15,7 @@ from embertide.launch.local import run_job
 from embertide.report import draw_page
 from embertide.spec.gate import Gate
 from embertide.spec.grid import GridShape
+from embertide.spec.refresh import Refresh
 from embertide.storage.opening import open_storage
 from embertide.telemetry.comparison import Comparison
 from embertide.telemetry.report import RunReport
@@ -39,7 +40,10 @@ def with_output(files: JobFiles, **changes: Any) -> JobFiles:
 
 
 def run(files: JobFiles, grid: tuple[int, int]) -> RunReport:
-    return run_job(files.job, grid=GridShape.of(*grid), threads=2)
+    """Compute, also where inputs and model are those of the current version."""
+    spec = files.job.spec.model_copy(update={"refresh": Refresh(mode="full")})
+    job = files.job.model_copy(update={"spec": spec})
+    return run_job(job, grid=GridShape.of(*grid), threads=2)
 
 
 def change(files: JobFiles, tmp_path: Path, ids: str) -> JobFiles:

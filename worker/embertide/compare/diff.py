@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,9 +50,8 @@ def compare_versions(storage: Storage, output_uri: str, older: str, newer: str) 
         TypeShare(name, of_type.dim, _share_of(storage, base, ours, name))
         for name, of_type in ours.types.items()
     ]
-    same = base.model == ours.model
-    seconds = time.perf_counter() - began
-    return put_together(base, shares, ours.read, same_model=same, seconds=seconds)
+    found = put_together(base, shares, ours.read, same_model=base.model == ours.model)
+    return replace(found, seconds=time.perf_counter() - began)
 
 
 def _share_of(storage: Storage, base: Base, ours: Base, name: str) -> Share:

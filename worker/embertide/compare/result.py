@@ -26,13 +26,12 @@ class TypeShare:
 
 
 def put_together(
-    base: Base, types: list[TypeShare], read: dict[str, int], *, same_model: bool, seconds: float
+    base: Base, types: list[TypeShare], read: dict[str, int], *, same_model: bool
 ) -> Comparison:
     """The comparison; ``failed`` where the ranges together miss rows of the previous version.
 
     Args:
         read: edge type -> rows of its input.
-        seconds: that comparing took.
     """
     edges = [RowsRead(name, rows, base.read.get(name)) for name, rows in read.items()]
     edges += [RowsRead(name, 0, rows) for name, rows in base.read.items() if name not in read]
@@ -44,7 +43,6 @@ def put_together(
         why=why or base.why,
         previous=base.version,
         same_model=same_model,
-        seconds=seconds,
         types=[_of_type(of_type, None if why else base) for of_type in types],
         gone_types=sorted(set(base.types).difference(of_type.name for of_type in types)),
         edges=edges,

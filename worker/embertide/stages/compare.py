@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Protocol
 
 import torch
 
@@ -68,20 +69,24 @@ def compare_rows(
     ranges, totals = _share_out(ctx, keyed)
     shares, problem = _own_shares(ctx, base, model, types, keyed, ranges, totals)
     del keyed
-    gathered = ctx.exchange.all_objects([[share.to_json() for share in shares], problem])
+    # Rank 0 adds up, so its own share is sent to no one.
+    sent = None if ctx.grid.rank == 0 else [[share.to_json() for share in shares], problem]
+    received = ctx.exchange.all_objects(sent)[1:]
     if ctx.grid.rank > 0:
         return None
+    for others, other_problem in received:
+        problem = problem or other_problem
+        for share, data in zip(shares, others, strict=True):
+            share.add(Share.from_json(data))
     same_model = model == base.model
-    problems = [problem for _, problem in gathered if problem]
-    if problems:
-        base = Base.none("failed", _FAILED.format(version=base.version, error=problems[0]))
-    by_type = zip(*(each for each, _ in gathered), strict=True)
+    if problem:
+        base = Base.none("failed", _FAILED.format(version=base.version, error=problem))
     sums = [
-        TypeShare(rows.folder, rows.embeddings.shape[1], _add_up(of_type))
-        for rows, of_type in zip(types, by_type, strict=True)
+        TypeShare(rows.folder, rows.embeddings.shape[1], share)
+        for rows, share in zip(types, shares, strict=True)
     ]
-    seconds = time.perf_counter() - began
-    return put_together(base, sums, read, same_model=same_model, seconds=seconds)
+    found = put_together(base, sums, read, same_model=same_model)
+    return replace(found, seconds=time.perf_counter() - began)
 
 
 def _shared_base(ctx: RunContext) -> Base:
@@ -152,10 +157,3 @@ def _own_shares(
         shares.append(Share.of(facts, total, moves))
         ctx.work.add("compare", rows=len(own))
     return shares, problem
-
-
-def _add_up(gathered: Sequence[dict[str, Any]]) -> Share:
-    shares = [Share.from_json(data) for data in gathered]
-    for share in shares[1:]:
-        shares[0].add(share)
-    return shares[0]
