@@ -40,6 +40,7 @@ _WAITS = {
     "EmbertideJobStalled": "20s",
     "EmbertideOutputStale": "1s",
     "EmbertideOutputNeverSucceeded": "1s",
+    "EmbertideVersionHeld": "1s",
     "EmbertideOperatorAbsent": "1s",
 }
 _RANGES = {"5m": "10s", "10m": "20s"}
@@ -47,6 +48,7 @@ _FAULTS = {
     "EmbertideJobFailed": {"output": "broken"},
     "EmbertideOutputNeverSucceeded": {"output": "broken"},
     "EmbertideOutputStale": {"output": "stale"},
+    "EmbertideVersionHeld": {"job_name": "gated"},
     "EmbertideJobRejected": {"job_name": "taken", "reason": "NameConflict"},
     "EmbertideJobNotStarting": {"job_name": "homeless"},
     "EmbertideJobStalled": {"job_name": "hung"},
@@ -144,7 +146,9 @@ def faults(watch: Watch, healthy: float, big: Inputs, tiny: Inputs) -> Watch:
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "taken"}}
     jobs.apply(service | {"spec": {"ports": [{"port": 80}]}})
     hung = big.job("hung", f"{root}/hung")
-    jobs.apply(homeless, hung, broken, stale, tiny.job("taken", f"{root}/taken"))
+    gated = tiny.job("gated", f"{root}/gated")
+    gated["spec"]["output"]["gate"] = {"maxInputAge": "1s"}
+    jobs.apply(homeless, hung, broken, stale, gated, tiny.job("taken", f"{root}/taken"))
     with jobs.held("hung", 1, "infer", seconds=_HELD_SECONDS):
         jobs.cluster.wait_for(
             lambda: set(_FAULTS) <= watch.prometheus.firing(), 120, f"alerts {sorted(_FAULTS)}"
