@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import end_to_end, files, graph, operator, scaling, store, typed
+from benchmarks import comparing, end_to_end, files, graph, operator, scaling, store, typed
 from benchmarks.graph_dataset import make_ids, node_ids
 from benchmarks.kernel_calls import close_or_nearer
 from benchmarks.primitives import check_wire, measure
@@ -36,6 +36,7 @@ from tests.support.bench_commands import Benchmark
 
 COMMANDS = (
     "all",
+    "comparing",
     "dataset",
     "end_to_end",
     "files",
@@ -80,6 +81,17 @@ def test_files_are_read_and_written_by_both(benchmark: Benchmark) -> None:
             assert of["files"] == pytest.approx(of["features"] + of["publish"], abs=1e-5)
             assert min(of["features"], of["publish"]) > 0
         assert case["systems"]["plain"]["files_ratio"] == 1
+
+
+def test_what_comparing_costs_is_a_share_of_a_run(benchmark: Benchmark) -> None:
+    words = ["--scale", "6", "--rounds", "1", "--settle", "0"]
+    (case,) = benchmark.here(comparing.main, *words)["cases"]
+    compared, alone = case["systems"]["compared"], case["systems"]["alone"]
+    assert (
+        0 < compared["share"] == pytest.approx(compared["comparison"] / compared["work"], rel=0.1)
+    )
+    assert compared["read"] > 0
+    assert alone["comparison"] == 0
 
 
 def test_graphs_are_made_of_all_kinds_of_ids(benchmark: Benchmark) -> None:

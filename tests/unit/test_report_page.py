@@ -7,10 +7,13 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from embertide.compare.diff import compare_versions
 from embertide.report import draw_page
 from embertide.report.charts import Scale
 from embertide.report.markup import Html, join, tag
@@ -25,10 +28,14 @@ from embertide.report.numbers import (
     without_secrets,
 )
 from embertide.report.run import Run
+from embertide.storage.opening import open_storage
+from embertide.telemetry.comparison import Comparison
 from embertide.telemetry.report import RelationCount, RowError, RunReport, TypeCount
 from embertide.telemetry.transfers import OperationStats, TransferStats
 from tests.support.cli import LARGE_REPORT
+from tests.support.compared import publish_rows, random_rows
 from tests.support.run_reports import make_manifest, make_report
+from tests.support.versions import CURRENT, OLD
 
 _VOID = {"meta", "link", "br", "hr"}
 GRIDS = [(1, 1), (2, 2), (4, 2), (64, 8)]
@@ -115,6 +122,31 @@ def test_the_first_lines_say_what_was_done() -> None:
     assert "of the fullest worker, beyond its imports: 76 % of the plan" in text
     # 5 transfers of 64 MiB; of 4 workers each planned 40 MiB.
     assert "320.0 MiB moved, 200 % of the planned 160.0 MiB" in text
+
+
+def test_what_changed_is_drawn_with_its_numbers(tmp_path: Path) -> None:
+    storage, uri = open_storage(), f"file://{tmp_path}/out"
+    old = random_rows(200, 6, 1)
+    new = {name: row + np.float32(name % 2) / 50 for name, row in list(old.items())[20:]}
+    publish_rows(storage, uri, OLD, old)
+    publish_rows(storage, uri, CURRENT, new)
+    found = compare_versions(storage, uri, OLD, CURRENT)
+    report = make_report(2, 2, comparison=found, held=["rows removed: 10.0%"], current=False)
+    page = Page(draw_page(report, make_manifest()))
+    assert "changes" in page.attributes("id")
+    text = " ".join(page.text.split())
+    assert f"Compared with {OLD}, row by row" in text
+    for words in (
+        "How far rows moved",
+        "Lengths of the rows",
+        "Nearest neighbours kept",
+        "removed",
+    ):
+        assert words in text
+    assert "no: the gate holds it" in text
+    assert "node:edge:node" in text
+    first = make_report(1, 1, comparison=Comparison(state="first"))
+    assert "there was none to compare it with" in Page(draw_page(first, make_manifest())).text
 
 
 def test_one_worker_has_nothing_to_share_or_to_move() -> None:
