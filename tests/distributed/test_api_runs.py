@@ -73,9 +73,11 @@ def test_a_script_plans_runs_twice_and_reads(tmp_path: Path) -> None:
 def test_the_documents_programs_run(tmp_path: Path) -> None:
     SmallJob.make(tmp_path)
     blocks = [
-        block for name in ("docs/guide.md", "docs/python.md") for block in python_blocks(name)
+        block
+        for name in ("docs/guide.md", "docs/python.md", "docs/trust.md")
+        for block in python_blocks(name)
     ]
-    assert len(blocks) >= 7
+    assert len(blocks) >= 9
     program = "\n".join(
         ["import embertide", 'embertide.run("job.yaml")']
         + [f"exec({block!r}, {{}})" for block in blocks]
