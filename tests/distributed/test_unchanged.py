@@ -146,6 +146,13 @@ def _ask_for_all(job: Published) -> str:
     return "spec.refresh.mode is full"
 
 
+def _bound_the_age(job: Published) -> str:
+    manifest = yaml.safe_load(job.job.read_text())
+    job.edit(output=manifest["spec"]["output"] | {"gate": {"maxInputAge": "1s"}})
+    time.sleep(1.1)
+    return "the inputs are older than spec.output.gate.maxInputAge"
+
+
 def _lose_a_part(job: Published) -> str:
     part = job.only("embeddings/versions/*/part-*")
     part.unlink()
@@ -175,7 +182,8 @@ def _lose_the_pointer(job: Published) -> str:
     "change",
     [
         _append_edges, _add_object, _change_weights, _write_in_place, _sample, _change_format,
-        _ask_for_all, _lose_a_part, _lose_the_report, _other_release, _lose_the_pointer,
+        _ask_for_all, _bound_the_age, _lose_a_part, _lose_the_report, _other_release,
+        _lose_the_pointer,
     ],
 )  # fmt: skip
 def test_what_counts_as_a_change(published: Published, change: Callable[[Published], str]) -> None:
@@ -184,10 +192,16 @@ def test_what_counts_as_a_change(published: Published, change: Callable[[Publish
     assert change(published) in published.look()
 
 
-@pytest.mark.parametrize("field", ["workers", "storage", "freshness"])
+@pytest.mark.parametrize("field", ["workers", "storage", "freshness", "output"])
 def test_what_does_not_count(published: Published, field: str) -> None:
-    values = {"workers": {"count": 2}, "storage": {"region": "eu-west-1"}}
-    published.edit(**{field: values.get(field, {"maxAge": "26h"})})
+    output = yaml.safe_load(published.job.read_text())["spec"]["output"]
+    values = {
+        "workers": {"count": 2},
+        "storage": {"region": "eu-west-1"},
+        "freshness": {"maxAge": "26h"},
+        "output": output | {"gate": {"maxInputAge": "26h"}, "keepVersions": 9},
+    }
+    published.edit(**{field: values[field]})
     assert published.look() == ""
 
 
@@ -226,3 +240,18 @@ def test_an_older_version_that_is_current_again(published: Published) -> None:
     assert published.look() == ""
     assert published.commands.run("rollback", str(published.job), first).code == 0
     assert "has changed" in published.look()
+
+
+def test_a_version_that_was_held_and_released(published: Published) -> None:
+    """The report of its run says that it is held; the run that confirms it does not."""
+    output = yaml.safe_load(published.job.read_text())["spec"]["output"]
+    published.edit(output=output | {"gate": {"maxInputAge": "1s"}})
+    time.sleep(1.1)
+    held = published.commands.run("run", str(published.job), "--force", "--json")
+    assert held.code == 11, held.err
+    assert published.commands.run("release", str(published.job)).code == 0
+    published.edit(output=output)
+    done = published.commands.run("run", str(published.job), "--json")
+    assert done.code == 0, done.err
+    report = done.events[-1]
+    assert (report["confirmed"], report["held"], report["warnings"]) == (True, [], [])

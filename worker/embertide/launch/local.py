@@ -137,12 +137,12 @@ def _report_of(storage: Storage, output_uri: str, confirmed: Confirmed) -> RunRe
 
     info = confirmed.version
     report = read_report(storage, output_uri, info.version)
-    warnings = [text for text in report.warnings if text != report.not_removed]
-    warnings += [info.not_removed] if info.not_removed else []
+    warnings = [info.not_removed] if info.not_removed else []
     return replace(
         report,
         confirmed=True,
         current=info.current,
+        held=list(info.held),
         not_removed=info.not_removed,
         warnings=warnings,
     )

@@ -14,6 +14,7 @@ from typing import Any
 from embertide._version import __version__
 from embertide.errors import ObjectMissing, OutputError
 from embertide.planning.confirmed import Confirmed
+from embertide.planning.input_age import input_age
 from embertide.planning.inputs import Inputs
 from embertide.planning.sizes import ReadRows, check_least
 from embertide.spec.job_digest import job_digest
@@ -55,6 +56,8 @@ def confirm_unchanged(storage: Storage, job: EmbeddingJob, inputs: Inputs) -> st
         return str(error)
     if storage.stat(f"{version_uri(output, version)}/{REPORT_DATA}") is None:
         return f"version {version} has no report"
+    if _too_old(storage, job, inputs):
+        return "the inputs are older than spec.output.gate.maxInputAge"
     check_least(job, ReadRows(**manifest["read"]))
     if not confirm(storage, output, version):
         return "another run has published meanwhile"
@@ -77,6 +80,15 @@ def _change(storage: Storage, job: EmbeddingJob, inputs: Inputs, manifest: Json)
     return _touched(
         storage, manifest["version"], [item["uri"] for item in [*objects, *inputs.model]]
     )
+
+
+def _too_old(storage: Storage, job: EmbeddingJob, inputs: Inputs) -> bool:
+    """Whether the gate would hold what the inputs give, for their age alone."""
+    gate = job.spec.output.gate
+    if gate is None or gate.max_input_seconds is None:
+        return False
+    age = input_age(storage, inputs)
+    return age is not None and age > gate.max_input_seconds
 
 
 def _changed_object(before: list[Json], now: list[Json]) -> str:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from embertide.compare.gate import Facts, violations
 from embertide.context import RunContext
-from embertide.errors import ObjectMissing
+from embertide.planning.input_age import input_age
 from embertide.planning.inputs import Inputs
 from embertide.spec.gate import Gate
-from embertide.storage.protocol import Storage
 from embertide.telemetry.comparison import Comparison
 from embertide.telemetry.omissions import Omissions
 
 _BEYOND = "beyond a bound of {whose}: {what}"
-_KINDS = ("edges", "features", "ids", "nodes")
 _DEFAULT = "the default gate (spec.output.gate sets it)"
 
 
@@ -75,19 +72,3 @@ def judge(
         input_age=age,
     )
     return Verdict(gate, violations(bounds, facts))
-
-
-def input_age(storage: Storage, inputs: Inputs) -> float | None:
-    """Seconds since the newest object of edges, features and nodes was written.
-
-    None where that is not known.
-    """
-    read = {item["uri"] for item in inputs.objects() if item["kind"] in _KINDS}
-    newest = 0.0
-    for uri in inputs.listings:
-        try:
-            objects = storage.scan(uri).objects
-        except ObjectMissing:
-            continue  # An optional input.
-        newest = max([newest, *(info.modified for info in objects if info.uri in read)])
-    return max(0.0, time.time() - newest) if newest else None

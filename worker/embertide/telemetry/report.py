@@ -232,7 +232,7 @@ class RunReport:
     ``not_removed`` says why versions that the job does not keep are still there ("": they are not);
     it is one of the ``warnings`` too.
     ``confirmed`` is True where a run computed nothing, since the current version is what it would
-    compute: all else is then of the run that computed it.
+    compute: all but ``warnings`` is then of the run that computed it.
     """
 
     version: str
