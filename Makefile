@@ -2,8 +2,8 @@
 #
 # uv is taken from PATH, or installed into .cache/uv. Packages are installed into .venv exactly as
 # locked in uv.lock, and the native kernels are compiled where there is a C++20 compiler. The name of
-# the stamp file is a checksum of uv.lock, pyproject.toml, the kernels' sources and the Python
-# version, so setup runs again only when one of them changes.
+# the stamp file is a checksum of uv.lock, pyproject.toml, the kernels' sources, the names of the
+# modules and the Python version, so setup runs again only when one of them changes.
 
 SHELL := /bin/sh
 UV_VERSION := 0.13.8
@@ -13,7 +13,9 @@ PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .cache/uv/bin/uv)
 BIN := .venv/bin
 NATIVE := worker/CMakeLists.txt worker/kernel_cache.cmake worker/embertide/kernels/native/*.[ch]pp
-KEY := $(shell { cat uv.lock pyproject.toml $(NATIVE); $(PYTHON) -V; } 2>/dev/null | cksum | cut -d' ' -f1)
+# An installed package knows its modules by their files: where one becomes a package, it is installed again.
+MODULES := find worker/embertide operator/embertide_operator -name '*.py' | sort
+KEY := $(shell { cat uv.lock pyproject.toml $(NATIVE); $(MODULES); $(PYTHON) -V; } 2>/dev/null | cksum | cut -d' ' -f1)
 STAMP := .venv/.ready-$(KEY)
 
 # Kernels that were compiled once, by this compiler from these sources, are taken from here.
@@ -59,7 +61,8 @@ $(STAMP): $(filter .cache/%,$(UV))
 	  echo "[setup] Python 3.11 or later is needed, $(PYTHON) is $$($(PYTHON) -V 2>&1);" \
 	       "select another: make PYTHON=python3.12 ..."; exit 1; }
 	@echo "[setup] .venv for $$($(PYTHON) -V) from uv.lock (PyTorch is large: the first download takes a while)"
-	@$(UV) sync --locked --extra dev --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
+	@$(UV) sync --locked --extra dev --reinstall-package embertide \
+	  --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
 	@$(BIN)/python -c 'import importlib.util as u; u.find_spec("dgl") or print("[setup] dgl", \
 	  "has no wheel for this Python and machine (it needs 3.11 on x86-64): everything else works,", \
 	  "tests against dgl are skipped")'
