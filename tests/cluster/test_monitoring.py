@@ -148,7 +148,10 @@ def faults(watch: Watch, healthy: float, big: Inputs, tiny: Inputs) -> Watch:
     hung = big.job("hung", f"{root}/hung")
     gated = tiny.job("gated", f"{root}/gated")
     gated["spec"]["output"]["gate"] = {"maxInputAge": "1s"}
-    jobs.apply(homeless, hung, broken, stale, gated, tiny.job("taken", f"{root}/taken"))
+    # By itself, so that the others have the machine.
+    jobs.apply(gated)
+    jobs.complete("gated")
+    jobs.apply(homeless, hung, broken, stale, tiny.job("taken", f"{root}/taken"))
     with jobs.held("hung", 1, "infer", seconds=_HELD_SECONDS):
         jobs.cluster.wait_for(
             lambda: set(_FAULTS) <= watch.prometheus.firing(), 120, f"alerts {sorted(_FAULTS)}"
