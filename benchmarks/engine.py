@@ -285,4 +285,4 @@ class Engine:
         edges = Edges([narrow], histogram, shift, False, len(source))
         ranges = choose_ranges(self._ctx, [edges], nodes)
         sub_range = build_graph(self._ctx, self._ctx.job.spec.input.edges[0], edges, ranges, nodes)
-        return ranges, gather_partition(self._ctx, ranges, sub_range)
+        return ranges, gather_partition(self.exchange, ranges, sub_range)

@@ -22,10 +22,19 @@ from embertide.primitives.in_place import SPAN_ROWS, WindowRows, shown
 from embertide.primitives.landing_in_place import RowProduct, land_in_place
 from embertide.steps import Aggregate, Linear, Message, PairAttend, Program, tensors
 from embertide.telemetry.memory import allocated_bytes
+from embertide.telemetry.recorder import CountingRecorder
+from embertide.telemetry.report import Traffic
 from tests.support.catalogue import catalogue
 from tests.support.ranks import on_grid
 from tests.support.tasks import embed_all
-from tests.support.world import NODES, Rank, make_features, make_graph, make_job
+from tests.support.world import (
+    NODES,
+    Rank,
+    loaded_rows,
+    make_features,
+    make_graph,
+    make_job,
+)
 
 pytestmark = [
     pytest.mark.distributed,
@@ -132,7 +141,7 @@ def _land(exchange: Exchange) -> list[float]:
     loaded, own = Loaded(mine, features[mine]), slice(*ranges.worker(grid.rank))
     weight, bias = torch.randn(7, 9, generator=generator), torch.randn(7, generator=generator)
     product = RowProduct(weight, Epilogue(bias, "relu"))
-    landing = partial(land_in_place, world, ranges, loaded, where[own], batch_rows=4)
+    landing = partial(land_in_place, world, loaded, where[own])
     exact = (features.double() @ weight.double().T + bias).relu()
     onto = torch.ones(len(where[own]), 7)
     added = (features[own].double() @ weight.double().T + bias + 1).relu()
@@ -264,6 +273,44 @@ def test_runs_and_grids_give_the_same_bits() -> None:
     )
     assert all(map(np.array_equal, first, again))
     assert all(map(np.array_equal, first[1:], slices[1:]))
+
+
+def _count_reads(exchange: Exchange, program: Program) -> tuple[RowRanges, list[Traffic]]:
+    """Row ranges, and what the layers moved or read in place."""
+    rank = Rank(exchange, make_graph(), make_job())
+    exchange.recorder = recorder = CountingRecorder()
+    rank.embed(program, make_features(6))
+    return rank.ranges, [item for item in recorder.traffic() if item.layer >= 0]
+
+
+@pytest.mark.parametrize(("p", "m"), [(3, 1), (1, 3)])
+def test_what_is_read_in_place_counts_as_that_and_nothing_as_sent(p: int, m: int) -> None:
+    """A row of another worker once for each edge that reads it, with its factor; none moves."""
+    program = Program(
+        steps=(
+            Linear(out="h", layer=0, x="x", weight="w"),
+            Aggregate(out="a", layer=0, x="h", norm="both"),
+            Linear(out="i", layer=1, x="a", weight="v"),
+            Aggregate(out="o", layer=1, x="i", norm="both"),
+        ),
+        params={"w": torch.eye(4, 6), "v": torch.eye(4)},
+        widths={"x": 6, "h": 4, "a": 4, "i": 4, "o": 4},
+        layers=2,
+        results={"": "o"},
+    )
+    graph, features = make_graph(), 6
+    for rank, (ranges, traffic) in enumerate(on_grid(p, m, _count_reads, program)):
+        first, last = ranges.worker(rank)
+        into = (graph.dst >= first) & (graph.dst < last)
+        remote = int((into & ((graph.src < first) | (graph.src >= last))).sum())
+        read = {(i.axis, i.primitive, i.layer): i.bytes_read_in_place for i in traffic}
+        assert read["graph", "spmm", 1] == remote * 4 * 4
+        assert sum(item.bytes_sent + item.messages + item.groups for item in traffic) == 0
+        own = set(loaded_rows(rank, p * m, NODES).tolist())
+        landed = sum(node not in own for node in range(first, last))
+        assert read["world", "features", 0] == landed * 4 * features
+        # Products of loaded features have no factors yet.
+        assert read["graph", "spmm", 0] == remote * 4 * (4 + 1)
 
 
 def test_messages_have_their_edges_behind_attention_that_only_counts_them() -> None:

@@ -94,12 +94,36 @@ def row_of(item: dict[str, Any]) -> Row:
 def test_a_run_sends_what_is_planned(
     commands: Commands, made: dict[Model, Path], model: Model, grid: str, fanout: list[int] | None
 ) -> None:
+    """With rows exchanged as between hosts."""
     manifest = with_groups(made[model], fanout)
-    done = commands.run("run", manifest, "--grid", grid, "--json")
+    report = run_of(commands, manifest, grid, in_place=False)
+    assert not any(item["bytes_read_in_place"] for item in report["traffic"])
+    assert differing(report) == {}
+
+
+@pytest.mark.parametrize(("model", "grid", "fanout"), CASES)
+def test_of_a_run_in_place_what_still_moves_is_planned(
+    commands: Commands, made: dict[Model, Path], model: Model, grid: str, fanout: list[int] | None
+) -> None:
+    manifest = with_groups(made[model], fanout)
+    report = run_of(commands, manifest, grid, in_place=True)
+    assert sum(item["bytes_read_in_place"] for item in report["traffic"]) > 0
+    assert not any(item["bytes_sent"] for item in report["traffic"] if item["primitive"] == "spmm")
+    assert differing(report) == {}
+
+
+def run_of(commands: Commands, manifest: str, grid: str, *, in_place: bool) -> dict[str, Any]:
+    """The report of a run."""
+    env = {"EMBERTIDE_IN_PLACE": "1" if in_place else "0"}
+    done = commands.run("run", manifest, "--grid", grid, "--json", env=env)
     assert done.code == 0, done.err
-    report = done.events[-1]
+    return done.events[-1]
+
+
+def differing(report: dict[str, Any]) -> dict[Row, tuple[float, ...]]:
+    """The rows whose bytes or messages are not those of the plan."""
     workers = math.prod(report["grid"])
-    sent = {row_of(item): item for item in report["traffic"]}
+    sent = {row_of(item): item for item in report["traffic"] if item["bytes_sent"]}
     planned = {row_of(item): item for item in report["planned_traffic"]}
     assert len(planned) == len(report["planned_traffic"])
     assert planned.keys() == sent.keys()
@@ -113,7 +137,7 @@ def test_a_run_sends_what_is_planned(
         most = math.inf if row[:2] in MOST_MESSAGES else workers - 1 - least
         if abs(found - item["bytes_sent"]) >= room or not least <= fewer <= most:
             wrong[row] = item["bytes_sent"], found, item["messages"], fewer
-    assert wrong == {}
+    return wrong
 
 
 def test_a_plan_says_how_few_messages_there_may_be(

@@ -170,7 +170,8 @@ def check_summary(pods: list[Pod]) -> None:
 
 def test_an_attempt_publishes_and_tells(tmp_path: Path, job: JobFiles) -> None:
     with local_pods(tmp_path / "pods", job.job) as made:
-        pods = made.attempt("2x1")
+        # As on two hosts.
+        pods = made.attempt("2x1", EMBERTIDE_IN_PLACE="0")
         starting = pods[0].until(lambda status: status)
         assert (starting.state, starting.job_uid, starting.attempt) == ("starting", "9c2f", 1)
         assert pods[0].get("/healthz") == (200, "ok\n")

@@ -91,7 +91,14 @@ def check_worker(span: Received, worker: dict[str, Any], began: float) -> None:
         assert inner.name == (kept["stage"] if layer < 0 else f"layer {layer}")
         assert inner.start / 1e9 == pytest.approx(began + kept["start"], abs=1e-3)
         assert inner.end / 1e9 == pytest.approx(began + kept["end"], abs=1e-3)
-        for name in ("wait_seconds", "bytes_sent", "bytes_received", "messages", "groups"):
+        for name in (
+            "wait_seconds",
+            "bytes_sent",
+            "bytes_received",
+            "bytes_read_in_place",
+            "messages",
+            "groups",
+        ):
             assert told(inner, name) == [kept[name]]
     sent = sum(stage.attributes["embertide.bytes_sent"] for stage in span.children)
     assert 0 < sent <= worker["bytes_sent"]

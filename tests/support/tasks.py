@@ -63,7 +63,11 @@ Totals = dict[Label, tuple[int, int]]
 def count_traffic(
     exchange: Exchange, graph: Graph, programs: dict[str, Program], rows: str = "float32"
 ) -> tuple[RowRanges, dict[str, Totals]]:
-    """Bytes sent and received per label: of the stages up to the CSR, then of each program."""
+    """Bytes sent and received per label: of the stages up to the CSR, then of each program.
+
+    As on several hosts, where all of it moves.
+    """
+    exchange.near = [[] for _ in exchange.near]
     exchange.recorder = recorder = GroupRecorder()
 
     def totals() -> Totals:

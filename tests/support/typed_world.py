@@ -21,7 +21,7 @@ from embertide.primitives.shuffle import EdgeChunk, Edges
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.relations import Relation
 from embertide.stages.features import LoadedNodes, RawFeatures, loaded_features
-from embertide.stages.infer import infer
+from embertide.stages.infer import arrange, infer
 from embertide.stages.ingest import reverse
 from embertide.steps import Program
 from embertide.typed_graph import build_types
@@ -149,7 +149,8 @@ def count_types(
 def count_each(
     exchange: Exchange, programs: list[Program], rows: str = "float32"
 ) -> list[tuple[dict[str, RowRanges], Sent]]:
-    """As :func:`count_types`, of several programs."""
+    """As :func:`count_types`, of several programs, as on several hosts."""
+    exchange.near = [[] for _ in exchange.near]
     exchange.recorder = recorder = GroupRecorder()
     rank = TypedRank(exchange, rows)
     return [_count(rank, recorder, program) for program in programs]
@@ -198,8 +199,9 @@ class TypedRank:
         ranges, locations = self.graph.of_types(names)
         loaded = {name: loaded_features(self.ctx, self.nodes[name]) for name in program.inputs}
         clock: Any = NoClock()
-        graphs = layer_graphs(self.ctx, program, self.graph, clock)
-        found = infer(self.ctx, program, ranges, graphs, loaded, locations, clock)
+        layers = arrange(self.ctx, program, ranges)
+        graphs = layer_graphs(self.ctx, layers, self.graph, clock)
+        found = infer(self.ctx, layers, graphs, loaded, locations, clock)
         return {name: values.numpy() for name, values in found.items()}
 
 

@@ -27,7 +27,7 @@ from embertide.stages.features import (
     loaded_features,
     locate_features,
 )
-from embertide.stages.infer import infer
+from embertide.stages.infer import arrange, infer
 from embertide.steps import Program
 from embertide.steps.reference import LayerGraph
 from embertide.typed_graph import Located, TypedGraph
@@ -142,10 +142,11 @@ class Rank:
         located = Located(self.ranges, locations, self.names, self.keys)
         graph = TypedGraph({node.name: located}, {self.relation: self.sub_range})
         clock = NoClock()
-        graphs = layer_graphs(self.ctx, program, graph, clock)
+        layers = arrange(self.ctx, program, {"": self.ranges})
+        graphs = layer_graphs(self.ctx, layers, graph, clock)
         loaded = loaded_features(self.ctx, nodes)
-        one = ({"": self.ranges}, graphs, {"": loaded}, {"": locations}, clock)
-        return infer(self.ctx, program, *one)[""].cpu().numpy()
+        embeddings = infer(self.ctx, layers, graphs, {"": loaded}, {"": locations}, clock)
+        return embeddings[""].cpu().numpy()
 
 
 def loaded_rows(rank: int, world: int, nodes: int) -> np.ndarray:

@@ -309,6 +309,17 @@ def test_the_final_table_tells_what_the_run_cost() -> None:
     assert "warning: node [a] has no edges" in text
 
 
+def test_what_workers_read_in_place_has_a_column_where_there_is_any() -> None:
+    assert "in place" not in drawn(print_report, REPORT)
+    spmm, *others = REPORT.traffic
+    read = replace(spmm, bytes_read_in_place=3 << 20)
+    rows = [
+        line.split()
+        for line in drawn(print_report, replace(REPORT, traffic=[read, *others])).splitlines()
+    ]
+    assert ["graph", "spmm", "2.0", "KiB", "3.0", "MiB", "4", "0.75", "2.50"] in rows
+
+
 def test_a_single_worker_has_no_traffic_table() -> None:
     assert "axis" not in drawn(print_report, replace(REPORT, traffic=[]))
 

@@ -47,8 +47,10 @@ def test_workers_are_added_up() -> None:
         recorder.received(label, size)
         recorder.sent(label, 10 * size)
         recorder.waited(label, 100.0 * size)
+        recorder.read_in_place(label, 5 * size)
+        assert recorder.moved().bytes_read_in_place == 5 * size
     waits = [0] * len(WAIT_BUCKETS) + [2]
-    summed = Traffic("graph", "spmm", 0, 30, 3, 2, 2, 2, 300.0, 0.0, waits, 1, 20, 200.0)
+    summed = Traffic("graph", "spmm", 0, 30, 3, 2, 2, 2, 300.0, 0.0, waits, 1, 20, 200.0, "", 15)
     assert sum_traffic([recorder.totals for recorder in ranks]) == [summed]
 
 

@@ -64,5 +64,5 @@ def test_meetings_are_waits_of_no_transfer() -> None:
     recorder = CountingRecorder()
     recorder.met(1.5)
     recorder.waited(SPMM, 0.5)
-    assert recorder.moved() == Moved(2.0, 0.0, 0, 0, 0, 0)
+    assert recorder.moved() == Moved(2.0, 0.0, 0, 0, 0, 0, 0)
     assert [item.wait_seconds for item in recorder.traffic()] == [0.5]

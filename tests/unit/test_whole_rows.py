@@ -6,18 +6,17 @@ import pytest
 
 from embertide.footprint import GraphSize
 from embertide.models.order import order_steps
-from embertide.models.whole_rows import in_order_of_one, moves_of_slices
+from embertide.models.whole_rows import computes_whole_rows, in_order_of_one
 from embertide.spec.grid import GridShape
-from embertide.steps import Aggregate, GraphNorm, Linear, Program, Step
-from embertide.steps.moves import LoadedRows, Move, WholeRows
+from embertide.steps import Aggregate, GraphNorm, Linear, Program, Propagate, Step
 from tests.support import sharing_programs
 from tests.support.typed_world import WIDTHS
 
 GRIDS = [(2, 1), (1, 2), (2, 2)]
 
 
-def moves(program: Program, p: int, m: int) -> list[Move] | None:
-    """What is counted in place of slices; None where a program stays in them."""
+def whole_rows(program: Program, p: int, m: int) -> bool:
+    """Whether workers of one host compute a program in whole rows."""
     size = GraphSize(
         nodes=dict.fromkeys([*WIDTHS, ""], 100),
         edges=dict.fromkeys(program.relations, 0),
@@ -26,7 +25,7 @@ def moves(program: Program, p: int, m: int) -> list[Move] | None:
         depth=1,
         in_place=True,
     )
-    return moves_of_slices(order_steps(program, p * m), size)
+    return computes_whole_rows(order_steps(program, p * m), size)
 
 
 def of_one_type(*steps: Step) -> Program:
@@ -34,7 +33,7 @@ def of_one_type(*steps: Step) -> Program:
     return Program(
         steps=steps,
         params={},
-        widths={"x": 4, "a": 4, "h": 12, "n": 12},
+        widths={"x": 4, "a": 4, "h": 12, "n": 12, "p": 4},
         layers=1,
         results={"": steps[-1].out},
     )
@@ -48,27 +47,28 @@ PAIR = (
 
 @pytest.mark.parametrize(("name", "p", "m"), [("additive", 2, 2), ("pairs", 1, 2), ("pairs", 2, 2)])
 def test_relations_that_share_rows_keep_no_program_in_slices(name: str, p: int, m: int) -> None:
-    found = moves(getattr(sharing_programs, name)(), p, m)
-    assert found is not None
-    assert any(len(getattr(move, "together", ())) == 2 for move in found)
-    assert any(isinstance(move, WholeRows) for move in found) == (name == "pairs")
+    assert whole_rows(getattr(sharing_programs, name)(), p, m)
 
 
 @pytest.mark.parametrize(("p", "m"), GRIDS)
-def test_features_are_looked_up_for_several_partitions_alone(p: int, m: int) -> None:
-    found = moves(of_one_type(*PAIR), p, m)
-    assert found is not None
-    assert any(isinstance(move, LoadedRows) for move in found) == (p > 1)
+def test_features_that_are_summed_first_are_read_as_whole_rows(p: int, m: int) -> None:
+    assert whole_rows(of_one_type(*PAIR), p, m)
+
+
+def test_sums_one_after_the_other_stay_in_slices() -> None:
+    hops = of_one_type(Propagate(out="p", layer=0, x="x", times=3))
+    assert not whole_rows(hops, 1, 2)
+    assert not whole_rows(hops, 2, 2)
 
 
 @pytest.mark.parametrize(("p", "m"), GRIDS)
 def test_statistics_over_all_nodes_keep_a_program_in_slices(p: int, m: int) -> None:
     normed = of_one_type(*PAIR, GraphNorm(out="n", layer=0, x="h", over="columns"))
-    assert moves(normed, p, m) is None
+    assert not whole_rows(normed, p, m)
 
 
 def test_heads_in_several_slices_keep_a_program_in_slices() -> None:
-    assert moves(sharing_programs.additive(), 1, 3) is None
+    assert not whole_rows(sharing_programs.additive(), 1, 3)
 
 
 def test_the_order_is_that_of_one_worker() -> None:

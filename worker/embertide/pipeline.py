@@ -7,7 +7,6 @@ A check goes as far as the layers, once for each program.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import torch
 
@@ -28,7 +27,7 @@ from embertide.stages.compare import compare_rows
 from embertide.stages.csr import gather_partition
 from embertide.stages.features import LoadedNodes, loaded_features
 from embertide.stages.gate import judge
-from embertide.stages.infer import Graphs, infer
+from embertide.stages.infer import Arrangement, Graphs, arrange, infer
 from embertide.stages.limits import check_read, check_same_model, check_unchanged
 from embertide.stages.publish import Rows, WrittenType, publish_version, write_parts
 from embertide.stages.report import gather_report, keep_report, run_facts, type_counts
@@ -108,13 +107,13 @@ def run(
         release_memory()
         make_room(clock, order)
         with clock.stage("infer"):
-            graphs = layer_graphs(ctx, program, graph, clock)
+            ranges, locations = graph.of_types(names)
+            layers = arrange(ctx, program, ranges)
+            graphs = layer_graphs(ctx, layers, graph, clock)
             # Layer graphs have what they need of them.
             graph.sub_ranges.clear()
             make_room(clock, order)
-            ranges, locations = graph.of_types(names)
-            room = partial(make_room, clock, order)
-            embeddings = infer(ctx, program, ranges, graphs, loaded, locations, clock, room)
+            embeddings = infer(ctx, layers, graphs, loaded, locations, clock)
             del graphs, loaded, locations
             release_idle()
             release_memory()
@@ -199,26 +198,27 @@ def own_rows(ctx: RunContext, graph: TypedGraph, name: str, embeddings: torch.Te
     return Rows(given.node(name), folder, graph.located[name].names, embeddings)
 
 
-def layer_graphs(ctx: RunContext, program: Program, graph: TypedGraph, clock: Clock) -> Graphs:
+def layer_graphs(ctx: RunContext, layers: Arrangement, graph: TypedGraph, clock: Clock) -> Graphs:
     """Layer and relation -> graph: one graph for all layers, or one sample each, made when needed.
 
     Collective: every rank must call, and must call the result with the same layers and relations.
     """
+    exchange, program = layers.exchange, layers.program
     named = graph.of_relations(program)
     group_bytes = ctx.job.spec.inference.group_bytes
     widest = max(program.widths.values())
-    tile = -(-widest // ctx.grid.feature)
+    tile = -(-widest // exchange.grid.feature)
 
     def build(name: str, rows: Csr) -> LayerGraph:
         relation = named[name]
-        targets = graph.located[relation.destination].ranges
+        targets = layers.spread(graph.located[relation.destination].ranges)
         return LayerGraph(
-            exchange=ctx.exchange,
+            exchange=exchange,
             relation=name,
             targets=targets,
-            origins=graph.located[relation.source].ranges,
+            origins=layers.spread(graph.located[relation.source].ranges),
             features=rows.features,
-            csr=gather_partition(ctx, targets, rows, name),
+            csr=gather_partition(exchange, targets, rows, name),
             group_rows=max(1, group_bytes // (4 * tile)),
             pair_rows=max(1, group_bytes // (4 * widest)),
             needs=program.edge_needs(name),

@@ -205,22 +205,25 @@ def _stage_table(report: RunReport) -> Table:
     return table
 
 
-def _traffic_table(traffic: Iterable[Traffic]) -> Table:
+def _traffic_table(traffic: Sequence[Traffic]) -> Table:
     """Summed over layers; --json has them all."""
     # What is sent is received, so one of the two is enough on a terminal.
-    numbers = ["bytes", "messages", "wait s", "compute s"]
+    in_place = any(item.bytes_read_in_place for item in traffic)
+    numbers = ["bytes", *(["in place"] if in_place else []), "messages", "wait s", "compute s"]
     table = new_table("Moved by axis and primitive, all workers", ["axis, primitive"], numbers)
     sums: dict[tuple[str, str], list[float]] = {}
     for item in traffic:
-        row = sums.setdefault((item.axis, item.primitive), [0, 0, 0.0, 0.0])
+        row = sums.setdefault((item.axis, item.primitive), [0, 0, 0, 0.0, 0.0])
         row[0] += item.bytes_sent
-        row[1] += item.messages
-        row[2] += item.wait_seconds
-        row[3] += item.compute_seconds
-    for (axis, primitive), (sent, messages, wait, compute) in sorted(sums.items()):
+        row[1] += item.bytes_read_in_place
+        row[2] += item.messages
+        row[3] += item.wait_seconds
+        row[4] += item.compute_seconds
+    for (axis, primitive), (sent, read, messages, wait, compute) in sorted(sums.items()):
         table.add_row(
             f"{axis} {primitive}",
             human_bytes(sent),
+            *([human_bytes(read)] if in_place else []),
             f"{messages:,.0f}",
             f"{wait:.2f}",
             f"{compute:.2f}",

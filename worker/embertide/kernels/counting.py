@@ -7,6 +7,9 @@ import torch
 from embertide.kernels import native
 from embertide.kernels.block import Block
 
+_COMPARED_VALUES = 1 << 16
+"""Values that are compared at a time: they stay in the cache."""
+
 
 def count_values(values: torch.Tensor, counts: torch.Tensor) -> None:
     """Add to ``counts`` [n] int32 how often each of 0..n-1 is among ``values`` [k].
@@ -18,6 +21,14 @@ def count_values(values: torch.Tensor, counts: torch.Tensor) -> None:
         native.lib.count_values(values, counts)
         return
     counts += torch.bincount(values, minlength=len(counts))
+
+
+def count_outside(values: torch.Tensor, first: int, last: int) -> int:
+    """How many of ``values`` [k], of any integer type on the CPU, are not within first..last."""
+    within = sum(
+        int(((some >= first) & (some < last)).sum()) for some in values.split(_COMPARED_VALUES)
+    )
+    return len(values) - within
 
 
 def row_lengths(indptr: torch.Tensor) -> torch.Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import os
 import sys
 from collections.abc import Sequence
 
@@ -57,9 +58,17 @@ def release_idle(most: int | None = None) -> None:
 # -- memory that other processes of this host can map ------------------------------------------
 
 
+def may_share() -> bool:
+    """Whether workers of one host may map each other's memory.
+
+    Without the native kernels they cannot; ``EMBERTIDE_IN_PLACE=0`` in the environment forbids it.
+    """
+    return native.lib is not None and os.environ.get("EMBERTIDE_IN_PLACE") != "0"
+
+
 def shared_file() -> int | None:
     """The descriptor of the file that shared memory comes from; None where there is none."""
-    if native.lib is None:
+    if not may_share():
         return None
     file = int(native.lib.shared_file())
     return None if file < 0 else file

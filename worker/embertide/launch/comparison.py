@@ -19,7 +19,7 @@ from embertide.planning.inputs import Inputs, with_tables
 from embertide.planning.matching import check_model, narrow
 from embertide.readers.reference import ReferenceColumns
 from embertide.stages.features import LoadedNodes, loaded_features
-from embertide.stages.infer import infer
+from embertide.stages.infer import arrange, infer
 from embertide.stages.verify import (
     Agreement,
     Expected,
@@ -97,9 +97,10 @@ def prepare_check(
     ranges, locations = graph.of_types(names)
 
     def embed(ctx: RunContext, program: Program) -> torch.Tensor:
-        graphs = layer_graphs(ctx, program, graph, clock)
+        layers = arrange(ctx, program, ranges)
+        graphs = layer_graphs(ctx, layers, graph, clock)
         loaded = {name: _fresh(ctx, nodes[names[name]]) for name in program.inputs}
-        return infer(ctx, program, ranges, graphs, loaded, locations, clock)[node_type]
+        return infer(ctx, layers, graphs, loaded, locations, clock)[node_type]
 
     return Check(
         node_type=node_type,

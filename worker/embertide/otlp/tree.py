@@ -129,7 +129,13 @@ def _worker(grid: GridShape, worker: WorkerReport, zero: float, layers: list[Lay
     counts: dict[str, Value] = {"nodes": worker.nodes, "edges": worker.edges}
     moved: dict[str, Value] = {
         name: getattr(worker, name)
-        for name in ("wait_seconds", "compute_seconds", "bytes_sent", "bytes_received")
+        for name in (
+            "wait_seconds",
+            "compute_seconds",
+            "bytes_sent",
+            "bytes_received",
+            "bytes_read_in_place",
+        )
     }
     attributes = _place(grid, worker.rank) | _named({**counts, **moved})
     return Node(f"worker {worker.rank}", start, end, attributes, spans)

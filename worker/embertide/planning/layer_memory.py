@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from embertide.footprint import ID_BYTES, GraphSize, Size
-from embertide.models.whole_rows import in_order_of_one, moves_of_slices
+from embertide.footprint import ID_BYTES, Size
 from embertide.planning.graph import PlannedGraph, PlannedRelation
 from embertide.planning.tensors import tensor_peak
-from embertide.spec.grid import GridShape
 from embertide.steps.base import Step
-from embertide.steps.moves import LoadedRows, Move
 from embertide.steps.program import Program
-from embertide.steps.source_rows import SOURCE_BYTES
 
 _BUILDING_BYTES = 1 / 7
 """Of a node in the set of sources while the remote ones are found."""
@@ -45,7 +41,6 @@ class LayersBytes:
         blocks: of the non-zeros, cut by where their sources are.
         copies: of non-zeros and of factors that are among ``graphs``, as a GPU has them.
         tensors: of the tensors, and beside them while they are made.
-        counting: before them, beside features and CSRs, while it is counted what slices would move.
     """
 
     graphs: float
@@ -53,7 +48,6 @@ class LayersBytes:
     blocks: float
     copies: float
     tensors: float
-    counting: float
 
     @property
     def on_cpu(self) -> float:
@@ -77,10 +71,11 @@ def layers_bytes(
     """Bytes of the layer graphs and of the tensors in the fullest moment of the layers.
 
     Args:
+        graph: on the grid that computes the layers.
         fanout: in-edges that each layer samples of a node; None: all of them.
         placed: node types whose features are in order from the start.
     """
-    whole, counting, size = 0.0, 0.0, graph.size
+    whole, size = 0.0, graph.size
     if fanout is not None:
         for name, relation in graph.relations.items():
             of_all = size.of_relation(name)
@@ -89,11 +84,6 @@ def layers_bytes(
         most = max(fanout)
         sampled = {name: size.of_relation(name, most).edges for name in size.edges}
         graph = replace(graph, size=replace(size, edges=sampled))
-    elif size.in_place and (moves := moves_of_slices(program, size)) is not None:
-        counting = _counting(size, moves)
-        # Partitions and slices are gone by then.
-        program = in_order_of_one(program)
-        graph = replace(graph, size=replace(size, grid=GridShape.of(size.workers, 1)))
     size, grid = graph.size, graph.size.grid
     costs = {name: _layer_graph(graph, program, name) for name in graph.relations}
     patterns = sum(_tiles(graph, program, names) for names in _together(program, tiles=True))
@@ -113,14 +103,7 @@ def layers_bytes(
             (cost.block if grid.graph == 1 else 0.0) + cost.factors for cost in costs.values()
         ),
         tensors=peak,
-        counting=counting,
     )
-
-
-def _counting(size: GraphSize, moves: Sequence[Move]) -> float:
-    """Bytes of sources while it is looked up who loaded them: of one group at a time."""
-    asked = [size.of_relations(one.together) for one in moves if isinstance(one, LoadedRows)]
-    return max((_BUILDING_BYTES * s.columns + SOURCE_BYTES * s.unique() for s in asked), default=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +131,7 @@ def _layer_graph(graph: PlannedGraph, program: Program, name: str) -> _GraphByte
     factors = _FACTOR_BYTES * rows
     held = partition_bytes(relation, size) + factors
     if size.graph > 1:
-        building = _BUILDING_BYTES * size.columns
+        building = 0.0 if size.in_place else _BUILDING_BYTES * size.columns
         if not needs.again:
             held, building = held - columns, building + columns
     steps = _over(program, name)
@@ -206,7 +189,7 @@ def _tiles(graph: PlannedGraph, program: Program, together: tuple[str, ...]) -> 
     if graph.size.grid.graph == 1:
         return 0.0
     union, widest = graph.size.of_relations(together), max(program.widths.values())
-    found = _REQUEST_BYTES * union.unique()
+    found = 0.0 if union.in_place else _REQUEST_BYTES * union.unique()
     for name in together:
         relation, size = graph.relations[name], graph.size.of_relation(name)
         # In place, non-zeros stay in the order of the CSR, and its row ends are theirs.

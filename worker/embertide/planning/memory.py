@@ -18,7 +18,7 @@ from embertide.planning.edge_memory import (
     relations,
     sorting,
 )
-from embertide.planning.graph import PlannedGraph, PlannedType
+from embertide.planning.graph import PlannedGraph, PlannedType, of_layers
 from embertide.planning.layer_memory import layers_bytes, partition_bytes
 from embertide.planning.loads import edge_loads, node_loads
 from embertide.primitives.directory import LOCATED_ROWS
@@ -116,10 +116,11 @@ def _planned_of_worker(
     inputs = [of_type for of_type in held if of_type.is_input]
     csrs = sum(csr_bytes(relation, size) for relation, size in relations(graph))
     own = sum(of_type.own for of_type in held)
-    layers, gathering = layers_bytes(graph, program, fanout, placed=_placed(held)), 0.0
-    if graph.size.grid.feature > 1:
+    arranged, ordered = of_layers(graph, program, fanout)
+    layers, gathering = layers_bytes(arranged, ordered, fanout, placed=_placed(held)), 0.0
+    if arranged.size.grid.feature > 1:
         partitions = sum(partition_bytes(one, size) for one, size in relations(graph))
-        gathering = sum(of_type.values for of_type in inputs) + csrs + partitions + layers.counting
+        gathering = sum(of_type.values for of_type in inputs) + csrs + partitions
     kept = own + sum(0.0 if of_type.placed else of_type.dense for of_type in inputs)
     results = _results(graph, program)
     buffering = min(threads, _BUFFERING_THREADS)

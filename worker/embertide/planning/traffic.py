@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, GraphSize, Size
-from embertide.planning.graph import PlannedGraph
+from embertide.planning.graph import PlannedGraph, of_layers
 from embertide.planning.loads import NodeLoads, edge_loads, node_loads
 from embertide.planning.tensors import tensor_moves
 from embertide.planning.traffic_sums import TrafficSums
@@ -40,9 +40,13 @@ Fanout = Sequence[int] | None
 
 
 def planned_traffic(graph: PlannedGraph, program: Program, fanout: Fanout) -> list[PlannedTraffic]:
-    """What one worker sends, per axis, primitive and layer; see ``docs/traffic.md``."""
+    """What one worker sends, per axis, primitive and layer; see ``docs/traffic.md``.
+
+    Where workers read each other's tensors in place, that is what is not read so.
+    """
     if graph.size.workers == 1:
         return []
+    graph, program = of_layers(graph, program, fanout)
     plan = _Plan(graph, program, fanout)
     plan.before_layers()
     for move in tensor_moves(program, graph.size):
@@ -124,7 +128,10 @@ class _Plan:
     # -- tensors ---------------------------------------------------------------------------
 
     def move(self, move: Move) -> None:
-        """Something moves; what is not known yet of its layer graph is found first."""
+        """Something moves, or is read in place; its layer graph is found first."""
+        if self._is_read_in_place(move):
+            self._gather_graphs(move)
+            return
         match move:
             case Landing():
                 self._land(move)
@@ -143,6 +150,21 @@ class _Plan:
                 self._scatter(move)
             case Statistics():
                 self._gather(move)
+
+    def _is_read_in_place(self, move: Move) -> bool:
+        """Whether workers of one host read it where it stands, so that nothing moves."""
+        if isinstance(move, HeadScores | Statistics):
+            return False
+        # Slices of features that were loaded elsewhere are sent.
+        sliced = isinstance(move, LoadedRows) and self.grid.feature > 1
+        return self.size.in_place and not sliced
+
+    def _gather_graphs(self, move: Move) -> None:
+        """The layer graphs that something is read for are gathered."""
+        if isinstance(move, Degrees):
+            self._layer_graph(move.view)
+        elif isinstance(move, TileRows | WholeRows | LoadedRows):
+            self._union(move.view, move.together)
 
     def _land(self, move: Landing) -> None:
         """Each value of a loaded row once, and a row number for each that holds a part of it."""
@@ -256,7 +278,7 @@ class _Plan:
         axis, primitive, layer = where
         pairs, members = primitive == "sddmm", self.grid.graph if axis == "graph" else self.workers
         groups = _rounds(unique, size.group_rows(self.widest, 1 if pairs else size.feature))
-        merged = 1 if size.in_place and primitive != "features" else size.merged
+        merged = size.merged
         most, fewest = ((members - 1) * count for count in (groups, _rounds(groups, merged)))
         self.sums.add(*where, row * unique, most, *names, fewest=fewest)
         self.uses[axis, primitive] += 1

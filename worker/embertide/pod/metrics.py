@@ -138,6 +138,7 @@ class _Families:
         for metric, field in (
             (names.SENT_BYTES, "bytes_sent"),
             (names.RECEIVED_BYTES, "bytes_received"),
+            (names.READ_IN_PLACE_BYTES, "bytes_read_in_place"),
             (names.MESSAGES, "messages"),
             (names.OVERLAPPED_SECONDS, "compute_seconds"),
             (names.GROUPS, "groups"),

@@ -8,6 +8,7 @@ or of several where :mod:`embertide.primitives.merging` finds that faster. Per u
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -115,15 +116,10 @@ def arriving(
 def _in_place(
     channel: Channel, sources: Sources, rows: torch.Tensor, scale: torch.Tensor | None
 ) -> Iterator[Arrived]:
-    """Yield all non-zeros at once, over the rows of all ranks; they count as if they travelled.
-
-    Rows that are counted are those that sockets would bring: in the same groups, each once.
-    """
+    """Yield all non-zeros at once, over the rows of all ranks; the caller counts what it reads."""
     tensors = [rows] if scale is None else [rows, scale]
-    with every_row(channel, sources, tensors) as (source, *scales):
-        count_groups(channel, sources, rows.element_size() * rows.shape[1])
-        with channel.computing():
-            yield Arrived(source, None, scale=scales[0] if scales else None)
+    with every_row(channel, sources, tensors) as (source, *scales), channel.computing():
+        yield Arrived(source, None, scale=scales[0] if scales else None)
 
 
 @contextmanager
@@ -132,8 +128,8 @@ def every_row(
 ) -> Iterator[list[torch.Tensor]]:
     """Tensors [s, width] that the local block's indices point into, with the rows of all ranks.
 
-    They are ours where no rows are read in place; nothing is counted. Collective: every rank of the
-    sources' axis must call.
+    They are ours where no rows are read in place; the caller counts what it reads. Collective:
+    every rank of the sources' axis must call.
     """
     if sources.window is None:
         yield list(tensors)
@@ -142,24 +138,20 @@ def every_row(
         yield [one.window(sources.window) for one in seen]
 
 
-def count_groups(
-    channel: Channel,
-    sources: Sources,
-    row_bytes: int,
-    bytes_of: Callable[[int], int] | None = None,
+def reduced(
+    channel: Channel, sources: Sources, number: int | None, *tensors: torch.Tensor | None
 ) -> None:
-    """Count all groups of rows as if they travelled.
+    """Count that the non-zeros of a group were gone over, and the rows that were read in place.
 
     Args:
-        channel: of the sources' axis.
-        row_bytes: of a row that we get.
-        bytes_of: axis index of a peer -> of a row that it gets; None: the same.
+        number: of the remote group; None for the local one.
+        tensors: [s, ...] of whose rows each non-zero read one.
     """
-    of_peer = bytes_of or (lambda _peer: row_bytes)
-    for number in range(sources.rounds):
-        first, last = sources.group(number)
-        sent = [len(asked) * of_peer(i) for i, asked in sources.outgoing(number, number + 1)]
-        channel.group(number + 1).count(sent, (last - first) * row_bytes)
+    block = sources.local if number is None else sources.remote[number]
+    channel.exchange.recorder.reduced(block.nnz)
+    row = sum(t.element_size() * math.prod(t.shape[1:]) for t in tensors if t is not None)
+    if number is None:
+        channel.read_in_place(sources.read_in_place * row)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,13 @@ import torch
 from embertide.grid import ColumnSlices, Grid
 from embertide.kernels import attention as kernels
 from embertide.kernels.heads import HeadColumns, PairScore, RowSums
-from embertide.primitives.arriving import arriving, arriving_rows, every_row, tile_operand
+from embertide.primitives.arriving import (
+    arriving,
+    arriving_rows,
+    every_row,
+    reduced,
+    tile_operand,
+)
 from embertide.primitives.exchange import Channel
 from embertide.primitives.sources import Sources
 
@@ -64,6 +70,10 @@ def fetch_scalars(
     widths = [score.shape[1] for score in scores]
     window = sources.window
     held = (one.source if window is None else window.copy(one.source) for one in groups)
+    if window is not None:
+        own = window.slice(sources.axis.index)
+        remote = int(window.bounds[-1] - window.bounds[0]) - (own.stop - own.start)
+        channel.read_in_place(remote * beside.element_size() * beside.shape[1])
     cut = ([part.contiguous() for part in one.split(widths, 1)] for one in held)
     return [list(of_one) for of_one in zip(*cut, strict=True)]
 
@@ -121,7 +131,7 @@ def attend(
                 slope=part.slope,
                 weighted=part.weighted,
             )
-            channel.reduced(block)
+            reduced(channel, part.sources, arrived.number, arrived.source)
     return [sums.out for sums in every]
 
 
@@ -147,8 +157,8 @@ def attend_pairs(
 ) -> None:
     """:func:`attend` with scores of keys and queries, where a rank reads every row there is.
 
-    No score exists longer than it takes to add its row. Transfers are not counted here. Collective:
-    every rank of the graph axis must call.
+    No score exists longer than it takes to add its row. Collective: every rank of the graph axis
+    must call.
 
     Args:
         channel: of the graph axis, which has one slice.
@@ -162,7 +172,7 @@ def attend_pairs(
             kernels.add_pairs(
                 part.sums, block, values, keys, part.query, part.score, weighted=part.weighted
             )
-            channel.reduced(block)
+            reduced(channel, part.sources, None, values, keys)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +206,7 @@ def weigh(
         for part, sums in zip(parts, every, strict=True):
             block = part.sources.block(arrived.number)
             kernels.add_shares(sums, block, arrived.source, part.shares, weighted=part.weighted)
-            channel.reduced(block)
+            reduced(channel, part.sources, arrived.number, arrived.source)
     return [sums.out for sums in every]
 
 
@@ -234,5 +244,5 @@ def sddmm(
         for part, out in zip(parts, every, strict=True):
             block = part.sources.block(arrived.number)
             kernels.set_pair_scores(out, block, arrived.source, part.queries, part.score)
-            channel.reduced(block)
+            reduced(channel, part.sources, arrived.number, arrived.source)
     return every

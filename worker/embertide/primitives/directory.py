@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 
 from embertide.grid import RowRanges
+from embertide.kernels.counting import count_outside
 from embertide.kernels.csr import id_type
 from embertide.kernels.owners import split_by_owner
 from embertide.primitives.exchange import Channel
@@ -63,10 +65,13 @@ def _answers(
 def look_up_in_place(
     channel: Channel, ranges: RowRanges, values: torch.Tensor, nodes: torch.Tensor
 ) -> torch.Tensor:
-    """As :func:`look_up`, of ranks that read each other's tables; counts nothing.
+    """As :func:`look_up`, of ranks that read each other's tables where they stand.
 
     Collective: every rank must call.
     """
     window = WindowRows(np.array(ranges.workers, np.int64))
     with shown(channel, [values]) as (seen,):
-        return seen.window(window).index_select(0, window.of_nodes(nodes))
+        found = seen.window(window).index_select(0, window.of_nodes(nodes))
+    remote = count_outside(nodes, *ranges.worker(channel.grid.rank))
+    channel.read_in_place(remote * found.element_size() * math.prod(found.shape[1:]))
+    return found

@@ -20,7 +20,6 @@ import torch
 
 from embertide.grid import Axis, AxisName, Grid
 from embertide.kernels import memory
-from embertide.kernels.block import Block
 from embertide.kernels.staging import Staging
 from embertide.primitives.merging import Merging
 from embertide.primitives.objects import gather_objects
@@ -30,7 +29,7 @@ from embertide.primitives.transports.meeting import meet
 from embertide.primitives.transports.network import Network, Transfer
 from embertide.spec.grid import GridShape
 from embertide.telemetry.memory import count_shared
-from embertide.telemetry.recorder import Label, Recorder, RelationLabels, Uncounted, computing
+from embertide.telemetry.recorder import Label, Recorder, RelationLabels, computing
 
 _TIMEOUT_SECONDS = 1800.0
 
@@ -92,17 +91,10 @@ class Exchange:
             count_shared(file)
 
     def whole_rows(self) -> Exchange:
-        """The same ranks as partitions of a grid with one slice; what they move is not counted."""
+        """The same ranks as partitions of a grid with one slice."""
         view = copy(self)
         view.grid = Grid(GridShape.of(self.grid.world, 1), self.grid.rank)
-        # With one slice already, what they move has the same labels.
-        view.recorder = Uncounted(self.recorder, timed=self.grid.feature == 1)
         return view
-
-    @property
-    def counted(self) -> bool:
-        """Whether what moves is counted here: else it is elsewhere."""
-        return not isinstance(self.recorder, Uncounted)
 
     def channel(
         self, axis: AxisName, primitive: str, layer: int = -1, relations: Sequence[str] = ("",)
@@ -204,21 +196,10 @@ class Channel:
         links = self.exchange.links
         return {i: links[self.axis.ranks[i]] for i in self.axis.others()}
 
-    def count(self, sent: Sequence[int], received: int) -> None:
-        """Count what is read in place as if it travelled: messages of ours, and what we read.
-
-        Args:
-            sent: bytes of each message.
-            received: bytes of all messages to us.
-        """
-        recorder = self.exchange.recorder
-        if received:
-            recorder.received(self.label, received)
-        for size in sent:
-            if size:
-                recorder.sent(self.label, size)
-        if received:
-            recorder.arrived(self.label)
+    def read_in_place(self, size: int) -> None:
+        """Count bytes of peers' memory that we read where they stand."""
+        if size:
+            self.exchange.recorder.read_in_place(self.label, size)
 
     def computing(self) -> AbstractContextManager[None]:
         """Count the body of a ``with`` as computing beside the channel's transfers.
@@ -228,10 +209,6 @@ class Channel:
         if self.axis.size == 1:
             return nullcontext()
         return computing(self.exchange.recorder, self.label)
-
-    def reduced(self, block: Block) -> None:
-        """Count the edges of a group that has been gone over."""
-        self.exchange.recorder.reduced(block.nnz)
 
     def start(self, sends: Sequence[Transfer], receives: Sequence[Transfer]) -> Pending:
         """Start transfers; tensors must be contiguous and stay untouched until they are over.

@@ -12,18 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from embertide.grid import Axis
 from embertide.kernels.block import Block
 from embertide.kernels.csr import Csr, id_type
 from embertide.kernels.cut import Places, RangePlaces, TablePlaces, cut_by_group
 from embertide.kernels.node_set import NodeSet, unpack_bitmap
 from embertide.primitives.exchange import Channel
-from embertide.primitives.in_place import WindowRows
 from embertide.primitives.rounds import places_before, share_rounds
 from embertide.primitives.sources import Counts, LoadedHolders, RangeHolders, Request, Sources
 
-_RANKED_COLUMNS = 1 << 20
-"""Of non-zeros whose sources are looked up among the members at a time."""
 LOOK_UP_NODES = 1 << 20
 """Consecutive nodes whose loaders are looked up at a time."""
 _PLACED_SOURCES = 1 << 18
@@ -38,7 +34,6 @@ def find_sources(
     nodes: int,
     group_rows: int,
     edges: Sequence[bool],
-    blocks: bool = True,
 ) -> list[Sources]:
     """Find the unique source rows of matrices with the same columns, and request them.
 
@@ -56,37 +51,13 @@ def find_sources(
         nodes: N.
         group_rows: slots per group.
         edges: of each matrix, whether its blocks carry each non-zero's position in it.
-        blocks: whether non-zeros are wanted.
     """
     members = NodeSet([csr.cols for csr in csrs], nodes)
-    if not blocks:
-        csrs = [csr.slice(0, 0) for csr in csrs]
     if isinstance(holders, RangeHolders):
         places, cuts, requests = _in_ranges(channel, members, holders, group_rows)
-        if channel.in_place:
-            window = WindowRows(np.array(holders.bounds, np.int64))
-            return [
-                _in_window(csr, holders.axis, window, cuts, requests, group_rows) for csr in csrs
-            ]
     else:
         loader, row, counts = _locate(members, holders)
         places, cuts, requests = _at_loaders(channel, members, loader, row, counts, group_rows)
-        if holders.window is not None:
-            at = torch.from_numpy(holders.window.starts[loader]) + row
-            rows = at.to(id_type(holders.window.end))
-            return [
-                Sources(
-                    axis=holders.axis,
-                    local=Block(None, csr.indptr, _rows_of(csr, members, rows), csr.weights),
-                    remote=(),
-                    group_rows=group_rows,
-                    requests=requests,
-                    cuts=cuts,
-                    outputs=csr.rows,
-                    window=holders.window,
-                )
-                for csr in csrs
-            ]
         del loader, row
     found = []
     for csr, positions in zip(csrs, edges, strict=True):
@@ -104,41 +75,6 @@ def find_sources(
                 outputs=csr.rows,
             )
         )
-    return found
-
-
-def _in_window(
-    csr: Csr,
-    axis: Axis,
-    window: WindowRows,
-    cuts: Counts,
-    requests: dict[int, Request],
-    group_rows: int,
-) -> Sources:
-    """The pattern of a rank that reads every source where it stands."""
-    return Sources(
-        axis=axis,
-        local=Block(None, csr.indptr, window.of_nodes(csr.cols), csr.weights),
-        remote=(),
-        group_rows=group_rows,
-        requests=requests,
-        cuts=cuts,
-        outputs=csr.rows,
-        window=window,
-    )
-
-
-def _rows_of(csr: Csr, members: NodeSet, rows: torch.Tensor) -> torch.Tensor:
-    """[nnz] the row of each non-zero's source.
-
-    Args:
-        rows: [members] of each source.
-    """
-    found = torch.empty(len(csr.cols), dtype=rows.dtype)
-    for first in range(0, len(found), _RANKED_COLUMNS):
-        some = slice(first, first + _RANKED_COLUMNS)
-        ranks = members.ranks(csr.cols[some].long().numpy())
-        torch.index_select(rows, 0, torch.from_numpy(ranks), out=found[some])
     return found
 
 

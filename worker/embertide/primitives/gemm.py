@@ -22,7 +22,6 @@ from embertide.grid import Axis, ColumnSlices, RowRanges
 from embertide.kernels.epilogue import Epilogue
 from embertide.kernels.memory import empty_as
 from embertide.kernels.spmm import multiply
-from embertide.layouts import Layout
 from embertide.primitives.buffers import Buffers
 from embertide.primitives.exchange import Channel
 from embertide.primitives.in_place import shown
@@ -188,33 +187,13 @@ def _room(
 def _read_in_place(
     channel: Channel, ranges: RowRanges, tile: torch.Tensor, slices: ColumnSlices
 ) -> Iterator[Parts]:
-    """Peers show their tiles; they count as if they travelled."""
+    """Peers show their tiles, of which the rows of our sub-range are read."""
     first, last = ranges.within(channel.grid.rank)
-    count_conversion(channel, ranges, slices.width, "rows", tile.element_size())
+    others = slices.width - slices.size(channel.axis.index)
+    channel.read_in_place((last - first) * others * tile.element_size())
     with shown(channel, [tile]) as (seen,):
         tiles = [seen.of(m, slices.size(m))[first:last] for m in range(channel.axis.size)]
         yield slice(0, last - first), tiles
-
-
-def count_conversion(
-    channel: Channel, ranges: RowRanges, width: int, to: Layout, value_bytes: int
-) -> None:
-    """Count what the ring moves of a tensor on its way to another layout.
-
-    Args:
-        channel: of the feature axis.
-        width: columns of the tensor.
-        value_bytes: of each of its values.
-    """
-    axis, slices = channel.axis, ColumnSlices(width, channel.axis.size)
-    for rows in _rounds(axis, ranges, width):
-        count = [value_bytes * (span.stop - span.start) for span in rows]
-        for step, target, origin in _steps(axis):
-            sent = count[target] * slices.size(axis.index)
-            received = count[axis.index] * slices.size(origin)
-            if to == "tile":
-                sent, received = received, sent
-            channel.group(step).count([sent], received)
 
 
 def round_rows(width: int) -> int:
@@ -285,7 +264,7 @@ def _columns_in_place(
 ) -> None:
     """The other sub-ranges' part of :func:`rows_to_tile`, where peers show their rows."""
     axis, width = channel.axis, rows.shape[1]
-    count_conversion(channel, ranges, width, "tile", rows.element_size())
+    channel.read_in_place((len(out) - len(rows)) * out.shape[1] * rows.element_size())
     with shown(channel, [rows]) as (seen,), channel.computing():
         for i in axis.others():
             out[slice(*ranges.within(axis.ranks[i]))] = seen.of(i, width)[:, own]

@@ -111,18 +111,13 @@ class LayerGraph:
             self._drop_columns()
         return found
 
-    def pairs_with(self, others: Sequence[LayerGraph], *, blocks: bool = True) -> list[Sources]:
+    def pairs_with(self, others: Sequence[LayerGraph]) -> list[Sources]:
         """As :meth:`tiles_with`, of our sub-range's rows in the ``rows`` layout, with full width.
 
         Collective: every rank must call.
-
-        Args:
-            blocks: whether non-zeros are wanted; they are there, too, where messages need them.
         """
         holders = RangeHolders.rows(self.origins, self.exchange.grid.axis("world"))
-        graphs = [self, *others]
-        blocks = blocks or any(graph.needs.messages for graph in graphs)
-        return self._find("world", graphs, LayerGraph.sub_range, holders, blocks=blocks)
+        return self._find("world", [self, *others], LayerGraph.sub_range, holders)
 
     def _find(
         self,
@@ -130,8 +125,6 @@ class LayerGraph:
         graphs: Sequence[LayerGraph],
         rows_of: Callable[[LayerGraph], Csr],
         holders: RangeHolders,
-        *,
-        blocks: bool = True,
     ) -> list[Sources]:
         """Sources of some rows of several graphs, found once. Collective: all of the axis call."""
         relations, pairs = tuple(graph.relation for graph in graphs), axis == "world"
@@ -140,7 +133,7 @@ class LayerGraph:
             csrs = [rows_of(graph) for graph in graphs]
             if channel.axis.size == 1:
                 found = [local_sources(csr, channel.axis, channel.staging) for csr in csrs]
-            elif channel.in_place and not self.exchange.counted:
+            elif channel.in_place:
                 window = WindowRows(np.array(holders.bounds, np.int64))
                 found = [_seen(csr, channel.axis, window) for csr in csrs]
             else:
@@ -151,20 +144,14 @@ class LayerGraph:
                     nodes=self.origins.nodes,
                     group_rows=self.pair_rows if pairs else self.group_rows,
                     edges=[pairs or graph.needs.positions for graph in graphs],
-                    blocks=blocks,
                 )
             self._patterns[axis, relations] = found
         return self._patterns[axis, relations]
 
-    def loaded_with(
-        self, others: Sequence[LayerGraph], holders: LoadedHolders, *, blocks: bool = True
-    ) -> list[Sources]:
+    def loaded_with(self, others: Sequence[LayerGraph], holders: LoadedHolders) -> list[Sources]:
         """As :meth:`tiles_with`, where the features of our sources were loaded; not kept.
 
         Collective: every rank must call.
-
-        Args:
-            blocks: whether non-zeros are wanted.
         """
         graphs = [self, *others]
         relations = [graph.relation for graph in graphs]
@@ -175,27 +162,22 @@ class LayerGraph:
             nodes=self.origins.nodes,
             group_rows=self.group_rows,
             edges=[False for _ in graphs],
-            blocks=blocks,
         )
 
     def loaded_in_place(
-        self,
-        others: Sequence[LayerGraph],
-        window: WindowRows,
-        rows_of: Callable[[torch.Tensor], torch.Tensor],
-    ) -> list[Sources]:
-        """As :meth:`loaded_with`, of features that are read where they were loaded.
+        self, window: WindowRows, rows_of: Callable[[torch.Tensor], torch.Tensor]
+    ) -> Sources:
+        """As :meth:`tiles`, of features that are read where they were loaded; not kept.
+
+        Collective: every rank must call.
 
         Args:
             window: where the loaded rows of all ranks are.
             rows_of: the row there of each row in the window of all nodes that tiles are read from.
         """
+        block = self.tiles().local
         axis = self.exchange.grid.axis("world")
-        blocks = [graph.tiles().local for graph in (self, *others)]
-        return [
-            seen_sources(replace(block, indices=rows_of(block.indices)), axis, window)
-            for block in blocks
-        ]
+        return seen_sources(replace(block, indices=rows_of(block.indices)), axis, window)
 
     def _drop_columns(self) -> None:
         if not self.needs.again:

@@ -21,7 +21,7 @@ from embertide.kernels.owners import split_by_owner
 from embertide.kernels.rows import gather_rows, scatter_rows
 from embertide.layouts import Layout, Loaded, Shard
 from embertide.primitives.arriving import Operand, Pick
-from embertide.primitives.batches import Batches
+from embertide.primitives.batches import count_batches
 from embertide.primitives.buffers import Buffers
 from embertide.primitives.exchange import Channel
 from embertide.primitives.pending import Pending
@@ -82,9 +82,9 @@ def land(
             values = as_type(compute(loaded.data[batch]), dtype)
             put_rows(out, channel.staging.upload(loaded.ids[batch]), values)
         return Shard(layout, out, width)
-    of_all = Batches(channel, slices, rounds, batch_rows, dtype.itemsize)
     copies = channel.axis.size // (len(bounds) - 1)
-    scatter = _Scatter(channel, slices, copies, of_all.sent(ranges, loaded.ids, layout), out)
+    counts = count_batches(loaded.ids, bounds, batch_rows, rounds).repeat_interleave(copies, 1)
+    scatter = _Scatter(channel, slices, copies, counts, out)
     for number, batch in enumerate(batches):
         # Once more, since order and rows of all batches would take 16 bytes for each row.
         order, _, rows = split_by_owner(loaded.ids[batch], bounds)

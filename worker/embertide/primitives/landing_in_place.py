@@ -1,8 +1,8 @@
 """Input features of workers of one host, read where they were loaded.
 
-Nothing is packed or sent: the owner of a row reads it in the memory of whoever loaded it, and makes
-of it what it needs, straight to its place. Bytes and messages are counted as those of
-:func:`embertide.primitives.landing.land`, which does the same across hosts.
+Nothing is packed or sent: the owner of a row reads it in the memory of the worker that loaded it,
+and writes what it makes of it straight to its place. :func:`embertide.primitives.landing.land` does
+the same across hosts.
 
 Both go over some rows at a time: where each row is takes more memory than a narrow row.
 """
@@ -15,14 +15,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from embertide.grid import ColumnSlices, RowRanges
+from embertide.footprint import LOCATION_BYTES
+from embertide.grid import ColumnSlices
 from embertide.kernels.block import Block
+from embertide.kernels.counting import count_outside
 from embertide.kernels.epilogue import Epilogue, Factors
 from embertide.kernels.memory import empty_as
 from embertide.kernels.rows import gather_rows
 from embertide.kernels.spmm import reduce_linear
 from embertide.layouts import Layout, Loaded, Shard
-from embertide.primitives.batches import LANDED_ROWS, Batches, few
+from embertide.primitives.batches import LANDED_ROWS, few
 from embertide.primitives.exchange import Channel
 from embertide.primitives.in_place import Shown, WindowRows, shown
 
@@ -47,14 +49,12 @@ class RowProduct:
 
 def land_in_place(
     channel: Channel,
-    ranges: RowRanges,
     loaded: Loaded,
     locations: torch.Tensor,
     product: RowProduct | None,
     *,
     layout: Layout,
     width: int,
-    batch_rows: int,
     onto: torch.Tensor | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Shard:
@@ -68,19 +68,17 @@ def land_in_place(
             the row there.
         layout: of the result.
         width: columns of the result.
-        batch_rows: loaded rows that count as one message.
         onto: [rows of ours, width] what the product is added to, before its epilogue, and where
             the result is.
-        dtype: of a product that is added to nothing, which would travel so.
+        dtype: of a product that is added to nothing.
     """
     slices = ColumnSlices(width, 1 if layout == "rows" else channel.grid.feature)
     own = slice(*slices.bounds(channel.grid.m if layout == "tile" else 0))
     with shown(channel, [loaded.data, locations]) as (rows, where):
         lengths = [rows.of(i, loaded.width).shape[0] for i in range(channel.axis.size)]
         places = _places(channel, where, layout)
-        rounds = -(-max(lengths) // batch_rows)
-        batches = Batches(channel, slices, rounds, batch_rows, dtype.itemsize)
-        batches.count(batches.sent(ranges, loaded.ids, layout), batches.received(places))
+        columns = own.stop - own.start if product is None else loaded.width
+        _count(channel, places, len(where.own), columns * loaded.data.element_size())
         out = onto
         if out is None:
             count = sum(map(len, places))
@@ -102,6 +100,19 @@ def _places(channel: Channel, where: Shown, layout: Layout) -> list[torch.Tensor
         return [where.own]
     first = channel.grid.p * channel.grid.feature
     return [where.of(first + m, 2) for m in range(channel.grid.feature)]
+
+
+def _count(channel: Channel, places: Sequence[torch.Tensor], own_rows: int, row_bytes: int) -> None:
+    """Count the rows that others loaded, and the places of rows that others of the partition own.
+
+    Args:
+        own_rows: of our sub-range, whose places we hold.
+        row_bytes: read of each row.
+    """
+    me = channel.axis.index
+    remote = sum(count_outside(some[:, 0], me, me + 1) for some in few(places))
+    others = sum(map(len, places)) - own_rows
+    channel.read_in_place(remote * row_bytes + others * LOCATION_BYTES)
 
 
 def rows_at(

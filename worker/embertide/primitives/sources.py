@@ -12,7 +12,7 @@ They are found by :mod:`embertide.primitives.finding`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ import torch
 
 from embertide.grid import Axis, RowRanges
 from embertide.kernels.block import Block, PackedBlock, unpacked
+from embertide.kernels.counting import count_outside
 from embertide.kernels.csr import Csr
 from embertide.kernels.staging import Staging
 from embertide.primitives.in_place import WindowRows
@@ -52,12 +53,10 @@ class LoadedHolders:
     Attributes:
         look_up: [k] ascending node ids -> [k, 2] loader and row there. Collective:
             every rank of the axis must call.
-        window: where the loaded rows of all ranks are, if they are read in place.
     """
 
     axis: Axis
     look_up: Callable[[torch.Tensor], torch.Tensor]
-    window: WindowRows | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +94,7 @@ class Sources:
         outputs: output rows of the non-zeros' matrix.
         window: where sources are that are all read in place: ``local`` has all non-zeros and
             points there, and ``remote`` is empty. None: each rank has groups of its own.
+        read_in_place: non-zeros whose source another rank holds, of those read in place.
     """
 
     axis: Axis
@@ -105,6 +105,7 @@ class Sources:
     cuts: Counts
     outputs: int
     window: WindowRows | None = None
+    read_in_place: int = 0
 
     @property
     def unique(self) -> int:
@@ -120,11 +121,6 @@ class Sources:
     def rounds(self) -> int:
         """Rounds in which we send or receive anything; peers may differ."""
         return max(len(cuts) - 1 for cuts in (*self.cuts, *(r.cuts for r in self._asked())))
-
-    def again(self) -> Sources:
-        """The same, of rows that were read in place before: nothing travels for it."""
-        assert self.window is not None
-        return replace(self, requests={}, cuts=np.zeros((self.axis.size, 1), np.int64))
 
     def block(self, number: int | None) -> Block:
         """The non-zeros of a remote group of ours, unpacked; of the local one for None."""
@@ -170,11 +166,12 @@ class Sources:
 
 
 def seen_sources(block: Block, axis: Axis, window: WindowRows) -> Sources:
-    """The pattern of a rank that reads every source where it stands, and counts nothing of it.
+    """The pattern of a rank that reads every source where it stands.
 
     Args:
         block: all non-zeros, which point into the window.
     """
+    own = window.slice(axis.index)
     return Sources(
         axis=axis,
         local=block,
@@ -184,6 +181,7 @@ def seen_sources(block: Block, axis: Axis, window: WindowRows) -> Sources:
         cuts=np.zeros((axis.size, 1), np.int64),
         outputs=len(block.indptr) - 1,
         window=window,
+        read_in_place=count_outside(block.indices, own.start, own.stop),
     )
 
 

@@ -11,7 +11,7 @@ from embertide.kernels.block import Block
 from embertide.kernels.epilogue import NOTHING, Epilogue, Factors
 from embertide.kernels.memory import as_type, empty_as
 from embertide.kernels.spmm import Reduce, reduce_linear, reduce_rows
-from embertide.primitives.arriving import Arrived, Operand, arriving
+from embertide.primitives.arriving import Arrived, Operand, arriving, reduced
 from embertide.primitives.exchange import Channel
 from embertide.primitives.sources import Sources
 
@@ -134,7 +134,7 @@ class _Sum:
             reduce_rows(
                 self._out, block, arrived.source, factors, NOTHING, reduce=reduce, accumulate=True
             )
-        self._channel.reduced(block)
+        reduced(self._channel, self._sources, arrived.number, arrived.source, arrived.scale)
 
     def finish(self) -> torch.Tensor:
         """[outputs, width], when all groups were added."""
@@ -190,5 +190,5 @@ def spmm_linear(
             reduce=reduction.reduce,
             accumulate=onto is not None,
         )
-        channel.reduced(sources.local)
+        reduced(channel, sources, None, arrived.source, arrived.scale)
     return out

@@ -74,6 +74,11 @@ class Run:
         return sum(item.bytes_sent for item in self.report.traffic)
 
     @property
+    def read_in_place(self) -> int:
+        """Bytes of all workers, read in each other's memory."""
+        return sum(item.bytes_read_in_place for item in self.report.traffic)
+
+    @property
     def planned_sent(self) -> int:
         """The same as planned; 0 where nothing was."""
         workers = self.report.grid.workers

@@ -129,6 +129,8 @@ def _memory(run: Run) -> Html | None:
 def _traffic(run: Run) -> Html:
     groups = sum(item.groups for item in run.report.traffic)
     below = f"{share(run.sent, run.planned_sent)} of the plan, in {short_count(groups)} groups"
+    if run.read_in_place:
+        below += f"; {size(run.read_in_place)} read in place"
     return _tile("Moved between workers", size(run.sent), below)
 
 

@@ -114,10 +114,17 @@ def _lead(run: Run, found: list[Group]) -> str:
     slowest = max(found, key=lambda group: group.total(_wait))
     overlapped = sum(item.compute_seconds for item in run.report.traffic)
     workers = run.report.grid.workers
+    read = (
+        f" {size(run.read_in_place)} more were read in the memory of workers of the same host,"
+        " where nothing moves."
+        if run.read_in_place
+        else ""
+    )
     return (
         f"{size(run.sent)} moved, {share(run.sent, run.planned_sent)} of the planned"
         f" {size(run.planned_sent)}; {share(most.sent, run.sent)} of it for {most.primitive} on the"
-        f" {most.axis} axis. Most waiting was for {slowest.primitive} on the {slowest.axis} axis."
+        f" {most.axis} axis.{read}"
+        f" Most waiting was for {slowest.primitive} on the {slowest.axis} axis."
         f" A worker computed {duration(overlapped / workers)} while data travelled."
     )
 
@@ -242,6 +249,7 @@ def _table(run: Run, found: list[Group]) -> Html:
                     f"{group.axis} {group.primitive}",
                     _layer(run, item),
                     size(item.bytes_sent),
+                    size(item.bytes_read_in_place),
                     count(item.messages),
                     count(item.groups),
                     size(item.largest_group_bytes),
@@ -250,8 +258,8 @@ def _table(run: Run, found: list[Group]) -> Html:
                 ]
             )
     columns = [
-        "Axis, primitive", "Layer", "Sent", "Messages", "Groups", "Largest group", "Waiting",
-        "Overlapped",
+        "Axis, primitive", "Layer", "Sent", "Read in place", "Messages", "Groups",
+        "Largest group", "Waiting", "Overlapped",
     ]  # fmt: skip
     return table("Transfers, sums over all workers", columns, rows, words=2)
 

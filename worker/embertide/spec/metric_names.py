@@ -109,10 +109,12 @@ EDGES = _worker("processed_edges_total", "counter", "",
 # -- a worker: communication, by axis (graph, feature, world), primitive, layer, relation---------
 
 SENT_BYTES = _worker("exchange_sent_bytes_total", "counter", "bytes",
-    "Bytes sent to other workers. Rows that workers of one host read in place count as if they "
-    "were sent (docs/traffic.md).", *_EXCHANGE)
+    "Bytes sent to other workers.", *_EXCHANGE)
 RECEIVED_BYTES = _worker("exchange_received_bytes_total", "counter", "bytes",
-    "Bytes received from other workers, counted as those sent.", *_EXCHANGE)
+    "Bytes received from other workers.", *_EXCHANGE)
+READ_IN_PLACE_BYTES = _worker("exchange_read_in_place_bytes_total", "counter", "bytes",
+    "Bytes read in the memory of other workers of the same host, where nothing is sent "
+    "(docs/traffic.md).", *_EXCHANGE)
 MESSAGES = _worker("exchange_sent_messages_total", "counter", "",
     "Messages sent to other workers.", *_EXCHANGE)
 PLANNED_BYTES = _worker("exchange_planned_sent_bytes", "gauge", "bytes",

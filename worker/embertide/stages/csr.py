@@ -25,7 +25,7 @@ from embertide.kernels.csr import Csr, add_loops
 from embertide.kernels.edge_features import added_loop_features
 from embertide.kernels.memory import empty
 from embertide.planning.growth import EVEN, Growth
-from embertide.primitives.exchange import Channel
+from embertide.primitives.exchange import Channel, Exchange
 from embertide.primitives.shuffle import Edges, histogram_size, shuffle_edges
 from embertide.spec.edges import EdgeInput
 
@@ -141,21 +141,23 @@ def build_graph(
     return replace(looped, features=features)
 
 
-def gather_partition(ctx: RunContext, ranges: RowRanges, sub_range: Csr, relation: str = "") -> Csr:
+def gather_partition(
+    exchange: Exchange, ranges: RowRanges, sub_range: Csr, relation: str = ""
+) -> Csr:
     """Our partition's CSR from its M ranks' sub-ranges, received in their places.
 
     Sends each sub-range once to each of the M - 1 others: 4 bytes per edge (8 with weights)
     and 8 per row. Features of edges stay where they are. Collective: every rank of the feature
     axis must call.
     """
-    channel = ctx.exchange.channel("feature", "csr", relations=[relation])
+    channel = exchange.channel("feature", "csr", relations=[relation])
     if channel.axis.size == 1:
         return sub_range.without_features()
     counts = torch.full((channel.axis.size, 1), sub_range.nnz)
     edges = channel.sizes(counts)[:, 0].tolist()
     spans = [ranges.within(rank) for rank in channel.axis.ranks]
     rows = [stop - start for start, stop in spans]
-    first, last = ranges.partition(ctx.grid.p)
+    first, last = ranges.partition(exchange.grid.p)
     indptr = torch.zeros(last - first + 1, dtype=torch.int64)
     cols = empty((sum(edges),), sub_range.cols.dtype)
     weights = None if sub_range.weights is None else empty((sum(edges),))

@@ -237,6 +237,7 @@ def _worker(ctx: RunContext, clock: Clock) -> WorkerReport:
         peers_on_host=len(ctx.exchange.links),
         spans=sorted(clock.spans, key=lambda span: (span.start, -span.end)),
         sent_by_axis=dict(sent),
+        bytes_read_in_place=moved.bytes_read_in_place,
     )
 
 

@@ -85,10 +85,8 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         """A ``tile``; ``rows`` behind a product. Collective: every rank must call."""
         if self._sum_together(execution):
             return self._finish(execution, run, execution.ahead.pop(self.out).data)
-        steps = self._group(execution.program, execution.grid.shape)
         reduction, source = self._reduction(execution)
-        channel, found, operand = source_rows.find(execution, steps, self, source)
-        sources = found[0] if steps[0] == self else found[steps.index(self)].again()
+        channel, (sources,), operand = source_rows.find(execution, [self], source)
         width, depth = execution.program.widths[run.out], execution.depth
         if run.product is None:
             last = execution.scaling_epilogue(run, "tile")
@@ -104,7 +102,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         dtype = self._sum_type(execution)
         sums = spmm(channel, sources, operand, reduction, NOTHING, depth=depth, dtype=dtype)
         # What was summed makes room for the product.
-        del sources, found, operand
+        del sources, operand
         execution.tensors.read(self.x)
         return self._multiplied(execution, run, run.product, sums)
 
@@ -144,7 +142,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         steps = self._group(execution.program, execution.grid.shape)
         if len(steps) == 1 or source_rows.in_place(execution, self.x):
             return False
-        channel, sources, operand = source_rows.find(execution, steps, self, None)
+        channel, sources, operand = source_rows.find(execution, steps, None)
         reductions = [step._reduction(execution)[0] for step in steps]
         lasts = [NOTHING] * len(steps)
         sums = spmm_each(channel, sources, operand, reductions, lasts, depth=execution.depth)
@@ -180,15 +178,9 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         if self._walk_together(walk):
             return self._walk_finish(walk, run)
         loaded = source_rows.at_loaders(walk, self.x)
-        steps = self._group(walk.program, walk.grid)
         if counts_out(self.norm):
             walk.degrees(self.edges, weighted=weighs(self.norm))
-        if steps[0] == self:
-            beside = source_rows.bring(walk, steps, scaled=self.scales_sources)
-        else:
-            beside = (
-                source_rows.blocks_of(walk, steps) if loaded else source_rows.hold(walk, self.x)
-            )
+        beside = source_rows.bring(walk, [self], scaled=self.scales_sources)
         fused = walk.size.reads_all
         if run.product is None or fused:
             result = walk.result(run)

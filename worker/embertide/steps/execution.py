@@ -14,7 +14,6 @@ from embertide.kernels.memory import as_type
 from embertide.layouts import Layout, Shard
 from embertide.primitives.exchange import Channel, Exchange
 from embertide.primitives.graph import LayerGraph
-from embertide.primitives.sources import Sources
 from embertide.primitives.views import EdgeView
 from embertide.steps.program import Program
 from embertide.steps.run import Run
@@ -42,7 +41,6 @@ class Execution:
         scaled: tensors whose rows are multiplied already by what the sum that reads them has as
             factors of sources.
         ahead: what was made with the result of another step, of the same rows.
-        held: first of several steps -> where the loaded rows are that they read one after another.
     """
 
     exchange: Exchange
@@ -56,7 +54,6 @@ class Execution:
     sampled: bool
     scaled: set[str] = field(default_factory=set)
     ahead: dict[str, Shard] = field(default_factory=dict)
-    held: dict[str, list[Sources]] = field(default_factory=dict)
 
     @property
     def grid(self) -> Grid:

@@ -20,7 +20,7 @@ from embertide.kernels.edge_features import LoopFill
 from embertide.kernels.segments import EdgeRun, Reduce, Segments, edge_runs
 from embertide.kernels.staging import Staging
 from embertide.layouts import Layout, Shard
-from embertide.primitives.arriving import arriving_rows
+from embertide.primitives.arriving import arriving_rows, reduced
 from embertide.spec.grid import GridShape
 from embertide.steps.base import Param, Read
 from embertide.steps.execution import Execution
@@ -143,9 +143,8 @@ class Message(TogetherStep, kind="message"):
         channel = execution.channel(self.layer, "world", "sddmm", *relations)
         for arrived in arriving_rows(channel, sources[0], source, execution.depth):
             for one, found in zip(sums, sources, strict=True):
-                block = found.block(arrived.number)
-                one.add(block, arrived.source)
-                channel.reduced(block)
+                one.add(found.block(arrived.number), arrived.source)
+                reduced(channel, found, arrived.number, arrived.source)
         return [one.finish() for one in sums]
 
     def _begin(self, execution: Execution, source: Tensor) -> _Reduction:

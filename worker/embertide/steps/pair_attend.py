@@ -15,7 +15,6 @@ from embertide.kernels.heads import HeadColumns, PairScore, RowSums, scaled
 from embertide.kernels.memory import as_type, empty_as
 from embertide.layouts import Layout, Shard
 from embertide.primitives import attention
-from embertide.primitives.arriving import count_groups
 from embertide.primitives.gemm import tile_to_rows
 from embertide.spec.grid import GridShape
 from embertide.steps.base import Param, Read
@@ -138,11 +137,6 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         ]
         relations = [step.relation for step in steps]
         channel = execution.channel(self.layer, "graph", "spmm", *relations)
-        if execution.exchange.counted and execution.grid.world > 1:
-            of_scores = execution.channel(self.layer, "world", "sddmm", *relations)
-            whole, *_ = graphs[0].pairs_with(graphs[1:], blocks=False)
-            count_groups(of_scores, whole, key.element_size() * key.shape[1])
-            count_groups(channel, parts[0].sources, x.element_size() * x.shape[1])
         attention.attend_pairs(channel, x, key, parts)
         ends = zip(steps, data, parts, strict=True)
         return [step._ended(room, part.sums) for step, room, part in ends]

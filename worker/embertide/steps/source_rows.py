@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from embertide.footprint import FLOAT_BYTES
+from embertide.footprint import FLOAT_BYTES, Size
 from embertide.kernels import memory
 from embertide.kernels.csr import id_type
 from embertide.primitives.arriving import Operand, tile_operand
@@ -37,27 +37,22 @@ _REQUEST_BYTES = 4
 
 
 def find(
-    execution: Execution, steps: Sequence[EdgeStep], now: EdgeStep, factors: torch.Tensor | None
+    execution: Execution, steps: Sequence[EdgeStep], factors: torch.Tensor | None
 ) -> tuple[Channel, list[Sources], Operand]:
     """The rows that steps sum, and each step's non-zeros. Collective: every rank must call.
 
     Args:
         steps: of one layer, over relations whose rows travel once for all.
-        now: the one under way.
         factors: [N/P] of our rows as sources, or None.
     """
     x, layer = steps[0].x, steps[0].layer
     graphs = [execution.graph(step.edges) for step in steps]
     relations = [step.relation for step in steps]
-    sources = execution.held.pop(steps[0].out, None)
     # One partition puts its rows in order instead: a pattern of its own would cost more than
     # the copy, and than the few rows that no edge needs.
     if execution.grid.graph > 1 and execution.tensors.is_loaded(x):
         channel = execution.channel(layer, "world", "features", *relations)
-        if sources is None:
-            sources = _at_loaders(execution, channel, x, graphs)
-        if now != steps[-1] and sources[0].window:
-            execution.held[steps[0].out] = sources
+        sources = _at_loaders(execution, channel, x, graphs)
         return channel, sources, _loaded(execution, channel, x, factors)
     rows = execution.gathered(x, "tile", layer)
     if rows is not execution.tile(x, layer):
@@ -73,23 +68,28 @@ def _at_loaders(
 ) -> list[Sources]:
     """Features on the ranks that loaded them. Collective: every rank must call."""
     ranges, locations = execution.ranges_of(x), execution.locations[execution.program.types[x]]
-    window = None
     if in_place(execution, x):
-        ids = execution.tensors.loaded(x).ids
-        found = execution.exchange.all_objects((len(ids), first_in_order(ids)))
-        window = WindowRows(np.cumsum([0, *(count for count, _ in found)]))
-        if not execution.exchange.counted:
-            owned = WindowRows(np.array(ranges.workers, np.int64))
-            if [first for _, first in found] == window.bounds[:-1].tolist():
-                of_rows = partial(window.of_rows, others=owned)
-                return graphs[0].loaded_in_place(graphs[1:], window, of_rows)
-            with shown(channel, [_rows_in(window, locations)]) as (where,):
-                of_nodes = partial(_picked, where.window(owned))
-                return graphs[0].loaded_in_place(graphs[1:], window, of_nodes)
-    holders = LoadedHolders(
-        channel.axis, partial(look_up_ascending, channel, ranges, locations), window
-    )
+        # Each sum is made alone.
+        (graph,) = graphs
+        return [_seen_at_loaders(execution, channel, x, graph)]
+    holders = LoadedHolders(channel.axis, partial(look_up_ascending, channel, ranges, locations))
     return graphs[0].loaded_with(graphs[1:], holders)
+
+
+def _seen_at_loaders(execution: Execution, channel: Channel, x: str, graph: LayerGraph) -> Sources:
+    """Features in the memory of the ranks that loaded them. Collective: every rank must call."""
+    locations = execution.locations[execution.program.types[x]]
+    ids = execution.tensors.loaded(x).ids
+    loaded = execution.exchange.all_objects((len(ids), first_in_order(ids)))
+    window = WindowRows(np.cumsum([0, *(count for count, _ in loaded)]))
+    owned = WindowRows(np.array(execution.ranges_of(x).workers, np.int64))
+    if [first for _, first in loaded] == window.bounds[:-1].tolist():
+        return graph.loaded_in_place(window, partial(window.of_rows, others=owned))
+    rows = _rows_in(window, locations)
+    # Found before they are shown: nothing else may be exchanged meanwhile.
+    channel.read_in_place(graph.tiles().read_in_place * rows.element_size())
+    with shown(channel, [rows]) as (where,):
+        return graph.loaded_in_place(window, partial(_picked, where.window(owned)))
 
 
 def _rows_in(window: WindowRows, locations: torch.Tensor) -> torch.Tensor:
@@ -124,7 +124,7 @@ def _loaded(
     if factors is not None:
         staging = channel.staging
         mine = staging.download(execution.of_ours(factors, "rows", x))
-        find = look_up if execution.exchange.counted else look_up_in_place
+        find = look_up_in_place if in_place(execution, x) else look_up
         scale = staging.upload(find(channel, execution.ranges_of(x), mine, loaded.ids))
     return loaded_operand(execution.grid, loaded, scale, execution.row_type)
 
@@ -158,14 +158,17 @@ def bring(walk: Walk, steps: Sequence[EdgeStep], *, scaled: bool) -> float:
     loaded = at_loaders(walk, x)
     held = union.in_flight(width, loaded=loaded)
     if loaded:
-        blocks = blocks_of(walk, steps)
-        walk.need(blocks + SOURCE_BYTES * union.unique())
-        held += blocks + _REQUEST_BYTES * union.unique()
+        held += _find_loaded(walk, steps, union)
         copy = walk.sent(x)
         held += copy + ((copy or walk.tensor(x)) if union.feature > 1 else 0.0)
         walk.moves.append(LoadedRows(first.edges, x, width, scaled, names))
     else:
-        held += hold(walk, x)
+        copy = walk.gathered(x, "tile")
+        walk.need(copy)
+        if copy:
+            # The copy is what is summed.
+            walk.read(x)
+        held += copy
         if scaled and union.in_place and union.graph > 1:
             # Factors are copied to where peers can read them.
             held += FLOAT_BYTES * union.columns / union.graph
@@ -174,15 +177,11 @@ def bring(walk: Walk, steps: Sequence[EdgeStep], *, scaled: bool) -> float:
     return held
 
 
-def blocks_of(walk: Walk, steps: Sequence[EdgeStep]) -> float:
-    """Bytes of the steps' non-zeros, cut by where their sources were loaded."""
-    return sum(walk.block.get(step.relation, 0.0) for step in steps)
-
-
-def hold(walk: Walk, x: str) -> float:
-    """Tell a walk that rows are read as tiles; bytes of the copy that is read instead, if any."""
-    copy = walk.gathered(x, "tile")
-    walk.need(copy)
-    if copy:
-        walk.read(x)
-    return copy
+def _find_loaded(walk: Walk, steps: Sequence[EdgeStep], union: Size) -> float:
+    """Rows are located at their loaders; bytes of what stays until they have been summed."""
+    blocks = sum(walk.block.get(step.relation, 0.0) for step in steps)
+    if is_in_place(walk, steps[0].x):
+        walk.need(blocks + union.index_bytes * union.columns / union.workers)
+        return blocks
+    walk.need(blocks + SOURCE_BYTES * union.unique())
+    return blocks + _REQUEST_BYTES * union.unique()

@@ -22,11 +22,6 @@ from embertide.primitives.landing_in_place import RowProduct, land_in_place
 from embertide.steps.program import Program
 
 
-def landed_rows(batch_bytes: int, width: int, loaded_width: int) -> int:
-    """Loaded rows that go to their owners at a time, of which ``width`` columns are made."""
-    return max(1, batch_bytes // (FLOAT_BYTES * max(width, loaded_width)))
-
-
 class Tensors:
     """Our shards of a program's tensors.
 
@@ -183,18 +178,14 @@ class Tensors:
         """
         channel = self._exchange.channel("world", "features", layer)
         node_type, loaded = self._program.types[name], self._loaded[name]
-        ranges = self._ranges[node_type]
-        rows = landed_rows(self._batch_bytes, width, loaded.width)
         if channel.in_place:
             return land_in_place(
                 channel,
-                ranges,
                 loaded,
                 self._locations[node_type],
                 product,
                 layout=layout,
                 width=width,
-                batch_rows=rows,
                 onto=onto,
                 dtype=dtype,
             )
@@ -206,12 +197,12 @@ class Tensors:
 
         made = land(
             channel,
-            ranges,
+            self._ranges[node_type],
             loaded,
             compute,
             layout=layout,
             width=width,
-            batch_rows=rows,
+            batch_rows=max(1, self._batch_bytes // (FLOAT_BYTES * max(width, loaded.width))),
             dtype=dtype,
         )
         if product is None or onto is None:

@@ -93,7 +93,7 @@ class Clock:
         start, before = self.elapsed, self.recorder.moved()
         yield
         moved = self.recorder.moved().since(before)
-        self.spans.append(Span(stage, layer, start, self.elapsed, *moved))
+        self.spans.append(Span(stage, layer, start, self.elapsed, **moved._asdict()))
 
     @property
     def elapsed(self) -> float:

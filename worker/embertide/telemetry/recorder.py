@@ -79,6 +79,9 @@ class Recorder(Protocol):
     def arrived(self, label: Label) -> None:
         """A group has been received."""
 
+    def read_in_place(self, label: Label, size: int) -> None:
+        """``size`` bytes of other workers' memory were read where they stand; nothing moved."""
+
     def waited(self, label: Label, seconds: float) -> None:
         """The worker stood still for data."""
 
@@ -104,6 +107,9 @@ class NullRecorder:
     def arrived(self, label: Label) -> None:
         """Discard it."""
 
+    def read_in_place(self, label: Label, size: int) -> None:
+        """Discard it."""
+
     def waited(self, label: Label, seconds: float) -> None:
         """Discard it."""
 
@@ -115,37 +121,6 @@ class NullRecorder:
 
     def reduced(self, edges: int) -> None:
         """Discard it."""
-
-
-class Uncounted(NullRecorder):
-    """Discards transfers, which are counted elsewhere.
-
-    Args:
-        timed: seconds belong to the labels that those are counted under; else they are of meetings.
-    """
-
-    def __init__(self, recorder: Recorder, *, timed: bool) -> None:
-        self._recorder, self._timed = recorder, timed
-
-    def waited(self, label: Label, seconds: float) -> None:
-        """Pass it on, or add seconds that belong to no label."""
-        if self._timed:
-            self._recorder.waited(label, seconds)
-        else:
-            self._recorder.met(seconds)
-
-    def computed(self, label: Label, seconds: float) -> None:
-        """Pass it on, or discard it."""
-        if self._timed:
-            self._recorder.computed(label, seconds)
-
-    def met(self, seconds: float) -> None:
-        """Pass it on."""
-        self._recorder.met(seconds)
-
-    def reduced(self, edges: int) -> None:
-        """Pass it on."""
-        self._recorder.reduced(edges)
 
 
 @dataclass
@@ -154,6 +129,7 @@ class Totals:
 
     bytes_sent: int = 0
     bytes_received: int = 0
+    bytes_read_in_place: int = 0
     messages: int = 0
     groups: int = 0
     largest_group_bytes: int = 0
@@ -166,6 +142,7 @@ class Totals:
         """Add another worker's totals."""
         self.bytes_sent += other.bytes_sent
         self.bytes_received += other.bytes_received
+        self.bytes_read_in_place += other.bytes_read_in_place
         self.messages += other.messages
         self.groups += other.groups
         self.largest_group_bytes = max(self.largest_group_bytes, other.largest_group_bytes)
@@ -182,6 +159,7 @@ class Moved(NamedTuple):
     compute_seconds: float
     bytes_sent: int
     bytes_received: int
+    bytes_read_in_place: int
     messages: int
     groups: int
 
@@ -192,6 +170,7 @@ class Moved(NamedTuple):
             self.compute_seconds - before.compute_seconds,
             self.bytes_sent - before.bytes_sent,
             self.bytes_received - before.bytes_received,
+            self.bytes_read_in_place - before.bytes_read_in_place,
             self.messages - before.messages,
             self.groups - before.groups,
         )
@@ -240,6 +219,10 @@ class CountingRecorder:
         self._in_flight[label.key] -= 1
         self.steps += 1
 
+    def read_in_place(self, label: Label, size: int) -> None:
+        """Add bytes of other workers' memory."""
+        self._at(label).bytes_read_in_place += size
+
     def waited(self, label: Label, seconds: float) -> None:
         """Add seconds spent blocked on peers."""
         entry = self._at(label)
@@ -268,6 +251,7 @@ class CountingRecorder:
             sum((entry.compute_seconds for entry in entries), 0.0),
             sum(entry.bytes_sent for entry in entries),
             sum(entry.bytes_received for entry in entries),
+            sum(entry.bytes_read_in_place for entry in entries),
             sum(entry.messages for entry in entries),
             sum(entry.groups for entry in entries),
         )

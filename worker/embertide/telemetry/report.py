@@ -24,8 +24,10 @@ class Traffic:
     """What moved over one axis for one primitive, layer and relation, summed over the ranks.
 
     ``layer`` is -1 outside the layers, ``relation`` is "" where none is known. ``groups`` are
-    receive buffers filled, the largest of which took ``largest_group_bytes``. ``wait_seconds`` is
-    time blocked on peers, and ``waits`` counts the waits by their length (``WAIT_BUCKETS``);
+    receive buffers filled, the largest of which took ``largest_group_bytes``.
+    ``bytes_read_in_place`` were read in the memory of workers of the same host, where nothing
+    moves: once for each edge that reads a row. ``wait_seconds`` is time blocked on peers, and
+    ``waits`` counts the waits by their length (``WAIT_BUCKETS``);
     ``compute_seconds`` is time that was computed while data travelled. ``depth`` is the largest
     number of groups in flight at a time.
     ``most_bytes_sent`` and ``longest_wait_seconds`` are those of the rank that has the most.
@@ -46,6 +48,7 @@ class Traffic:
     most_bytes_sent: int = 0
     longest_wait_seconds: float = 0.0
     relation: str = ""
+    bytes_read_in_place: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class Span:
     layers. ``start`` and ``end`` are seconds since the first worker began, on all workers' common
     clock. ``wait_seconds`` of them were blocked on peers, ``compute_seconds`` were computed while
     data travelled. ``bytes_sent``, ``bytes_received``, ``messages`` (sent) and ``groups``
-    (received) moved meanwhile.
+    (received) moved meanwhile, and ``bytes_read_in_place`` were read where they stand.
     """
 
     stage: str
@@ -91,6 +94,7 @@ class Span:
     bytes_received: int = 0
     messages: int = 0
     groups: int = 0
+    bytes_read_in_place: int = 0
 
     @property
     def seconds(self) -> float:
@@ -104,7 +108,8 @@ class WorkerReport:
 
     ``nodes`` and ``edges`` are those of its sub-range: its rows, and the edges into them.
     ``peers_on_host`` are those whose memory it could read directly; ``sent_by_axis`` maps an axis
-    of the grid to its share of ``bytes_sent``.
+    of the grid to its share of ``bytes_sent``. ``bytes_read_in_place`` are those that it read in
+    their memory.
     """
 
     rank: int
@@ -117,6 +122,7 @@ class WorkerReport:
     peers_on_host: int
     spans: list[Span] = field(default_factory=list)
     sent_by_axis: dict[str, int] = field(default_factory=dict)
+    bytes_read_in_place: int = 0
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> WorkerReport:

@@ -110,7 +110,7 @@ def plan_run(
     Raises:
         EmbertideError: the model cannot be read, or the grid does not fit.
     """
-    from embertide.kernels.describe import is_compiled
+    from embertide.kernels.memory import may_share
     from embertide.planning.estimate import choose_grid, estimate
     from embertide.storage.opening import open_storage
 
@@ -118,7 +118,7 @@ def plan_run(
     reporter = StageReporter(folder.append_progress, "plan")
     storage = open_storage(job.spec.storage, reporter.waits)
     # All workers of this run are on this host.
-    in_place = is_compiled() and job.spec.workers.device == "cpu"
+    in_place = may_share() and job.spec.workers.device == "cpu"
     return estimate(storage, job, inputs, chosen, in_place=in_place)
 
 

@@ -7,46 +7,38 @@ loaded them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
 from embertide.context import RunContext
-from embertide.grid import RowRanges
 from embertide.layouts import ROW_TYPES, Loaded
-from embertide.models.whole_rows import in_order_of_one
 from embertide.primitives.merging import Merging
-from embertide.stages.infer.whole_rows import GridCount, graphs_by_rows, moves_of_grid
+from embertide.stages.infer.arrangement import Arrangement, arrange
 from embertide.stages.infer.work import LayerWork
 from embertide.steps.execution import Execution, Graphs
 from embertide.steps.fuse import runs
-from embertide.steps.program import Program
 from embertide.steps.tensors import Tensors
 from embertide.telemetry.clock import Clock
 
-__all__ = ["Graphs", "infer"]
+__all__ = ["Arrangement", "Graphs", "arrange", "infer"]
 
 
 def infer(
     ctx: RunContext,
-    program: Program,
-    ranges: dict[str, RowRanges],
+    layers: Arrangement,
     graphs: Graphs,
     loaded: dict[str, Loaded],
     locations: dict[str, torch.Tensor],
     clock: Clock,
-    make_room: Callable[[], None] = lambda: None,
 ) -> dict[str, torch.Tensor]:
     """Compute the embeddings of our sub-ranges. Collective: every rank must call.
 
     Args:
-        program: its node types are the keys of what follows.
-        ranges: which worker owns which nodes.
+        layers: the node types of its program are the keys of what follows.
+        graphs: of its grid.
         loaded: the feature rows we read.
         locations: [N/(P*M), 2] rank that loaded the features of each node of our sub-range, and
             the row there.
-        clock: told when a layer begins and ends.
-        make_room: gives back idle pages that the layers' tensors would not fill.
+        clock: times the layers.
 
     Returns:
         node type -> [N/(P*M), D'] float32 in the ``rows`` layout.
@@ -54,35 +46,27 @@ def infer(
     options = ctx.job.spec.inference
     # On a GPU a wait returns at once, so there is nothing to time.
     timed = ctx.device.type == "cpu"
-    ctx.exchange.merging = Merging(options.groups_per_message if timed else 1)
-    exchange, sampled, row_type = ctx.exchange, options.fanout != "full", ROW_TYPES[options.rows]
-    moves = None if sampled else moves_of_grid(exchange, program, ranges, row_type)
-    if moves is not None:
-        sliced, given = exchange, (program, ranges, graphs, loaded, locations)
-        exchange = exchange.whole_rows()
-        ranges = {name: of_type.whole_rows() for name, of_type in ranges.items()}
-        graphs = graphs_by_rows(program, graphs, exchange)
-        GridCount(sliced, *given, options.group_bytes, row_type.itemsize).count(moves)
-        make_room()
-        program = in_order_of_one(program)
+    layers.exchange.merging = Merging(options.groups_per_message if timed else 1)
+    row_type = ROW_TYPES[options.rows]
+    tensors = Tensors(
+        layers.exchange,
+        layers.program,
+        layers.ranges,
+        loaded,
+        locations,
+        batch_bytes=options.group_bytes,
+        row_type=row_type,
+    )
     execution = Execution(
-        exchange=exchange,
-        program=program,
-        ranges=ranges,
+        exchange=layers.exchange,
+        program=layers.program,
+        ranges=layers.ranges,
         graphs=graphs,
-        tensors=Tensors(
-            exchange,
-            program,
-            ranges,
-            loaded,
-            locations,
-            batch_bytes=options.group_bytes,
-            row_type=row_type,
-        ),
+        tensors=tensors,
         locations=locations,
         depth=options.depth,
         row_type=row_type,
-        sampled=sampled,
+        sampled=options.fanout != "full",
     )
     with torch.inference_mode():
         return _run(ctx, execution, clock)
