@@ -136,8 +136,10 @@ def scaling(page: Page, results: Run) -> None:
         ]
         name = f"scaling-{case['kind']}-{case['conv']}"
         page.draw(name, title, lines(title, "one worker = 1", list(grids), series))
-        received = Series("MiB received a worker", [of["bytes"] / 2**20 for of in grids.values()])
-        moved = f"{title}: what a worker receives"
+        received = Series(
+            "MiB between hosts a worker", [of["bytes"] / 2**20 for of in grids.values()]
+        )
+        moved = f"{title}: what a worker moves between hosts"
         page.draw(f"{name}-bytes", moved, bars(moved, "MiB", list(grids), [received]))
         head = [
             "grid",
@@ -145,7 +147,7 @@ def scaling(page: Page, results: Run) -> None:
             "wall s",
             "critical CPU s",
             "efficiency",
-            "MiB received a worker",
+            "MiB between hosts a worker",
             "messages a worker",
             "peak MiB",
             "planned MiB",

@@ -3,11 +3,12 @@
     .venv/bin/python -m benchmarks.scaling
 
 More workers than cores take turns, so wall-clock time says little about eight machines. What
-carries over is counted: bytes and messages per worker, each worker's peak memory beyond its
-imports, and the *critical path*, the CPU seconds of the worker that used most of them (user and
-system, sampled while it runs; one thread each). *efficiency* is edges per second and worker on
-that path, compared with one worker (Deal, section 4.3, Fig. 15). Strong: one graph for all;
-weak: twice the nodes for twice the workers.
+carries over is each worker's peak memory beyond its imports, the bytes and messages that a worker
+of so many hosts would send, as planned (here rows are read in place, and
+`tests/distributed/test_planned_traffic.py` compares plans with runs), and the *critical path*, the
+CPU seconds of the worker that used most of them (user and system, sampled while it runs; one thread
+each). *efficiency* is edges per second and worker on that path, compared with one worker (Deal,
+section 4.3, Fig. 15). Strong: one graph for all; weak: twice the nodes for twice the workers.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import embertide
 from benchmarks.dataset import make
 from benchmarks.machine import limits
 from benchmarks.peers import ours
@@ -42,15 +44,14 @@ def one_run(data: Path, conv: str, grid: str, work: Path) -> Run:
     shutil.rmtree(output)
     cpu = [seconds for name, seconds in took.cpu.items() if name.startswith(WORKER)]
     memory = [rank["peak_bytes"] - rank["baseline_bytes"] for rank in report["memory"]]
-    workers = len(memory)
-    traffic = report["traffic"]
+    planned = embertide.plan(job, grid=grid).traffic
     return {
         "wall": took.wall,
         "work": report["total_seconds"],
         "critical_cpu": max(cpu, default=0.0),
         "total_cpu": sum(cpu),
-        "bytes": sum(entry["bytes_received"] for entry in traffic) / workers,
-        "messages": sum(entry["messages"] for entry in traffic) / workers,
+        "bytes": sum(entry.bytes_per_worker for entry in planned),
+        "messages": sum(entry.messages for entry in planned),
         "peak_bytes": max(memory),
         "total_peak_bytes": sum(memory),
         "planned_bytes": max(rank["planned_bytes"] for rank in report["memory"]),
@@ -92,7 +93,7 @@ def show(title: str, found: Run) -> None:
         "wall s",
         "critical CPU s",
         "efficiency",
-        "MiB received a worker",
+        "MiB between hosts a worker",
         "messages a worker",
         "peak MiB",
         "planned MiB",
