@@ -6,15 +6,19 @@ import io
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from embertide.errors import InputError
+from embertide.planning.inputs import list_inputs
 from embertide.readers.edges import split_edges
 from embertide.readers.feature_schema import FeatureSchema
 from embertide.readers.features import read_features, split_features
-from embertide.readers.table_formats import FoldersAbove
+from embertide.readers.table_formats import FoldersAbove, folders_above
 from embertide.spec.edges import EdgeInput
 from embertide.spec.features import FeatureInput
+from embertide.spec.manifest import load_manifest
 from embertide.storage.protocol import Storage
 from embertide.versions.objects import objects_of
 
@@ -26,6 +30,12 @@ def asked(storage: Storage) -> dict[str, int]:
     counts = {name: counted.requests for name, counted in storage.stats.operations.items()}
     storage.stats.operations.clear()
     return counts
+
+
+def parquet(table: pa.Table) -> bytes:
+    held = io.BytesIO()
+    pq.write_table(table, held)
+    return held.getvalue()
 
 
 def npy(values: np.ndarray[Any, Any]) -> bytes:
@@ -51,6 +61,36 @@ def test_a_version_is_listed_with_one_request(storage: Storage, root: str) -> No
     asked(storage)
     assert len(objects_of(storage, root, "20260101T000000Z-000000")) == 1
     assert asked(storage) == {"ListObjectsV2": 1}
+
+
+JOB = """
+apiVersion: embertide.dev/v1alpha1
+kind: EmbeddingJob
+metadata: {{name: listed}}
+spec:
+  input:
+    edges: [{{uri: "{root}/edges", format: parquet, features: {{vectorColumn: f}}}}]
+    nodes:
+      - ids: int64
+        features: {{uri: "{root}/x", format: npy, idsUri: "{root}/ids"}}
+  model: {{uri: "{root}/model/model.yaml"}}
+  output: {{uri: "{root}/out"}}
+"""
+
+
+def test_each_folder_of_a_job_is_listed_once(storage: Storage, root: str) -> None:
+    """Features are asked for their schema and for their splits, edges for both and their width."""
+    table = pa.table({"src": [0, 1], "dst": [1, 0], "f": [[0.5, 1.5], [1.0, 2.0]]})
+    storage.write(f"{root}/edges/0.parquet", parquet(table))
+    storage.write(f"{root}/x/0.npy", npy(np.ones((2, 3), np.float32)))
+    storage.write(f"{root}/ids/0.npy", npy(np.array([0, 1])))
+    job = load_manifest(JOB.format(root=root))
+    asked(storage)
+    inputs = list_inputs(storage, job)
+    listed = asked(storage)["ListObjectsV2"]
+    assert inputs.listings.keys() == {f"{root}/{name}" for name in ("edges", "x", "ids")}
+    # And once the model's, and the folders above, which might be tables.
+    assert listed == len(inputs.listings) + 1 + len(folders_above(f"{root}/x"))
 
 
 def edges_at(uri: str) -> EdgeInput:

@@ -8,7 +8,7 @@ from typing import Any
 
 from embertide.errors import InputError, ObjectMissing
 from embertide.planning.input_places import fitting_uris, included_names, uris_of
-from embertide.planning.listings import NotedListings, State
+from embertide.planning.listings import Listings, State
 from embertide.planning.model_tables import tables_by_type, unread_tables
 from embertide.readers.edges import edge_feature_width, split_edges
 from embertide.readers.feature_schema import FeatureSchema, feature_schema
@@ -198,9 +198,10 @@ def list_inputs(
         ManifestError: a scaling of another width.
         StorageError, InputError: an input is missing, refused or malformed.
     """
-    pinned, fitted = _pinned(job, versions or {}), fitting_uris(storage, job)
+    pinned, noted = _pinned(job, versions or {}), Listings(storage)
+    fitted = fitting_uris(noted.storage, job)
+    noted.include(included_names(job, fitted))
     model = _model_objects(storage, job.spec.model.uri)
-    noted = NotedListings(storage, included_names(job, fitted))
     # A version of a table stays what it is, whatever is written to its folder.
     sources = Sources(noted.storage, tables=storage, versions=pinned)
     storage = noted.storage

@@ -44,19 +44,18 @@ class State(NamedTuple):
     include: Sequence[str] = ()
 
 
-class NotedListings:
-    """A storage that notes the state of each folder that is listed.
-
-    Args:
-        include: URI -> patterns of the names that count there; without any, all do.
+class Listings:
+    """A storage that lists each folder once, however often it is asked, and notes its state.
 
     Attributes:
         states: URI, as it was listed -> state.
     """
 
-    def __init__(self, storage: Storage, include: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._include = {uri.rstrip("/"): patterns for uri, patterns in include.items()}
+        self._include: dict[str, Sequence[str]] = {}
+        self._listed: dict[str, Listing | ObjectMissing] = {}
+        self._names: dict[tuple[str, str], list[str]] = {}
         self.states: dict[str, State] = {}
 
     @property
@@ -64,14 +63,38 @@ class NotedListings:
         """The storage itself, for those who list."""
         return cast(Storage, self)
 
+    def include(self, names: Mapping[str, Sequence[str]]) -> None:
+        """Count names that fit some patterns alone in the states of what is listed from now on.
+
+        Args:
+            names: URI -> patterns of the names that count there; without any, all do.
+        """
+        self._include = {uri.rstrip("/"): patterns for uri, patterns in names.items()}
+
     def scan(self, uri: str) -> Listing:
         """See :meth:`Storage.scan`."""
-        include = self._include.get(uri.rstrip("/"), ())
-        # Also of what has no objects, which an optional input may be.
-        self.states[uri] = state_of([], include)
-        listing = self._storage.scan(uri)
-        self.states[uri] = state_of(listing.objects, include)
-        return listing
+        if uri not in self._listed:
+            self._listed[uri] = listing = self._scan(uri)
+            # Also of what has no objects, which an optional input may be.
+            objects = [] if isinstance(listing, ObjectMissing) else listing.objects
+            self.states[uri] = state_of(objects, self._include.get(uri.rstrip("/"), ()))
+        found = self._listed[uri]
+        if isinstance(found, ObjectMissing):
+            raise found
+        return found
+
+    def _scan(self, uri: str) -> Listing | ObjectMissing:
+        try:
+            return self._storage.scan(uri)
+        except ObjectMissing as error:
+            return error
+
+    def all_names(self, folder: str, start: str = "") -> list[str]:
+        """See :meth:`Storage.all_names`."""
+        key = folder, start
+        if key not in self._names:
+            self._names[key] = self._storage.all_names(folder, start)
+        return self._names[key]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._storage, name)
