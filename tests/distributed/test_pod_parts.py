@@ -11,7 +11,8 @@ from embertide.errors import AccessDenied, InputError, ManifestError, ProcessDie
 from embertide.launch.failure import Cause
 from embertide.launch.run_folder import RunFolder, write_text
 from embertide.launch.signals import StopRequest
-from embertide.planning.estimate import estimate, fitting_grid
+from embertide.models.read import read_model
+from embertide.planning.estimate import estimate_program, fitting_grid
 from embertide.planning.inputs import list_inputs
 from embertide.planning.sizing import container_bytes
 from embertide.pod import work
@@ -306,7 +307,8 @@ def test_the_planner_leaves_a_plan(small: SmallJob, tmp_path: Path) -> None:
     assert code == 0
     assert (str(plan.grid), plan.nodes, plan.edges) == ("1x1", NODES, NODES)
     storage, job = open_storage(None), job_of(small)
-    found = estimate(storage, job, list_inputs(storage, job), GridShape())
+    program = read_model(storage, job.spec.model.uri)
+    found = estimate_program(program, job, list_inputs(storage, job), GridShape())
     assert plan.bytes_exchanged == found.traffic_total_bytes
     assert plan.memory_per_worker_bytes == container_bytes(found.peak_memory_per_worker_bytes)
     assert plan.memory_per_worker_bytes % (64 << 20) == 0
@@ -334,14 +336,17 @@ def test_the_planner_names_what_is_wrong(small: SmallJob, tmp_path: Path) -> Non
 def grid_for(small: SmallJob, target: int, **changes: object) -> str:
     small.write_manifest(**changes)
     storage, job = open_storage(None), job_of(small)
-    return str(fitting_grid(storage, job, list_inputs(storage, job), target))
+    program = read_model(storage, job.spec.model.uri)
+    return str(fitting_grid(program, job, list_inputs(storage, job), target))
 
 
 def test_the_grid_is_as_small_as_the_target_allows(small: SmallJob) -> None:
     storage, job = open_storage(None), job_of(small)
-    inputs = list_inputs(storage, job)
+    inputs, program = list_inputs(storage, job), read_model(storage, job.spec.model.uri)
     peaks = {
-        graph: estimate(storage, job, inputs, GridShape.of(graph, 1)).peak_memory_per_worker_bytes
+        graph: estimate_program(
+            program, job, inputs, GridShape.of(graph, 1)
+        ).peak_memory_per_worker_bytes
         for graph in (1, 2, 4, 8)
     }
     assert grid_for(small, peaks[1]) == "1x1"

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from embertide.check.check import check_job
 from embertide.errors import InputError, ManifestError, ModelError
-from embertide.launch.check import check_job
 from embertide.models.order import order_steps
 from embertide.planning.inputs import Inputs, list_inputs
 from embertide.planning.matching import check_model, narrow, published, unread

@@ -15,8 +15,8 @@ import pytest
 import torch
 import yaml
 
+from embertide.check.check import check_job
 from embertide.errors import InputError
-from embertide.launch.check import check_job
 from embertide.launch.local import run_job
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torch import nn
 
-from embertide.models.alternatives import choices
+from embertide.check.alternatives import choices
 from embertide.models.options.hetero import Hetero
 from embertide.models.options.kinds import LAYERS
 from embertide.models.options.layer import Layer, Library

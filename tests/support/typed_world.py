@@ -14,7 +14,8 @@ import torch
 from embertide.context import RunContext
 from embertide.grid import RowRanges, even_bounds
 from embertide.models.reference import LayerGraph, run_typed_reference
-from embertide.pipeline import layer_graphs
+from embertide.pipeline.compute import layer_graphs
+from embertide.pipeline.typed_graph import build_types
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.node_ids import DenseIds
 from embertide.primitives.shuffle import EdgeChunk, Edges
@@ -24,7 +25,6 @@ from embertide.stages.features import LoadedNodes, RawFeatures, loaded_features
 from embertide.stages.infer import arrange, infer
 from embertide.stages.ingest import reverse
 from embertide.steps import Program
-from embertide.typed_graph import build_types
 from tests.support.tasks import GroupRecorder
 from tests.support.world import GROUP_BYTES, NoClock
 

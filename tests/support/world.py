@@ -15,7 +15,8 @@ import torch
 from embertide.context import RunContext
 from embertide.grid import even_bounds
 from embertide.kernels.csr import Csr
-from embertide.pipeline import layer_graphs
+from embertide.pipeline.compute import layer_graphs
+from embertide.pipeline.typed_graph import Located, TypedGraph
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.node_ids import DenseIds
 from embertide.primitives.shuffle import EdgeChunk, Edges
@@ -30,7 +31,6 @@ from embertide.stages.features import (
 from embertide.stages.infer import arrange, infer
 from embertide.steps import Program
 from embertide.steps.reference import LayerGraph
-from embertide.typed_graph import Located, TypedGraph
 
 NODES = 97
 GROUP_BYTES = 512

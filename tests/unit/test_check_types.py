@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from embertide.check.check import Checked, check_job
 from embertide.errors import InputError, ModelError
-from embertide.launch.check import Checked, check_job
 from embertide.spec.manifest import load_manifest
 from embertide.telemetry.progress import Progress
 from tests.support.typed_files import names_of, write_typed_job

@@ -12,6 +12,7 @@ from embertide.grid import Grid
 from embertide.primitives.exchange import Exchange
 from embertide.spec.manifest import EmbeddingJob
 from embertide.storage.protocol import Storage
+from embertide.telemetry.graph_facts import GraphFacts
 from embertide.telemetry.progress import OnProgress, Progress
 from embertide.telemetry.transfers import Work
 
@@ -26,6 +27,7 @@ class RunContext:
             on it may become visible, so only rank 0 may remove it.
         threads: how many this worker computes and reads with.
         work: counts the rows and edges that stages are done with.
+        graph_facts: what the stages find out about the graph.
         ahead: told the stage's fraction after a number of edges that it goes over from now on.
         span: the part of a stage that :meth:`progress` tells of; 0 to 1 is the whole stage.
     """
@@ -37,6 +39,7 @@ class RunContext:
     delivered: Callable[[], None] = lambda: None
     threads: int = 1
     work: Work = field(default_factory=Work)
+    graph_facts: GraphFacts = field(default_factory=GraphFacts)
     ahead: Callable[[float, int], None] = lambda _until, _edges: None
     span: tuple[float, float] = (0.0, 1.0)
 

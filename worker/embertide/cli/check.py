@@ -67,9 +67,9 @@ def check(
         raise typer.BadParameter(f"--tolerance is {tolerance}; must be above 0")
     job, uri = load_job(job_path), location("--against", against)
 
+    from embertide.check.check import check_job
     from embertide.cli.progress_view import progress_view, write_json
     from embertide.errors import ModelError
-    from embertide.launch.check import check_job
     from embertide.readers.reference import ReferenceColumns
 
     with progress_view(

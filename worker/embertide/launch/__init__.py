@@ -2,9 +2,6 @@
 
 bootstrap/         how these processes start
 local.py           a run on this machine
-check.py           `embertide check`: a run's stages, compared instead of published
-comparison.py      what each rank computes for it
-samples.py         the first rows of every input, before a check reads all
 output.py          whether the output can be written
 output_lock.py     runs to one output take turns
 leftovers.py       what killed runs left, removed by the next

@@ -121,7 +121,7 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
         partial(folder.mark_delivered, rank),
         settings.threads,
         work,
-        pulse.ahead,
+        ahead=pulse.ahead,
     )
     take, period = partial(_snapshot, ctx, order, clock, recorder), settings.snapshot_seconds
     nothing = nullcontext(lambda: None)
@@ -169,6 +169,7 @@ def _snapshot(
     return clock.snapshot(
         ctx.grid.rank,
         order.planned_bytes,
+        ctx.graph_facts,
         recorder,
         order.planned_traffic,
         ctx.work,

@@ -158,7 +158,7 @@ def choose_grid(
 
 
 def fitting_grid(
-    storage: Storage, job: EmbeddingJob, inputs: Inputs, target_bytes: int
+    program: Program, job: EmbeddingJob, inputs: Inputs, target_bytes: int
 ) -> GridShape:
     """The manifest's grid, else as few workers as keep the work within ``target_bytes``.
 
@@ -171,7 +171,7 @@ def fitting_grid(
     workers = job.spec.workers
     if workers.count is not None or workers.grid != "auto":
         return choose_grid(job, inputs, None, None)
-    program, nodes = read_model(storage, job.spec.model.uri), _nodes(job, inputs)
+    nodes = _nodes(job, inputs)
     best, least, graph = GridShape(), math.inf, 1
     while graph <= min(nodes, _MOST_PARTITIONS):
         grid = GridShape.of(graph, 1)
@@ -182,19 +182,6 @@ def fitting_grid(
             break
         graph *= 2
     return best
-
-
-def estimate(
-    storage: Storage,
-    job: EmbeddingJob,
-    inputs: Inputs,
-    grid: GridShape,
-    *,
-    in_place: bool = False,
-) -> Estimate:
-    """The estimate for inputs that are listed already; see :func:`estimate_program`."""
-    program = read_model(storage, job.spec.model.uri)
-    return estimate_program(program, job, inputs, grid, in_place=in_place)
 
 
 def estimate_program(
@@ -267,6 +254,7 @@ def estimate_program(
         notes=[*unread(job, program), *plan_notes(narrow(job, program), inputs), *notes],
         types=_types(graph, program),
         relations=_relations_of(graph),
+        model_digest=program.digest,
     )
 
 

@@ -18,6 +18,7 @@ class WorkOrder:
         planned_memory: the same by stage.
         planned_traffic: what one worker is expected to send.
         began: when the command or the attempt began, in seconds since the epoch; 0: unknown.
+        model_digest: of the model's files that this was planned with; "": unknown.
     """
 
     inputs: Inputs
@@ -26,6 +27,7 @@ class WorkOrder:
     planned_memory: dict[str, int] = field(default_factory=dict)
     planned_traffic: list[PlannedTraffic] = field(default_factory=list)
     began: float = 0.0
+    model_digest: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; :meth:`from_json` is the way back."""

@@ -58,10 +58,12 @@ def make_plan(files: ContainerFiles) -> PlanResult | OutputReport:
     _log.info("a version is computed: %s", change)
     check_output(storage, job.spec.output.uri, new_version())
     # Last, since this imports torch.
-    from embertide.planning.estimate import estimate, fitting_grid
+    from embertide.models.read import read_model
+    from embertide.planning.estimate import estimate_program, fitting_grid
 
-    grid = fitting_grid(storage, job, inputs, target)
-    found = estimate(storage, job, inputs, grid)
+    program = read_model(storage, job.spec.model.uri)
+    grid = fitting_grid(program, job, inputs, target)
+    found = estimate_program(program, job, inputs, grid)
     memory = container_bytes(found.peak_memory_per_worker_bytes)
     _log.info("grid %s, %s for each worker", grid, human_bytes(memory))
     return PlanResult(

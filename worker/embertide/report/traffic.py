@@ -31,6 +31,7 @@ _WITHIN = {
     "world": "everyone with everyone",
 }
 PRIMITIVES = {
+    "model": "the model's files, from worker 0, which reads them",
     "histogram": "how many edges each range of rows has, from which the ranges are cut",
     "shuffle": "edges, to the worker that owns their destination",
     "csr": "rows of the graph, to the workers of the same partition",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from embertide.context import RunContext
-from embertide.errors import InputChanged
 from embertide.planning.inputs import Inputs
 from embertide.planning.listings import check_listings
 from embertide.planning.sizes import (
@@ -77,24 +76,6 @@ def _count(ctx: RunContext, edge: EdgeInput, inputs: Inputs) -> int:
     mine = assign_splits(splits, ctx.grid.world)[ctx.grid.rank]
     at_once = splits_at_once(mine, ctx.threads)
     return sum(map_splits(mine, lambda split: count_edges(ctx.storage, edge, split), at_once))
-
-
-def check_same_model(ctx: RunContext, digest: str) -> None:
-    """Refuse a model that was replaced while the ranks read it. Collective: every rank must call.
-
-    Args:
-        digest: of the files that this rank has read.
-
-    Raises:
-        InputChanged: on every rank; two of them have read different files.
-    """
-    digests = ctx.exchange.all_objects(digest)
-    if len(set(digests)) > 1:
-        other = next(rank for rank, item in enumerate(digests) if item != digests[0])
-        raise InputChanged(
-            f"{ctx.job.spec.model.uri} changed while the workers read it: workers 0 and {other}"
-            " have read different files; run the job again when nothing writes to it"
-        )
 
 
 def check_unchanged(ctx: RunContext, inputs: Inputs) -> list[str]:

@@ -32,7 +32,6 @@ from embertide.spec.job_digest import job_digest
 from embertide.spec.nodes import NodeInput
 from embertide.spec.schemes import is_local
 from embertide.steps import Program
-from embertide.telemetry.clock import Clock
 from embertide.versions.catalog import VersionInfo
 from embertide.versions.manifest import together
 from embertide.versions.parts import MOST_WRITERS, PartDigest, PartDtype, PartWriter, count_parts
@@ -281,7 +280,6 @@ def publish_version(
     ctx: RunContext,
     order: WorkOrder,
     program: Program,
-    clock: Clock,
     types: list[WrittenType],
     trust: dict[str, Any],
     held: list[str],
@@ -295,7 +293,7 @@ def publish_version(
     Raises:
         OutputError, StorageError: the manifest or the pointer could not be written.
     """
-    spec, schemas = ctx.job.spec, order.inputs.by_nodes
+    spec, schemas, graph = ctx.job.spec, order.inputs.by_nodes, ctx.graph_facts
     described = {
         written.node.name: written.to_json(schemas[written.node.name].schema) for written in types
     }
@@ -303,9 +301,9 @@ def publish_version(
         "job": ctx.job.metadata.name,
         "jobDigest": job_digest(ctx.job),
         **together(described, several=len(spec.input.nodes) > 1),
-        "edges": clock.edges,
-        "read": clock.read,
-        **({"omissions": clock.omissions.to_json()} if clock.omissions else {}),
+        "edges": graph.edges,
+        "read": graph.read,
+        **({"omissions": graph.omissions.to_json()} if graph.omissions else {}),
         **trust,
         "format": spec.output.format,
         "dtype": spec.output.dtype,

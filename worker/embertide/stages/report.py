@@ -154,7 +154,7 @@ def gather_report(
         stored.add(share.storage)
     # Ranks work side by side, so the slowest counts.
     stages = {name: max(share.seconds.get(name, 0.0) for share in shares) for name in clock.seconds}
-    edges = clock.edges
+    graph = ctx.graph_facts
     memory = [share.memory for share in shares]
     return RunReport(
         version=order.version,
@@ -163,17 +163,17 @@ def gather_report(
         dim=published.dim,
         manifest_digest=published.manifest_digest,
         grid=ctx.grid.shape,
-        nodes=clock.nodes,
-        edges=edges,
+        nodes=graph.nodes,
+        edges=graph.edges,
         stages=stages,
         total_seconds=clock.elapsed,
         start_seconds=max(0.0, time.time() - clock.elapsed - order.began) if order.began else 0.0,
-        ingest_edges_per_second=edges / max(1e-9, stages["ingest"] + stages["csr"]),
-        infer_edges_per_second=edges * facts.graph_layers / max(1e-9, stages["infer"]),
+        ingest_edges_per_second=graph.edges / max(1e-9, stages["ingest"] + stages["csr"]),
+        infer_edges_per_second=graph.edges * facts.graph_layers / max(1e-9, stages["infer"]),
         traffic=sum_traffic([share.totals for share in shares]),
         memory=memory,
         warnings=[
-            *clock.omissions.sentences,
+            *graph.omissions.sentences,
             *warnings,
             *beyond_plan(memory),
             *_not_current(published),
@@ -189,10 +189,10 @@ def gather_report(
         planned_traffic=order.planned_traffic,
         storage=stored,
         facts=facts,
-        types=clock.types,
-        relations=clock.relations,
+        types=graph.types,
+        relations=graph.relations,
         began=time.time() - longest,
-        omissions=clock.omissions,
+        omissions=graph.omissions,
     )
 
 
@@ -228,8 +228,8 @@ def _worker(ctx: RunContext, clock: Clock) -> WorkerReport:
         sent[axis] += entry.bytes_sent
     return WorkerReport(
         rank=ctx.grid.rank,
-        nodes=clock.own_nodes,
-        edges=clock.own_edges,
+        nodes=ctx.graph_facts.own_nodes,
+        edges=ctx.graph_facts.own_edges,
         bytes_sent=moved.bytes_sent,
         bytes_received=moved.bytes_received,
         wait_seconds=moved.wait_seconds,

@@ -6,40 +6,27 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import psutil
 
+from embertide.telemetry.graph_facts import GraphFacts
 from embertide.telemetry.memory import MemoryWatch
-from embertide.telemetry.omissions import Omissions
 from embertide.telemetry.progress import OnProgress, Progress
 from embertide.telemetry.recorder import CountingRecorder, Moved
-from embertide.telemetry.report import (
-    PlannedTraffic,
-    RankMemory,
-    RelationCount,
-    Span,
-    TypeCount,
-)
+from embertide.telemetry.report import PlannedTraffic, RankMemory, Span
 from embertide.telemetry.snapshot import Snapshot
 from embertide.telemetry.transfers import TransferStats, Work
 
 
 @dataclass
 class Clock:
-    """Seconds and memory per stage on this worker, and the sizes it came to know.
+    """Seconds and memory per stage on this worker.
 
     Attributes:
-        on_progress: told when a stage begins.
+        on_progress: called when a stage begins.
         recorder: whose waits are counted to the stages.
         seconds: of the stages that are over.
         under_way: stages that are not, the innermost last -> when they began (perf_counter).
-        nodes: N, 0 until it is known.
-        edges: E, 0 until it is known.
-        types, relations: what was read of the graph, the same on every worker.
-        read: rows of each edge type and node type, as the version's manifest has them.
-        omissions: what the run does without, the same on every worker.
-        own_nodes, own_edges: of this worker's sub-range, 0 until they are known.
         began: when the run began (perf_counter).
         spans: stages and layers that are over, their times since ``began``.
         on_stage: called when a stage begins and ends; a short one would fall between two snapshots.
@@ -50,14 +37,6 @@ class Clock:
     recorder: CountingRecorder = field(default_factory=CountingRecorder)
     seconds: dict[str, float] = field(default_factory=dict)
     under_way: dict[str, float] = field(default_factory=dict)
-    nodes: int = 0
-    edges: int = 0
-    types: list[TypeCount] = field(default_factory=list)
-    relations: list[RelationCount] = field(default_factory=list)
-    read: dict[str, Any] = field(default_factory=dict)
-    omissions: Omissions = field(default_factory=Omissions)
-    own_nodes: int = 0
-    own_edges: int = 0
     began: float = field(default_factory=time.perf_counter)
     spans: list[Span] = field(default_factory=list)
     on_stage: Callable[[], None] = lambda: None
@@ -101,7 +80,7 @@ class Clock:
         return time.perf_counter() - self.began
 
     def rank_memory(self, rank: int, planned_bytes: int) -> RankMemory:
-        """What was planned beside what was used."""
+        """Planned and used memory."""
         watch = self.memory
         stages, container = dict(watch.peaks), watch.container_peak
         return RankMemory(rank, watch.baseline, watch.peak, planned_bytes, stages, container)
@@ -110,6 +89,7 @@ class Clock:
         self,
         rank: int,
         planned_bytes: int,
+        graph: GraphFacts,
         recorder: CountingRecorder,
         planned_traffic: list[PlannedTraffic],
         work: Work,
@@ -126,8 +106,8 @@ class Clock:
             stages=seconds,
             memory=self.rank_memory(rank, planned_bytes),
             resident_bytes=int(psutil.Process().memory_info().rss),
-            nodes=self.nodes,
-            edges=self.edges,
+            nodes=graph.nodes,
+            edges=graph.edges,
             traffic=recorder.traffic(),
             planned_traffic=planned_traffic,
             rows_done=dict(work.rows),

@@ -60,7 +60,7 @@ class Estimate:
     some grids with the chosen one, which is among them. ``output_problem`` says why the output
     cannot be written, "" if it can or nobody looked. ``types`` and ``relations`` are those that a
     run reads; ``nodes``, ``edges`` and ``output_bytes`` are of all of them, the widths those of the
-    widest.
+    widest. ``model_digest`` is that of the model's files.
     """
 
     inputs: list[InputSize]
@@ -88,6 +88,7 @@ class Estimate:
     notes: list[str] = field(default_factory=list)
     types: list[TypeCount] = field(default_factory=list)
     relations: list[RelationCount] = field(default_factory=list)
+    model_digest: str = ""
 
     @property
     def needs(self) -> GridNeeds | None:

@@ -86,6 +86,7 @@ def prepare(
             estimate.memory_per_worker_bytes,
             estimate.traffic,
             began,
+            estimate.model_digest,
         )
     )
     folder.write_job(job)
@@ -111,7 +112,8 @@ def plan_run(
         EmbertideError: the model cannot be read, or the grid does not fit.
     """
     from embertide.kernels.memory import may_share
-    from embertide.planning.estimate import choose_grid, estimate
+    from embertide.models.read import read_model
+    from embertide.planning.estimate import choose_grid, estimate_program
     from embertide.storage.opening import open_storage
 
     chosen = choose_grid(job, inputs, grid, workers)
@@ -119,7 +121,8 @@ def plan_run(
     storage = open_storage(job.spec.storage, reporter.waits)
     # All workers of this run are on this host.
     in_place = may_share() and job.spec.workers.device == "cpu"
-    return estimate(storage, job, inputs, chosen, in_place=in_place)
+    program = read_model(storage, job.spec.model.uri)
+    return estimate_program(program, job, inputs, chosen, in_place=in_place)
 
 
 def launch_workers(

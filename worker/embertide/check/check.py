@@ -1,4 +1,4 @@
-"""A job's model held against the user's own vectors, in this process; nothing is published.
+"""A job's model compared with the user's own vectors, in this process; nothing is published.
 
 One rank reads and computes, by the same stages as a run. Where the embeddings differ, small
 changes of the description are tried on the same graph, and the first layer that can differ named.
@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
+from embertide.check.comparison import Check, prepare_check
+from embertide.check.diagnose import Difference, Tried, first_difference
+from embertide.check.samples import read_samples
 from embertide.context import RunContext
 from embertide.errors import InputError, InputsNotReady
 from embertide.grid import Grid
-from embertide.launch.comparison import Check, prepare_check
-from embertide.launch.samples import read_samples
-from embertide.models.diagnose import Difference, Tried, first_difference
 from embertide.models.read import Model, ModelFiles, read_files
 from embertide.planning.inputs import Inputs, list_inputs, with_tables
 from embertide.planning.matching import check_model, chosen_result, match_types, narrow
@@ -153,7 +153,7 @@ def check_job(
     _check_inputs(storage, job, inputs, program)
     compared = replace(inputs.by_nodes[node.name], reference=splits)
     inputs = replace(inputs, by_nodes=inputs.by_nodes | {node.name: compared})
-    check = prepare_check(ctx, inputs, program, columns, of_type)
+    check = prepare_check(ctx, inputs, files, columns, of_type)
     limit = files.reference_tolerance if tolerance is None else tolerance
     found = _check(check, files, limit, search, on_progress)
     return replace(found, node_type=node.name if several else "")

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
+from embertide.check.alternatives import Change, alternatives, everywhere
 from embertide.errors import ModelError
-from embertide.models.alternatives import Change, alternatives, everywhere
 from embertide.models.description import Description
 from embertide.models.read import ModelFiles
 from embertide.steps import Program

@@ -1,0 +1,53 @@
+"""The model is read by rank 0 alone; every rank gets the same bytes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from embertide.context import RunContext
+from embertide.errors import InputChanged
+from embertide.primitives.exchange import Exchange
+from embertide.stages.model import share_model
+from embertide.storage.opening import open_storage
+from embertide.telemetry.recorder import CountingRecorder
+from tests.support.ranks import on_grid
+from tests.support.small_job import SmallJob
+from tests.support.world import make_job
+
+pytestmark = pytest.mark.distributed
+
+
+def _share(exchange: Exchange, model: str, planned: str) -> tuple[Any, ...]:
+    """Digest and parameters of the model on this rank, and what moved of it."""
+    exchange.recorder = recorder = CountingRecorder()
+    job = make_job()
+    spec = job.spec.model_copy(update={"model": job.spec.model.model_copy(update={"uri": model})})
+    # Nothing else may touch the store.
+    storage: Any = open_storage(None) if exchange.grid.rank == 0 else None
+    ctx = RunContext(job.model_copy(update={"spec": spec}), exchange, storage, lambda _: None)
+    try:
+        shared = share_model(ctx, planned)
+    except InputChanged as error:
+        return (str(error),)
+    params = {name: values.tolist() for name, values in shared.program().params.items()}
+    return shared.digest, params, recorder.moved().bytes_sent, recorder.moved().bytes_received
+
+
+def test_rank_0_reads_the_model_for_all(tmp_path: Path) -> None:
+    model = SmallJob.make(tmp_path).model
+    size = sum(file.stat().st_size for file in model.iterdir())
+    answers = on_grid(5, 1, _share, model.as_uri(), "")
+    digest, params, *_ = answers[0]
+    assert all(answer[:2] == (digest, params) for answer in answers)
+    # Along a binary tree: 0 sends to 1 and 2, and 1 to 3 and 4.
+    assert [sent for _, _, sent, _ in answers] == [2 * size, 2 * size, 0, 0, 0]
+    assert [received for *_, received in answers] == [0, size, size, size, size]
+
+
+def test_another_model_than_the_run_was_planned_with_is_refused(tmp_path: Path) -> None:
+    model = SmallJob.make(tmp_path).model
+    ((text,),) = on_grid(1, 1, _share, model.as_uri(), "another digest")
+    assert text.startswith(f"{model.as_uri()} changed after the run was planned with it")

@@ -1,0 +1,105 @@
+"""Programs computed on the graph of a job and compared with a reference, one after another.
+
+Inputs and graph are prepared once, as a run does; then any program that takes the same features and
+reads the same relations can be computed, which is how the first layer that differs is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+
+from embertide.context import RunContext
+from embertide.models.read import Model
+from embertide.pipeline.compute import compute
+from embertide.pipeline.prepare import Prepared, prepare
+from embertide.planning.inputs import Inputs
+from embertide.readers.reference import ReferenceColumns
+from embertide.stages.features import LoadedNodes
+from embertide.stages.verify import Agreement, Expected, compare, read_expected
+from embertide.steps import Program
+from embertide.telemetry.clock import Clock
+from embertide.telemetry.memory import MemoryWatch
+from embertide.telemetry.omissions import Omissions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """A prepared graph, and what the embeddings of one of its node types are compared with.
+
+    Attributes:
+        node_type: whose embeddings are compared, by the model's name.
+    """
+
+    prepared: Prepared
+    node_type: str
+
+    @property
+    def expected(self) -> Expected:
+        """The reference."""
+        return self.prepared.expected[self.node_type]
+
+    @property
+    def omissions(self) -> Omissions:
+        """What was left out of the graph, as a run would."""
+        return self.prepared.ctx.graph_facts.omissions
+
+    def compare(self, program: Program, tolerance: float) -> Agreement:
+        """Compare a program's embeddings. Collective: every rank must call."""
+        ctx, graph = self.prepared.ctx, self.prepared.graph
+        ranges = graph.located[self.prepared.names[self.node_type]].ranges
+        return compare(ctx, self.expected, ranges, self._embed(ctx, program), tolerance)
+
+    def rows(self, program: Program) -> torch.Tensor:
+        """[n, D'] a program's embeddings of the reference's nodes, on a grid of one worker."""
+        ctx = self.prepared.ctx
+        assert ctx.grid.world == 1
+        # Of many programs, each one's own progress says nothing.
+        quiet = replace(ctx, report=lambda _event: None)
+        return self._embed(quiet, program)[torch.from_numpy(self.expected.dense)]
+
+    def _embed(self, ctx: RunContext, program: Program) -> torch.Tensor:
+        """[N/(P*M), D'] of our sub-range. Collective: every rank must call."""
+        clock = Clock(MemoryWatch(), ctx.report)
+        copy = replace(self.prepared.copy(), ctx=ctx)
+        return compute(copy, clock, program=program)[self.node_type]
+
+
+def prepare_check(
+    ctx: RunContext,
+    inputs: Inputs,
+    model: Model,
+    columns: ReferenceColumns | None,
+    node_type: str = "",
+) -> Check:
+    """Read what a run reads, and keep it for several programs; publishes nothing.
+
+    Collective: every rank must call.
+
+    Args:
+        inputs: with a reference of the node type.
+        node_type: whose embeddings are compared, by the model's name.
+
+    Raises:
+        EmbertideError: on the rank that found a problem, or on all.
+    """
+
+    def reference(
+        ctx: RunContext, inputs: Inputs, _program: Program, nodes: Mapping[str, LoadedNodes]
+    ) -> dict[str, Expected]:
+        of_type = nodes[node_type]
+        splits = inputs.by_nodes[of_type.node.name].reference
+        return {node_type: read_expected(ctx, splits, of_type.node, of_type.ids, columns)}
+
+    prepared = prepare(
+        ctx,
+        inputs,
+        Clock(MemoryWatch(), ctx.report),
+        lambda _ctx: model,
+        choose=lambda _ctx, program: program,
+        references=reference,
+        complete=False,
+    )
+    return Check(prepared=prepared, node_type=node_type)

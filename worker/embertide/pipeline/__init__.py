@@ -1,0 +1,72 @@
+"""A run from start to end, as every rank executes it: prepare, compute, publish.
+
+===========  ==============================================================================
+module       what it does
+===========  ==============================================================================
+prepare      features -> ids -> edges -> row ranges -> CSR: the inputs become a typed graph
+typed_graph  the steps of it, node type by node type and relation by relation
+compute      CSR -> layer graphs -> layers -> embeddings
+publish      embeddings -> parts -> version
+===========  ==============================================================================
+
+A check prepares once and computes any number of programs; it publishes nothing.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from embertide.context import RunContext
+from embertide.kernels.memory import release_idle
+from embertide.pipeline.compute import compute
+from embertide.pipeline.prepare import prepare
+from embertide.pipeline.publish import publish
+from embertide.planning.order import WorkOrder
+from embertide.stages.model import share_model
+from embertide.stages.report import gather_report, keep_report
+from embertide.telemetry.clock import Clock
+from embertide.telemetry.memory import release_memory
+from embertide.telemetry.recorder import CountingRecorder
+from embertide.telemetry.report import RunReport
+
+_SMALL_TENSORS_BYTES = 48 << 20
+"""Of the layers' memory: tensors that are too small for pages that others left."""
+
+
+def run(
+    ctx: RunContext, order: WorkOrder, recorder: CountingRecorder, clock: Clock
+) -> RunReport | None:
+    """Compute and publish one version; rank 0 gets the report.
+
+    Collective: every rank must call.
+
+    Raises:
+        EmbertideError: on the rank that found a problem, or on all.
+    """
+    make_room = partial(_make_room, clock, order)
+    with clock.memory:
+        read_model = partial(share_model, planned_digest=order.model_digest)
+        prepared = prepare(ctx, order.inputs, clock, read_model)
+        make_room()
+        embeddings = compute(prepared, clock, make_room)
+        release_idle()
+        release_memory()
+        published = publish(prepared, order, embeddings, clock)
+    ctx = prepared.ctx
+    report = gather_report(
+        ctx,
+        order,
+        published.facts,
+        clock,
+        recorder,
+        published.version,
+        published.warnings,
+        published.comparison,
+    )
+    return None if report is None else keep_report(ctx, report)
+
+
+def _make_room(clock: Clock, order: WorkOrder) -> None:
+    """Give back idle pages that the layers' tensors would not fill."""
+    kept = order.planned_memory.get("infer", 0) - _SMALL_TENSORS_BYTES
+    release_idle(max(0, clock.memory.used_bytes - kept))

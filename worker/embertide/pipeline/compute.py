@@ -1,0 +1,94 @@
+"""From a prepared graph to the embeddings of a program: layer graphs, then the layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from embertide.context import RunContext
+from embertide.kernels.csr import Csr
+from embertide.pipeline.prepare import Prepared
+from embertide.pipeline.typed_graph import TypedGraph
+from embertide.primitives.graph import LayerGraph
+from embertide.stages.csr import gather_partition
+from embertide.stages.infer import Arrangement, Graphs, arrange, infer
+from embertide.stages.sample import sample_layer
+from embertide.steps import Program
+from embertide.telemetry.clock import Clock
+
+
+def compute(
+    prepared: Prepared,
+    clock: Clock,
+    make_room: Callable[[], None] = lambda: None,
+    program: Program | None = None,
+) -> dict[str, torch.Tensor]:
+    """Node type -> [N/(P*M), D'] float32, the embeddings of our sub-range.
+
+    Uses the prepared graph and features up. Collective: every rank must call.
+
+    Args:
+        make_room: gives back idle pages that the layers' tensors would not fill.
+        program: another one than the prepared one, of the same features and relations.
+    """
+    ctx, graph, loaded = prepared.ctx, prepared.graph, prepared.loaded
+    with clock.stage("infer"):
+        ranges, locations = graph.of_types(prepared.names)
+        layers = arrange(ctx, program or prepared.program, ranges)
+        graphs = layer_graphs(ctx, layers, graph, clock)
+        # Layer graphs have what they need of them.
+        graph.sub_ranges.clear()
+        make_room()
+        embeddings = infer(ctx, layers, graphs, loaded, locations, clock)
+        loaded.clear()
+    return embeddings
+
+
+def layer_graphs(ctx: RunContext, layers: Arrangement, graph: TypedGraph, clock: Clock) -> Graphs:
+    """Layer and relation -> graph: one graph for all layers, or one sample each, made when needed.
+
+    Collective: every rank must call, and must call the result with the same layers and relations.
+    """
+    exchange, program = layers.exchange, layers.program
+    named = graph.of_relations(program)
+    group_bytes = ctx.job.spec.inference.group_bytes
+    widest = max(program.widths.values())
+    tile = -(-widest // exchange.grid.feature)
+
+    def build(name: str, rows: Csr) -> LayerGraph:
+        relation = named[name]
+        targets = layers.spread(graph.located[relation.destination].ranges)
+        return LayerGraph(
+            exchange=exchange,
+            relation=name,
+            targets=targets,
+            origins=layers.spread(graph.located[relation.source].ranges),
+            features=rows.features,
+            csr=gather_partition(exchange, targets, rows, name),
+            group_rows=max(1, group_bytes // (4 * tile)),
+            pair_rows=max(1, group_bytes // (4 * widest)),
+            needs=program.edge_needs(name),
+        )
+
+    sub_ranges = {name: graph.sub_ranges[relation] for name, relation in named.items()}
+    for name, rows in sub_ranges.items():
+        if not program.edge_needs(name).features:
+            sub_ranges[name] = rows.without_features()
+    fanout, seed = ctx.job.spec.inference.fanout, ctx.job.spec.inference.seed
+    if fanout == "full":
+        full = {name: build(name, sub_range) for name, sub_range in sub_ranges.items()}
+        return lambda _layer, name: full[name]
+    current: dict[tuple[int, str], LayerGraph] = {}
+
+    def sampled(layer: int, name: str) -> LayerGraph:
+        if (layer, name) not in current:
+            for past in [key for key in current if key[0] < layer]:
+                del current[past]
+            with clock.stage("sample"):
+                keys = graph.located[named[name].destination].keys
+                sample = sample_layer(sub_ranges[name], keys, fanout[layer], seed, layer)
+                current[layer, name] = build(name, sample)
+        return current[layer, name]
+
+    return sampled

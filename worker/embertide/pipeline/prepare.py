@@ -1,0 +1,202 @@
+"""From inputs and a model to a graph that programs can be computed on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from embertide.context import RunContext
+from embertide.layouts import Loaded
+from embertide.models.order import order_steps
+from embertide.models.read import Model
+from embertide.pipeline.typed_graph import (
+    TypedGraph,
+    build_types,
+    drop_unread,
+    ingest_types,
+    load_types,
+    omissions_of,
+)
+from embertide.planning.graph import plan_graph
+from embertide.planning.growth import Growth, growths
+from embertide.planning.inputs import Inputs, with_tables
+from embertide.planning.matching import check_model, match_relations, narrow, published
+from embertide.stages.features import LoadedNodes, loaded_features
+from embertide.stages.limits import check_read, check_unchanged
+from embertide.stages.report import run_facts, type_counts
+from embertide.stages.verify import Expected, check_width, read_expected
+from embertide.steps import Program
+from embertide.telemetry.clock import Clock
+from embertide.telemetry.memory import release_memory
+from embertide.telemetry.report import RelationCount, RunFacts
+
+ReadModel = Callable[[RunContext], Model]
+"""Reads the job's model. Collective: every rank must call."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """What the layers and the publishing of a run need. Computing uses the graph up.
+
+    Attributes:
+        ctx: with the job as it is run: the model's own tables are features.
+        program: what is computed, with its steps in order.
+        facts: of the model and the settings, for reports.
+        reference_tolerance: of the model, as a share of a reference's largest value.
+        names: the program's name of a node type -> the manifest's.
+        graph: the CSR of our sub-range of each relation.
+        loaded: the program's name of a node type -> the feature rows that we read.
+        expected: the program's name of a node type -> the reference of its embeddings, if any.
+        warnings: sentences for the run's user.
+    """
+
+    ctx: RunContext
+    inputs: Inputs
+    program: Program
+    facts: RunFacts
+    reference_tolerance: float
+    names: dict[str, str]
+    graph: TypedGraph
+    loaded: dict[str, Loaded]
+    expected: dict[str, Expected]
+    warnings: list[str] = field(default_factory=list)
+
+    def copy(self) -> Prepared:
+        """The same, which stays as it is when the copy is used up.
+
+        The layers change features in place that are in order from the start, so these are copied.
+        """
+        graph = replace(self.graph, sub_ranges=dict(self.graph.sub_ranges))
+        loaded = {
+            name: replace(own, data=own.data.clone() if own.placed else own.data)
+            for name, own in self.loaded.items()
+        }
+        return replace(self, graph=graph, loaded=loaded)
+
+
+ReadReferences = Callable[
+    [RunContext, Inputs, Program, Mapping[str, LoadedNodes]], dict[str, Expected]
+]
+"""Reads what embeddings are compared with: the nodes are by the program's names of their types.
+
+Collective: every rank must call.
+"""
+
+
+def to_publish(ctx: RunContext, program: Program) -> Program:
+    """The part of a model's program that the job publishes, with its steps in order."""
+    return order_steps(published(ctx.job, program), ctx.grid.world)
+
+
+def model_references(
+    ctx: RunContext, inputs: Inputs, program: Program, nodes: Mapping[str, LoadedNodes]
+) -> dict[str, Expected]:
+    """The model's own references; none with a fanout, since a sample's embeddings differ.
+
+    Collective: every rank must call.
+    """
+    if ctx.job.spec.inference.fanout != "full":
+        return {}
+    expected = {}
+    for name, result in program.results.items():
+        of_type = nodes[name]
+        reference = inputs.by_nodes[of_type.node.name].reference
+        if reference:
+            expected[name] = read_expected(ctx, reference, of_type.node, of_type.ids)
+            check_width(expected[name], program.widths[result])
+    return expected
+
+
+def prepare(
+    ctx: RunContext,
+    inputs: Inputs,
+    clock: Clock,
+    read_model: ReadModel,
+    *,
+    choose: Callable[[RunContext, Program], Program] = to_publish,
+    references: ReadReferences = model_references,
+    complete: bool = True,
+) -> Prepared:
+    """Read the model and all inputs, and build the graph. Collective: every rank must call.
+
+    Args:
+        choose: makes of the model's program the one that is computed.
+        references: reads what embeddings are compared with.
+        complete: refuse inputs that are too small, or that changed while they were read.
+
+    Raises:
+        EmbertideError: on the rank that found a problem, or on all.
+    """
+    ctx = replace(ctx, job=with_tables(ctx.job, inputs.model_tables))
+    with clock.stage("features"):
+        program, facts, tolerance = _read(ctx, read_model, choose)
+        reading = replace(ctx, job=narrow(ctx.job, program))
+        nodes = load_types(reading, inputs)
+        counts = {name: of_type.ids.count for name, of_type in nodes.items()}
+        ctx.graph_facts.nodes = sum(counts.values())
+        names = check_model(ctx.job, inputs, program, ctx.grid.shape, counts)
+        by_program = {name: nodes[of_type] for name, of_type in names.items()}
+        expected = references(ctx, inputs, program, by_program)
+    with clock.stage("ingest"):
+        edges = ingest_types(reading, inputs, nodes)
+        ctx.graph_facts.omissions = omissions_of(reading.job, inputs, edges)
+        warnings = []
+        if complete:
+            ctx.graph_facts.read = check_read(ctx, inputs, edges).to_json()
+            warnings = check_unchanged(ctx, inputs)
+        drop_unread(edges, match_relations(ctx.job, program))
+        release_memory()
+    with clock.stage("csr"):
+        graph = build_types(reading, nodes, edges, lambda: grown(ctx, inputs, program))
+        _note(ctx, inputs, program, graph, names, counts)
+        loaded = {name: loaded_features(ctx, by_program[name]) for name in program.inputs}
+    del edges, nodes, by_program
+    release_memory()
+    return Prepared(
+        ctx=ctx,
+        inputs=inputs,
+        program=program,
+        facts=facts,
+        reference_tolerance=tolerance,
+        names=names,
+        graph=graph,
+        loaded=loaded,
+        expected=expected,
+        warnings=warnings,
+    )
+
+
+def _read(
+    ctx: RunContext, read_model: ReadModel, choose: Callable[[RunContext, Program], Program]
+) -> tuple[Program, RunFacts, float]:
+    """The program to compute, facts of the model, and the tolerance of its reference."""
+    model = read_model(ctx)
+    whole = model.program()
+    facts = run_facts(ctx, model.library, model.layer_names, whole)
+    return choose(ctx, whole), facts, model.reference_tolerance
+
+
+def _note(
+    ctx: RunContext,
+    inputs: Inputs,
+    program: Program,
+    graph: TypedGraph,
+    names: dict[str, str],
+    counts: dict[str, int],
+) -> None:
+    """Note the sizes of the graph and of our share. Collective: every rank must call."""
+    facts, edges = ctx.graph_facts, graph.count_edges(ctx.exchange)
+    facts.own_nodes = sum(len(of_type.names) for of_type in graph.located.values())
+    facts.own_edges = sum(csr.nnz for csr in graph.sub_ranges.values())
+    facts.edges = sum(edges.values())
+    facts.types = type_counts(inputs, counts, program, names)
+    facts.relations = [RelationCount(str(relation), count) for relation, count in edges.items()]
+
+
+def grown(ctx: RunContext, inputs: Inputs, program: Program) -> dict[str, list[Growth]]:
+    """Node type -> what a worker's rows and edges may take, the same on every rank."""
+    spec, grid = ctx.job.spec, ctx.grid.shape
+    in_place = ctx.exchange.channel("world", "features").in_place
+    planned = plan_graph(ctx.job, inputs, program, grid, in_place=in_place)
+    fanout = None if spec.inference.fanout == "full" else spec.inference.fanout
+    return growths(planned, program, fanout, gpu=spec.workers.device == "cuda")
