@@ -41,6 +41,8 @@ CHANGES: dict[str, tuple[Any, Affects]] = {
     "output.dtype": ("float16", RESULT),
     "output.nodeTypes": (["node"], RESULT),
     "output.keepVersions": (2, Affects.NEITHER),
+    "output.compare": (False, Affects.NEITHER),
+    "output.gate": ({"mode": "warn"}, Affects.NEITHER),
     "workers.grid": ({"graph": 4, "feature": 2}, WORKERS),
     "workers.count": (8, WORKERS),
     "workers.device": ("cuda", WORKERS),
