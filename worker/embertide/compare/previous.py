@@ -22,6 +22,9 @@ from embertide.versions.keyed import may_have, rows_within
 from embertide.versions.keys import KeyRange
 from embertide.versions.parts import PartDigest
 
+_WINDOW_VALUES = 1 << 18
+"""Values that are compared at a time: 1 MiB, so that what is computed of them stays in cache."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Previous:
@@ -86,12 +89,15 @@ def _none(ours: Ours, previous: Previous) -> Moves:
 def _compare_part(ours: Ours, previous: Previous, keys: KeyRange, part: PartDigest) -> Moves:
     moves = _none(ours, previous)
     batches = rows_within(previous.storage, previous.uri, part, previous.dim, previous.kind, keys)
+    step = max(1, _WINDOW_VALUES // previous.dim)
     for words, (_, values) in batches:
-        _compare_batch(ours, previous, words, values, moves)
+        for at in range(0, len(words), step):
+            window = slice(at, at + step)
+            _compare_rows(ours, previous, words[window], values[window], moves)
     return moves
 
 
-def _compare_batch(ours: Ours, previous: Previous, words: Words, old: Values, moves: Moves) -> None:
+def _compare_rows(ours: Ours, previous: Previous, words: Words, old: Values, moves: Moves) -> None:
     places = np.empty(len(words), np.int64)
     ours.rows.table.find_words(np.ascontiguousarray(words), 0, places)
     if previous.dtype != ours.dtype:

@@ -101,7 +101,7 @@ def _other_ids(share: Share, before: BaseType) -> dict[str, Any]:
 
 
 def _moved(of_type: TypeShare, moves: Moves) -> dict[str, Any]:
-    sample = Pairs.join(moves.pairs)
+    sample, moves.pairs = Pairs.join(moves.pairs), []
     return {
         "previous_zero_rows": moves.previous_zeros,
         "new_rows": of_type.share.rows - moves.matched,

@@ -23,6 +23,8 @@ _QUERIES = 1_000
 mean of so many is within 1% of that of all."""
 _BLOCK = 64
 _GROUP = 32
+_ROWS = 1024
+"""Rows that are multiplied in float64 at a time."""
 _SALT = np.uint64(0x5A17ED5A17ED5A17)
 
 
@@ -85,13 +87,8 @@ class Pairs:
         near = min(NEIGHBOURS, len(self) - 2)
         if near < 1:
             return None
-        new, old = _unit_rows(self.new), _unit_rows(self.old)
-        kept, queries = 0, min(_QUERIES, len(self))
-        for first in range(0, queries, _BLOCK):
-            last = min(first + _BLOCK, queries)
-            now, before = (_nearest(rows, first, last, near) for rows in (new, old))
-            kept += int((now[:, :, None] == before[:, None, :]).sum())
-        return kept / (queries * near)
+        now, before = (_neighbours(rows, near) for rows in (self.new, self.old))
+        return float((now[:, :, None] == before[:, None, :]).sum()) / now.size
 
     def residual(self) -> float | None:
         """Share of ``old`` that no rotation and scaling of ``new`` explains; None of zero vectors.
@@ -99,12 +96,29 @@ class Pairs:
         By orthogonal Procrustes: with the singular values s of ``new.T @ old`` it is
         1 - sum(s)^2 / (|new|^2 |old|^2).
         """
-        new, old = self.new.astype(np.float64), self.old.astype(np.float64)
-        scale = float(np.square(new).sum() * np.square(old).sum())
+        products = np.zeros((self.new.shape[1], self.old.shape[1]))
+        new_scale = old_scale = 0.0
+        for first in range(0, len(self), _ROWS):
+            rows = slice(first, first + _ROWS)
+            new, old = self.new[rows].astype(np.float64), self.old[rows].astype(np.float64)
+            products += new.T @ old
+            new_scale, old_scale = (
+                new_scale + np.square(new).sum(),
+                old_scale + np.square(old).sum(),
+            )
+        scale = float(new_scale * old_scale)
         if not scale > 0 or not np.isfinite(scale):
             return None
-        singular = np.linalg.svd(new.T @ old, compute_uv=False)
+        singular = np.linalg.svd(products, compute_uv=False)
         return max(0.0, 1.0 - float(singular.sum()) ** 2 / scale)
+
+
+def _neighbours(values: Values, near: int) -> npt.NDArray[np.intp]:
+    """[queries, near] the nearest rows by cosine of the first rows."""
+    rows, queries = _unit_rows(values), min(_QUERIES, len(values))
+    blocks = range(0, queries, _BLOCK)
+    found = [_nearest(rows, first, min(first + _BLOCK, queries), near) for first in blocks]
+    return np.concatenate(found)
 
 
 def _unit_rows(values: Values) -> Values:
