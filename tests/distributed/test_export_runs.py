@@ -11,7 +11,6 @@ import pytest
 import torch
 
 import embertide
-from embertide.models.order import order_steps
 from embertide.models.read import read_files
 from embertide.storage.opening import open_storage
 from embertide.tracing.export import export_module
@@ -19,6 +18,7 @@ from embertide.tracing.graph_types import named_types
 from tests.support.commands import Commands
 from tests.support.exact import assert_exact
 from tests.support.models import Files, shake
+from tests.support.plans import order_steps
 from tests.support.pyg import pyg
 from tests.support.ranks import on_grid
 from tests.support.small_job import NODES, WIDTH, SmallJob

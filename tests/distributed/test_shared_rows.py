@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from embertide.grid import ColumnSlices, Grid, RowRanges
-from embertide.models.order import order_steps
 from embertide.models.read import read_files
 from embertide.spec.grid import GridShape
 from embertide.steps import Program
 from embertide.tracing.export import export_module
 from embertide.tracing.record.graphs import GraphTypes
 from tests.support.models import Files, shake
+from tests.support.plans import order_steps
 from tests.support.pyg import pyg
 from tests.support.ranks import on_grid
 from tests.support.sharing_programs import HEADS, WIDTH, additive, messages, pairs, read

@@ -30,6 +30,7 @@ from embertide.steps import (
 from embertide.steps.moves import Conversion, Move, Statistics, TileRows, WholeRows
 from embertide.telemetry.recorder import Label
 from tests.support.formulas import Formulas
+from tests.support.plans import in_slices
 from tests.support.ranks import on_grid
 from tests.support.step_cases import step_cases
 from tests.support.step_program import EDGE_FEATURES
@@ -313,7 +314,7 @@ def test_what_a_step_plans_to_move_is_what_it_moves(rows: str) -> None:
     kinds += [(axis, "statistics") for axis in ("feature", "graph", "world")]
     for name, of in cases.items():
         planned, sent = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-        for move in tensor_moves(of, size):
+        for move in tensor_moves(in_slices(of, shape), size):
             kind, size_bytes = moved(formulas, move)
             planned[kind] += size_bytes
         for _, counted in answers:

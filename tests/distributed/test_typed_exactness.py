@@ -12,10 +12,10 @@ import pytest
 
 from embertide.errors import ModelError
 from embertide.grid import RowRanges
-from embertide.models.order import order_steps
 from embertide.steps import Aggregate, Elementwise, Step
 from tests.support.exact import TOLERANCE, relative_error
 from tests.support.hetero_programs import described
+from tests.support.plans import order_steps
 from tests.support.ranks import on_grid
 from tests.support.sharing_programs import additive, messages, pairs, read
 from tests.support.typed_programs import (

@@ -15,7 +15,6 @@ import yaml
 
 from embertide.check.check import check_job
 from embertide.errors import InputError, ManifestError, ModelError
-from embertide.models.order import order_steps
 from embertide.planning.inputs import Inputs, list_inputs
 from embertide.planning.matching import check_model, narrow, published, unread
 from embertide.spec.grid import GridShape
@@ -27,6 +26,7 @@ from embertide.versions.manifest import read_manifest
 from embertide.versions.publish import rollback
 from embertide.versions.reading import iter_embeddings, read_version
 from tests.support.commands import Commands, Done
+from tests.support.plans import order_steps
 from tests.support.typed_files import check_rows, names_of, write_typed_job
 from tests.support.typed_programs import attending, from_files, relational
 from tests.support.typed_world import expected_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from embertide.models.order import order_steps
 from embertide.steps import Aggregate, Linear
 from tests.support.exact import assert_exact, relative_error
 from tests.support.hetero_programs import described
+from tests.support.plans import order_steps
 from tests.support.ranks import on_grid
 from tests.support.sharing_programs import additive, messages, pairs, read
 from tests.support.typed_programs import (

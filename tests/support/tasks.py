@@ -18,7 +18,6 @@ from embertide.context import RunContext
 from embertide.errors import OutputError
 from embertide.grid import RowRanges, even_bounds
 from embertide.kernels import attention_torch, moments
-from embertide.models.order import order_steps
 from embertide.primitives import gemm, id_rounds, idmap, shuffle
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
@@ -32,6 +31,7 @@ from embertide.storage.opening import open_storage
 from embertide.telemetry.recorder import Label, NullRecorder
 from embertide.versions import parts as part_files
 from embertide.versions.parts import PartDigest
+from tests.support.plans import order_steps
 from tests.support.world import Graph, Rank, make_features, make_job
 
 

@@ -15,6 +15,7 @@ from embertide.context import RunContext
 from embertide.grid import RowRanges, even_bounds
 from embertide.models.reference import LayerGraph, run_typed_reference
 from embertide.pipeline.compute import layer_graphs
+from embertide.pipeline.prepare import target_of
 from embertide.pipeline.typed_graph import build_types
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.node_ids import DenseIds
@@ -25,6 +26,7 @@ from embertide.stages.features import LoadedNodes, RawFeatures, loaded_features
 from embertide.stages.infer import arrange, infer
 from embertide.stages.ingest import reverse
 from embertide.steps import Program
+from tests.support.plans import as_given
 from tests.support.tasks import GroupRecorder
 from tests.support.world import GROUP_BYTES, NoClock
 
@@ -199,7 +201,7 @@ class TypedRank:
         ranges, locations = self.graph.of_types(names)
         loaded = {name: loaded_features(self.ctx, self.nodes[name]) for name in program.inputs}
         clock: Any = NoClock()
-        layers = arrange(self.ctx, program, ranges)
+        layers = arrange(self.ctx, as_given(program, target_of(self.ctx)), ranges)
         graphs = layer_graphs(self.ctx, layers, self.graph, clock)
         found = infer(self.ctx, layers, graphs, loaded, locations, clock)
         return {name: values.numpy() for name, values in found.items()}

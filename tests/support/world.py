@@ -16,6 +16,7 @@ from embertide.context import RunContext
 from embertide.grid import even_bounds
 from embertide.kernels.csr import Csr
 from embertide.pipeline.compute import layer_graphs
+from embertide.pipeline.prepare import target_of
 from embertide.pipeline.typed_graph import Located, TypedGraph
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.node_ids import DenseIds
@@ -31,6 +32,7 @@ from embertide.stages.features import (
 from embertide.stages.infer import arrange, infer
 from embertide.steps import Program
 from embertide.steps.reference import LayerGraph
+from tests.support.plans import as_given
 
 NODES = 97
 GROUP_BYTES = 512
@@ -142,7 +144,7 @@ class Rank:
         located = Located(self.ranges, locations, self.names, self.keys)
         graph = TypedGraph({node.name: located}, {self.relation: self.sub_range})
         clock = NoClock()
-        layers = arrange(self.ctx, program, {"": self.ranges})
+        layers = arrange(self.ctx, as_given(program, target_of(self.ctx)), {"": self.ranges})
         graphs = layer_graphs(self.ctx, layers, graph, clock)
         loaded = loaded_features(self.ctx, nodes)
         embeddings = infer(self.ctx, layers, graphs, {"": loaded}, {"": locations}, clock)

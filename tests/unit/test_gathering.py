@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from embertide.models.gathering import gather_steps
-from embertide.models.order import order_steps
+from embertide.plan.passes import make_plan
+from embertide.plan.shared_rows import gather_needs
 from embertide.steps import Attend, PairAttend, Program, Step
 from tests.support import hetero_cases_pyg
 from tests.support.hetero_case import shaken
+from tests.support.plans import order_steps, target
 from tests.support.pyg import pyg
 from tests.support.sharing_programs import additive, messages, pairs, read
 from tests.support.typed_programs import FOLLOWS, program
@@ -56,7 +57,8 @@ def test_every_step_reads_what_is_there(made: Program) -> None:
 
 
 def test_one_worker_keeps_the_order() -> None:
-    assert gather_steps(messages(), 1).steps == messages().steps
+    plan = make_plan(messages(), target(1), [gather_needs])
+    assert plan.program.steps == messages().steps
 
 
 def test_a_step_that_follows_from_another_brings_its_rows_itself() -> None:

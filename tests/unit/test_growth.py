@@ -19,6 +19,7 @@ from embertide.spec.manifest import load_manifest
 from embertide.stages.csr import cut_ranges
 from embertide.steps import Program
 from embertide.storage.opening import open_storage
+from tests.support.plans import planned_for
 from tests.support.small_job import SmallJob
 
 NODES, EDGES = 1 << 24, 1 << 28
@@ -38,11 +39,11 @@ def large(folder: Path, grid: GridShape) -> tuple[PlannedGraph, Program]:
 @pytest.mark.parametrize("gpu", [False, True])
 def test_an_equal_share_of_the_fullest_stage_leaves_a_tenth(tmp_path: Path, gpu: bool) -> None:
     graph, program = large(tmp_path, GridShape.of(2, 2))
-    (found,) = growths(graph, program, None, gpu=gpu).values()
-    planned = planned_memory(graph, program, None, gpu=gpu)
+    (found,) = growths(graph, planned_for(program, graph), None, gpu=gpu).values()
+    planned = planned_memory(graph, planned_for(program, graph), None, gpu=gpu)
     stages, most = [planned[name] for name in OWNING], [max(planned.values())] * 3
     if gpu:
-        stages.append(planned_gpu_memory(graph, program, None))
+        stages.append(planned_gpu_memory(graph, planned_for(program, graph), None))
         most.append(stages[-1])
     for growth, stage, peak in zip(found, stages, most, strict=True):
         own = growth.row_bytes * NODES / 4 + growth.edge_bytes * EDGES / 4
@@ -52,11 +53,11 @@ def test_an_equal_share_of_the_fullest_stage_leaves_a_tenth(tmp_path: Path, gpu:
 
 def test_the_plan_of_a_larger_graph_is_what_the_growth_says(tmp_path: Path) -> None:
     graph, program = large(tmp_path, GridShape.of(2, 1))
-    (found,) = growths(graph, program, None, gpu=False).values()
+    (found,) = growths(graph, planned_for(program, graph), None, gpu=False).values()
     (of_type,), (relation,) = graph.size.nodes, graph.size.edges
     size = replace(graph.size, nodes={of_type: NODES * 9 // 8}, edges={relation: EDGES * 9 // 8})
-    more = planned_memory(replace(graph, size=size), program, None)
-    before = planned_memory(graph, program, None)
+    more = planned_memory(replace(graph, size=size), planned_for(program, graph), None)
+    before = planned_memory(graph, planned_for(program, graph), None)
     for growth, name in zip(found, OWNING, strict=True):
         grown = (growth.row_bytes * NODES + growth.edge_bytes * EDGES) / 8 / 2
         assert more[name] - before[name] == pytest.approx(grown, rel=0.01)

@@ -8,12 +8,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from embertide.models.order import order_steps
 from embertide.models.reference import run_reference
 from embertide.steps import Activation, Affine, Aggregate, Elementwise, Linear, Program
 from embertide.steps.elementwise import ElementOp
-from embertide.steps.fuse import runs
 from tests.support.catalogue import catalogue
+from tests.support.plans import ops_of, order_steps
 from tests.support.world import make_features
 
 
@@ -55,18 +54,18 @@ def test_rows_are_summed_where_they_are_narrow(
     for step in ordered.steps:
         if isinstance(step, Aggregate):
             assert ordered.widths[step.x] == ordered.widths[step.out]
-    assert len(runs(ordered)) == sum(1 if kind is Aggregate else 2 for kind in first)
+    assert len(ops_of(ordered)) == sum(1 if kind is Aggregate else 2 for kind in first)
 
 
 def test_the_next_sum_alone_lets_its_factors_be_multiplied_early() -> None:
-    sums, *_, last = runs(order_steps(gcn(8, 8, 8), 1))
+    sums, *_, last = ops_of(order_steps(gcn(8, 8, 8), 1))
     assert sums.reader == last.leader
     assert last.reader is None
     # What a layer makes has a name, for reports; nobody reads it by that.
     named = replace(gcn(8, 8, 8), outputs=("0.relu", "1.relu"))
-    assert runs(order_steps(named, 1))[0].reader == last.leader
+    assert ops_of(order_steps(named, 1))[0].reader == last.leader
     wanted = replace(gcn(8, 8, 8), results={"": "0.relu", "other": "1.relu"})
-    assert all(run.reader is None for run in runs(order_steps(wanted, 1)))
+    assert all(run.reader is None for run in ops_of(order_steps(wanted, 1)))
 
 
 def of_products(op: ElementOp = "sum", *, asked: tuple[str, ...] = ()) -> Program:
@@ -92,12 +91,12 @@ def of_products(op: ElementOp = "sum", *, asked: tuple[str, ...] = ()) -> Progra
 def test_products_of_a_sum_are_added_to_each_other() -> None:
     """Each in a run with the sum before it; the last one is finished with the activation."""
     ordered = order_steps(of_products(), 1)
-    assert [(run.out, run.onto, run.part) for run in runs(ordered)] == [
+    assert [(run.out, run.onto, run.part) for run in ops_of(ordered)] == [
         ("p1", None, True),
         ("p2", "p1", True),
         ("out", "p2", False),
     ]
-    assert [len(run.steps) for run in runs(ordered)] == [2, 2, 3]
+    assert [len(run.steps) for run in ops_of(ordered)] == [2, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +105,7 @@ def test_products_of_a_sum_are_added_to_each_other() -> None:
     ids=["maximum", "mean", "one is asked for"],
 )
 def test_other_products_are_tensors(program: Program) -> None:
-    assert not any(run.onto or run.part for run in runs(order_steps(program, 1)))
+    assert not any(run.onto or run.part for run in ops_of(order_steps(program, 1)))
 
 
 def test_what_is_behind_no_product_is_not_added_to() -> None:
@@ -115,8 +114,8 @@ def test_what_is_behind_no_product_is_not_added_to() -> None:
     bare = Aggregate(out="p2", layer=0, x="x", reduce="max")
     first = replace(first, steps=(bare, *(s for s in first.steps if s.out not in ("s2", "p2"))))
     last = replace(last, steps=(*last.steps[:3], last.steps[4], bare, *last.steps[5:]))
-    assert [run.onto for run in runs(order_steps(first, 1))] == [None, "p2", "p1"]
-    assert not any(run.onto for run in runs(order_steps(last, 1)))
+    assert [run.onto for run in ops_of(order_steps(first, 1))] == [None, "p2", "p1"]
+    assert not any(run.onto for run in ops_of(order_steps(last, 1)))
 
 
 def test_every_model_gives_the_same_numbers() -> None:
@@ -127,7 +126,7 @@ def test_every_model_gives_the_same_numbers() -> None:
         seen = {case.program.steps}
         for workers in (1, 4):
             ordered = order_steps(case.program, workers)
-            assert [step for run in runs(ordered) for step in run.steps] == list(ordered.steps)
+            assert [step for run in ops_of(ordered) for step in run.steps] == list(ordered.steps)
             if ordered.steps not in seen:
                 seen.add(ordered.steps)
                 torch.testing.assert_close(

@@ -17,6 +17,7 @@ from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
 from embertide.steps import Program
 from embertide.storage.opening import open_storage
+from tests.support.plans import planned_for
 from tests.support.small_job import SmallJob
 
 NODES, EDGES = 1 << 24, 1 << 26
@@ -38,9 +39,9 @@ def test_the_layers_are_on_the_gpu_and_what_they_are_made_of_is_not(
 ) -> None:
     shape = GridShape.of(*map(int, grid.split("x")))
     graph, program = large(tmp_path, shape)
-    cpu = planned_memory(graph, program, None)
-    beside = planned_memory(graph, program, None, gpu=True)
-    gpu = planned_gpu_memory(graph, program, None)
+    cpu = planned_memory(graph, planned_for(program, graph), None)
+    beside = planned_memory(graph, planned_for(program, graph), None, gpu=True)
+    gpu = planned_gpu_memory(graph, planned_for(program, graph), None)
     assert {name: beside[name] - cpu[name] for name in ("features", "ingest", "csr")} == {
         "features": 0,
         "ingest": 0,

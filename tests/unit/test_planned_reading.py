@@ -15,6 +15,7 @@ from embertide.readers.splits import Split
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
 from embertide.storage.opening import open_storage
+from tests.support.plans import planned_for
 from tests.support.small_job import SmallJob
 
 MIB = 1 << 20
@@ -41,7 +42,7 @@ def test_readers_beyond_the_threads_are_planned(tmp_path: Path) -> None:
             by_edges={relation: many(edges, 16 * MIB)},
         )
         graph = plan_graph(job, given, program, GridShape(), in_place=True)
-        return planned_memory(graph, program, None, threads=2)
+        return planned_memory(graph, planned_for(program, graph), None, threads=2)
 
     here, afar = planned("file"), planned("s3")
     more = {stage: round((afar[stage] - here[stage]) / MIB) for stage in here}
@@ -80,7 +81,10 @@ class FarFeatures:
         many = [replace(first, start=at * step, stop=(at + 1) * step) for at in range(splits)]
         given = replace(self._inputs, by_nodes={name: replace(nodes, features=many)})
         graph = plan_graph(self._job, given, self._program, grid, in_place=in_place)
-        return round(planned_memory(graph, self._program, None, threads=2)["features"] / MIB)
+        return round(
+            planned_memory(graph, planned_for(self._program, graph), None, threads=2)["features"]
+            / MIB
+        )
 
 
 def test_rows_that_are_not_in_their_places_are_not_planned_beside_what_is_fetched(
@@ -117,7 +121,7 @@ def test_what_an_upload_holds_of_a_part_is_planned(tmp_path: Path) -> None:
         nodes = mib * MIB // (4 * program.widths[result])
         given = replace(graph, size=replace(graph.size, nodes={name: nodes}))
         here, there = (
-            planned_memory(given, program, None, uploads=uploads)["publish"]
+            planned_memory(given, planned_for(program, given), None, uploads=uploads)["publish"]
             for uploads in (False, True)
         )
         return round((there - here) / MIB)
@@ -138,7 +142,7 @@ def test_parts_that_are_written_at_once_are_planned(tmp_path: Path) -> None:
     def planned(mib: int, threads: int, **store: bool) -> int:
         nodes = mib * MIB // (4 * program.widths[result])
         given = replace(graph, size=replace(graph.size, nodes={name: nodes}))
-        stages = planned_memory(given, program, None, threads=threads, **store)
+        stages = planned_memory(given, planned_for(program, given), None, threads=threads, **store)
         return round(stages["publish"] / MIB)
 
     # From two threads on, what their reading leaves is the same; a part has 128 MiB at most.

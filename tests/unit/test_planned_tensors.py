@@ -22,6 +22,7 @@ from embertide.steps import (
     Step,
     message,
 )
+from tests.support.plans import in_slices
 
 NODES, GROUP = 1000, 16
 ONE = 4.0 * NODES
@@ -41,7 +42,8 @@ def peak(
     of: Program, size: GraphSize, *, placed: bool = False, building: float = 0.0, block: float = 0.0
 ) -> float:
     given = [""] if placed else []
-    return tensor_peak(of, size, placed=given, building={"": building}, block={"": block})
+    plan = in_slices(of, size.grid)
+    return tensor_peak(plan, size, placed=given, building={"": building}, block={"": block})
 
 
 def sum_of(x: str, out: str) -> Aggregate:

@@ -10,21 +10,26 @@ import torch
 
 from embertide.errors import ModelError
 from embertide.footprint import GraphSize
-from embertide.models.order import order_steps
 from embertide.models.reference import run_typed_reference
-from embertide.models.scores import narrow_scores
+from embertide.plan.passes import make_plan
+from embertide.plan.scores import narrow_scores
 from embertide.planning.tensors import tensor_moves
 from embertide.spec.grid import GridShape
 from embertide.steps import HeadDot, Linear, Program
 from embertide.steps.heads import fold_heads
 from embertide.steps.moves import Landing
 from embertide.steps.shapes import Shapes
+from tests.support.plans import in_slices, order_steps, target
 from tests.support.sharing_programs import HEADS, additive
 from tests.support.typed_world import COUNTS, layer_of, make_edges, make_typed_features
 
 
 def reference(program: Program) -> dict[str, torch.Tensor]:
     return run_typed_reference(program, [layer_of(make_edges())], make_typed_features(), COUNTS)
+
+
+def narrowed(program: Program) -> Program:
+    return make_plan(program, target(4), [narrow_scores]).program
 
 
 def kinds(program: Program) -> dict[str, type]:
@@ -48,7 +53,7 @@ def test_a_vector_folded_into_a_product_gives_the_same_scores() -> None:
 
 def test_targets_are_not_projected_for_their_scores_alone() -> None:
     program = additive()
-    narrow = narrow_scores(program)
+    narrow = narrowed(program)
     assert "item" in kinds(program)
     assert "item" not in kinds(narrow)
     assert "item" not in narrow.widths
@@ -56,7 +61,7 @@ def test_targets_are_not_projected_for_their_scores_alone() -> None:
     assert kinds(narrow)["user"] is Linear
     scores = [step for step in narrow.steps if isinstance(step, HeadDot) and step.weight]
     assert {(step.x, step.weight, step.heads) for step in scores} == {("item.x", "item.w", HEADS)}
-    assert narrow_scores(narrow) == narrow
+    assert narrowed(narrow) == narrow
     expected = reference(program)
     for name, found in reference(narrow).items():
         torch.testing.assert_close(found, expected[name], rtol=0, atol=1e-9)
@@ -68,7 +73,7 @@ def test_what_a_score_needs_lands_with_a_column_for_each_head() -> None:
         nodes=COUNTS, edges=dict.fromkeys(additive().relations, 100), grid=GridShape.of(2, 2),
         group_bytes=1 << 10, depth=1,
     )  # fmt: skip
-    moves = tensor_moves(order_steps(additive(), 4), size)
+    moves = tensor_moves(in_slices(order_steps(additive(), 4), size.grid), size)
     landed = [move for move in moves if isinstance(move, Landing) and move.x == "item.x"]
     assert [(move.width, move.copies) for move in landed] == [(HEADS, 1), (HEADS, 1)]
 
@@ -91,7 +96,7 @@ def test_a_product_that_anything_else_needs_stays(keep: str) -> None:
             for at in range(3)
         ]
         program = replace(program, steps=(*program.steps, *more))
-    assert "item" in kinds(narrow_scores(program))
+    assert "item" in kinds(narrowed(program))
 
 
 @pytest.mark.parametrize(

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from embertide.footprint import GraphSize
-from embertide.models.order import order_steps
-from embertide.models.whole_rows import computes_whole_rows, in_order_of_one
+from embertide.plan.passes import make_plan
+from embertide.plan.plan import Target
 from embertide.spec.grid import GridShape
 from embertide.steps import Aggregate, GraphNorm, Linear, Program, Propagate, Step
 from tests.support import sharing_programs
-from tests.support.typed_world import WIDTHS
+from tests.support.plans import order_steps
 
 GRIDS = [(2, 1), (1, 2), (2, 2)]
 
 
-def whole_rows(program: Program, p: int, m: int) -> bool:
+def whole_rows(program: Program, p: int, m: int, *, sampled: bool = False) -> bool:
     """Whether workers of one host compute a program in whole rows."""
-    size = GraphSize(
-        nodes=dict.fromkeys([*WIDTHS, ""], 100),
-        edges=dict.fromkeys(program.relations, 0),
-        grid=GridShape.of(p, m),
-        group_bytes=0,
-        depth=1,
-        in_place=True,
-    )
-    return computes_whole_rows(order_steps(program, p * m), size)
+    at = Target(grid=GridShape.of(p, m), in_place=True, sampled=sampled)
+    return make_plan(program, at).whole_rows
 
 
 def of_one_type(*steps: Step) -> Program:
@@ -71,6 +63,16 @@ def test_heads_in_several_slices_keep_a_program_in_slices() -> None:
     assert not whole_rows(sharing_programs.additive(), 1, 3)
 
 
+def test_workers_that_are_apart_and_samples_stay_in_slices() -> None:
+    program = sharing_programs.read()
+    assert whole_rows(program, 2, 2)
+    assert not whole_rows(program, 2, 2, sampled=True)
+    assert not make_plan(program, Target(grid=GridShape.of(2, 2))).whole_rows
+
+
 def test_the_order_is_that_of_one_worker() -> None:
     program = sharing_programs.read()
-    assert in_order_of_one(program).steps == order_steps(program, 1).steps
+    plan = make_plan(program, Target(grid=GridShape.of(2, 2), in_place=True))
+    assert (plan.whole_rows, plan.grid) == (True, GridShape.of(4, 1))
+    assert plan.program.steps == order_steps(program, 1).steps
+    assert plan.sliced.steps == order_steps(program, 4).steps

@@ -8,12 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from embertide.cli.drawing import escaped, new_table
-from embertide.cli.options import EndpointOption, JsonOption, endpoint_settings, location
+from embertide.cli.options import (
+    EndpointOption,
+    GridOption,
+    JsonOption,
+    endpoint_settings,
+    grid_of,
+    location,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from embertide.models.summary import ModelSummary, StepSummary
+    from embertide.plan.summary import PlanSummary
+    from embertide.spec.grid import GridShape
+    from embertide.steps.program import Program
 
 
 def show(
@@ -24,6 +34,14 @@ def show(
         ),
     ],
     steps: Annotated[bool, typer.Option("--steps", help="Every step of every layer, too.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="How workers run it: operations in order, in phases.")
+    ] = False,
+    grid: GridOption = None,
+    in_place: Annotated[
+        bool,
+        typer.Option("--in-place", help="With --plan: all workers are on one host, as in `run`."),
+    ] = False,
     endpoint_url: EndpointOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -36,6 +54,7 @@ def show(
 
       embertide show model
       embertide show model --steps
+      embertide show model --plan --grid 2x2
       embertide show s3://shop/model --json
     """
     uri = location("MODEL", model)
@@ -45,15 +64,55 @@ def show(
     from embertide.storage.opening import open_storage
 
     found = read_files(open_storage(endpoint_settings(endpoint_url)), uri)
-    summary = summarise(found.program(), found.library, found.layer_names)
+    program = found.program()
+    summary = summarise(program, found.library, found.layer_names)
+    planned = _planned(program, grid_of(grid), in_place) if plan else None
     if json_output:
         from embertide.cli.progress_view import write_json
 
-        write_json(sys.stdout, {"event": "model", "uri": uri, **summary.to_json()})
+        more = {} if planned is None else {"plan": planned.to_json()}
+        write_json(sys.stdout, {"event": "model", "uri": uri, **summary.to_json(), **more})
         return
     from rich.console import Console
 
-    draw(Console(), summary, steps)
+    console = Console()
+    draw(console, summary, steps)
+    if planned is not None:
+        _draw_plan(console, planned)
+
+
+def _planned(program: Program, grid: GridShape | None, in_place: bool) -> PlanSummary:
+    """How the workers of a grid run a program; one worker where none is named."""
+    from embertide.plan.passes import make_plan
+    from embertide.plan.plan import Target
+    from embertide.plan.summary import summarise_plan
+    from embertide.spec.grid import GridShape
+
+    return summarise_plan(make_plan(program, Target(grid=grid or GridShape(), in_place=in_place)))
+
+
+def _draw_plan(console: Console, plan: PlanSummary) -> None:
+    """A table of the operations, and what is kept after each phase."""
+    grid = plan.grid if plan.grid == plan.layers_grid else f"{plan.grid}, layers {plan.layers_grid}"
+    words = ["phase", "tensor", "operation", "reads", "needs", "frees"]
+    table = new_table(f"Plan on the grid {grid}", words, ["columns"])
+    for op in plan.ops:
+        over = f" over {op.relation}" if op.relation else ""
+        onto = f", onto {op.onto}" if op.onto else ""
+        shared = f", rows shared by {', '.join(op.brings)}" if op.brings else ""
+        cells = [
+            op.out,
+            f"{' + '.join(op.steps)}{over}{onto}{shared}",
+            ", ".join(op.reads),
+            op.reach,
+            ", ".join(op.frees),
+        ]
+        table.add_row(str(op.phase), *map(escaped, cells), str(op.columns))
+    console.print(table)
+    kept = new_table("Kept tensors", ["after phase", "tensors"], [])
+    for phase, names in enumerate(plan.kept):
+        kept.add_row(str(phase), escaped(", ".join(names)))
+    console.print(kept)
 
 
 def draw(console: Console, model: ModelSummary, steps: bool) -> None:

@@ -10,6 +10,7 @@ from embertide.context import RunContext
 from embertide.kernels.csr import Csr
 from embertide.pipeline.prepare import Prepared
 from embertide.pipeline.typed_graph import TypedGraph
+from embertide.plan.passes import make_plan
 from embertide.primitives.graph import LayerGraph
 from embertide.stages.csr import gather_partition
 from embertide.stages.infer import Arrangement, Graphs, arrange, infer
@@ -33,9 +34,10 @@ def compute(
         program: another one than the prepared one, of the same features and relations.
     """
     ctx, graph, loaded = prepared.ctx, prepared.graph, prepared.loaded
+    plan = prepared.plan if program is None else make_plan(program, prepared.plan.target)
     with clock.stage("infer"):
         ranges, locations = graph.of_types(prepared.names)
-        layers = arrange(ctx, program or prepared.program, ranges)
+        layers = arrange(ctx, plan, ranges)
         graphs = layer_graphs(ctx, layers, graph, clock)
         # Layer graphs have what they need of them.
         graph.sub_ranges.clear()
@@ -50,7 +52,7 @@ def layer_graphs(ctx: RunContext, layers: Arrangement, graph: TypedGraph, clock:
 
     Collective: every rank must call, and must call the result with the same layers and relations.
     """
-    exchange, program = layers.exchange, layers.program
+    exchange, program = layers.exchange, layers.plan.program
     named = graph.of_relations(program)
     group_bytes = ctx.job.spec.inference.group_bytes
     widest = max(program.widths.values())

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from embertide.context import RunContext
 from embertide.layouts import Loaded
-from embertide.models.order import order_steps
 from embertide.models.read import Model
 from embertide.pipeline.typed_graph import (
     TypedGraph,
@@ -17,6 +16,8 @@ from embertide.pipeline.typed_graph import (
     load_types,
     omissions_of,
 )
+from embertide.plan.passes import make_plan
+from embertide.plan.plan import Plan, Target
 from embertide.planning.graph import plan_graph
 from embertide.planning.growth import Growth, growths
 from embertide.planning.inputs import Inputs, with_tables
@@ -40,7 +41,7 @@ class Prepared:
 
     Attributes:
         ctx: with the job as it is run: the model's own tables are features.
-        program: what is computed, with its steps in order.
+        plan: how the model's program is computed.
         facts: of the model and the settings, for reports.
         reference_tolerance: of the model, as a share of a reference's largest value.
         names: the program's name of a node type -> the manifest's.
@@ -52,7 +53,7 @@ class Prepared:
 
     ctx: RunContext
     inputs: Inputs
-    program: Program
+    plan: Plan
     facts: RunFacts
     reference_tolerance: float
     names: dict[str, str]
@@ -84,8 +85,15 @@ Collective: every rank must call.
 
 
 def to_publish(ctx: RunContext, program: Program) -> Program:
-    """The part of a model's program that the job publishes, with its steps in order."""
-    return order_steps(published(ctx.job, program), ctx.grid.world)
+    """The part of a model's program that the job publishes."""
+    return published(ctx.job, program)
+
+
+def target_of(ctx: RunContext) -> Target:
+    """Where a run's programs are computed; the same on every rank."""
+    in_place = ctx.exchange.channel("world", "features").in_place
+    sampled = ctx.job.spec.inference.fanout != "full"
+    return Target(grid=ctx.grid.shape, in_place=in_place, sampled=sampled)
 
 
 def model_references(
@@ -129,12 +137,13 @@ def prepare(
     """
     ctx = replace(ctx, job=with_tables(ctx.job, inputs.model_tables))
     with clock.stage("features"):
-        program, facts, tolerance = _read(ctx, read_model, choose)
+        plan, facts, tolerance = _read(ctx, read_model, choose)
+        program = plan.program
         reading = replace(ctx, job=narrow(ctx.job, program))
         nodes = load_types(reading, inputs)
         counts = {name: of_type.ids.count for name, of_type in nodes.items()}
         ctx.graph_facts.nodes = sum(counts.values())
-        names = check_model(ctx.job, inputs, program, ctx.grid.shape, counts)
+        names = check_model(ctx.job, inputs, plan.sliced, ctx.grid.shape, counts)
         by_program = {name: nodes[of_type] for name, of_type in names.items()}
         expected = references(ctx, inputs, program, by_program)
     with clock.stage("ingest"):
@@ -147,7 +156,7 @@ def prepare(
         drop_unread(edges, match_relations(ctx.job, program))
         release_memory()
     with clock.stage("csr"):
-        graph = build_types(reading, nodes, edges, lambda: grown(ctx, inputs, program))
+        graph = build_types(reading, nodes, edges, lambda: grown(ctx, inputs, plan))
         _note(ctx, inputs, program, graph, names, counts)
         loaded = {name: loaded_features(ctx, by_program[name]) for name in program.inputs}
     del edges, nodes, by_program
@@ -155,7 +164,7 @@ def prepare(
     return Prepared(
         ctx=ctx,
         inputs=inputs,
-        program=program,
+        plan=plan,
         facts=facts,
         reference_tolerance=tolerance,
         names=names,
@@ -168,12 +177,13 @@ def prepare(
 
 def _read(
     ctx: RunContext, read_model: ReadModel, choose: Callable[[RunContext, Program], Program]
-) -> tuple[Program, RunFacts, float]:
-    """The program to compute, facts of the model, and the tolerance of its reference."""
+) -> tuple[Plan, RunFacts, float]:
+    """How the program is computed, facts of the model, and the tolerance of its reference."""
     model = read_model(ctx)
     whole = model.program()
     facts = run_facts(ctx, model.library, model.layer_names, whole)
-    return choose(ctx, whole), facts, model.reference_tolerance
+    plan = make_plan(choose(ctx, whole), target_of(ctx))
+    return plan, facts, model.reference_tolerance
 
 
 def _note(
@@ -193,10 +203,9 @@ def _note(
     facts.relations = [RelationCount(str(relation), count) for relation, count in edges.items()]
 
 
-def grown(ctx: RunContext, inputs: Inputs, program: Program) -> dict[str, list[Growth]]:
+def grown(ctx: RunContext, inputs: Inputs, plan: Plan) -> dict[str, list[Growth]]:
     """Node type -> what a worker's rows and edges may take, the same on every rank."""
     spec, grid = ctx.job.spec, ctx.grid.shape
-    in_place = ctx.exchange.channel("world", "features").in_place
-    planned = plan_graph(ctx.job, inputs, program, grid, in_place=in_place)
+    planned = plan_graph(ctx.job, inputs, plan.program, grid, in_place=plan.target.in_place)
     fanout = None if spec.inference.fanout == "full" else spec.inference.fanout
-    return growths(planned, program, fanout, gpu=spec.workers.device == "cuda")
+    return growths(planned, plan, fanout, gpu=spec.workers.device == "cuda")

@@ -47,11 +47,12 @@ def publish(
         EmbertideError: embeddings differ from a reference, or the version cannot be written.
     """
     ctx, row_type = prepared.ctx, prepared.ctx.job.spec.inference.rows
+    program = prepared.plan.program
     with clock.stage("publish"):
         compared = _compare(prepared, embeddings)
         facts = replace(prepared.facts, row_error=row_error(compared.values(), row_type))
         own = [_own_rows(prepared, name, values) for name, values in embeddings.items()]
-        comparison = compare_rows(ctx, prepared.program.digest, ctx.graph_facts.read["edges"], own)
+        comparison = compare_rows(ctx, program.digest, ctx.graph_facts.read["edges"], own)
         parts = write_parts(ctx, version_uri(ctx.job.spec.output.uri, order.version), own)
         version, warnings = None, [*prepared.warnings, *_not_read(prepared)]
         if comparison is not None:
@@ -63,7 +64,7 @@ def publish(
                 for name, rows, count, of_type in zip(embeddings, own, counts, parts, strict=True)
             ]
             trust = {"comparison": comparison.to_json(), "gate": verdict.to_json()}
-            version = publish_version(ctx, order, prepared.program, written, trust, verdict.held)
+            version = publish_version(ctx, order, program, written, trust, verdict.held)
     return Published(version=version, comparison=comparison, facts=facts, warnings=warnings)
 
 

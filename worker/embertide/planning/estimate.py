@@ -13,8 +13,9 @@ from dataclasses import replace
 from embertide.errors import GridError, InputsNotReady, ObjectMissing
 from embertide.footprint import FLOAT_BYTES, ID_BYTES
 from embertide.kernels.staging import PINNED_BYTES
-from embertide.models.order import order_steps
 from embertide.models.read import read_model
+from embertide.plan.passes import make_plan
+from embertide.plan.plan import Target
 from embertide.planning.duration import basis, seconds_range, start_range, work_of
 from embertide.planning.graph import PlannedGraph, plan_graph
 from embertide.planning.grids import grids_to_compare
@@ -199,25 +200,27 @@ def estimate_program(
             Without it, memory is that of groups, which is more.
     """
     job = with_tables(job, inputs.model_tables)
-    program = order_steps(published(job, program), grid.workers)
-    counts = {node.name: inputs.by_nodes[node.name].count(node) for node in job.spec.input.nodes}
-    check_model(job, inputs, program, grid, counts)
-    graph = plan_graph(job, inputs, program, grid, in_place=in_place)
     given = job.spec.inference.fanout
     fanout = None if given == "full" else given
+    target = Target(grid=grid, in_place=in_place, sampled=fanout is not None)
+    plan = make_plan(published(job, program), target)
+    program = plan.program
+    counts = {node.name: inputs.by_nodes[node.name].count(node) for node in job.spec.input.nodes}
+    check_model(job, inputs, plan.sliced, grid, counts)
+    graph = plan_graph(job, inputs, program, grid, in_place=in_place)
     cores, notes = os.cpu_count() or 1, []
     threads, gpu = max(1, cores // grid.workers), job.spec.workers.device == "cuda"
     uploads = not is_local(job.spec.output.uri)
     memory = planned_memory(
         graph,
-        program,
+        plan,
         fanout,
         threads=threads,
         gpu=gpu,
         uploads=uploads,
         compares=job.spec.output.compare,
     )
-    traffic = planned_traffic(graph, program, fanout)
+    traffic = planned_traffic(graph, plan, fanout)
     exchanged = sum(t.bytes_per_worker for t in traffic) * grid.workers
     output = _output_bytes(job, graph, program)
     if cores < grid.workers:
@@ -243,7 +246,7 @@ def estimate_program(
         memory_per_worker_bytes=memory,
         peak_memory_per_worker_bytes=max(memory.values()),
         pinned_bytes=PINNED_BYTES if gpu else 0,
-        gpu_memory_per_worker_bytes=planned_gpu_memory(graph, program, fanout) if gpu else 0,
+        gpu_memory_per_worker_bytes=planned_gpu_memory(graph, plan, fanout) if gpu else 0,
         traffic=traffic,
         traffic_total_bytes=exchanged,
         output_uri=job.spec.output.uri,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from embertide.footprint import FLOAT_BYTES, GraphSize
 from embertide.layouts import ROW_TYPES
-from embertide.models.whole_rows import computes_whole_rows, in_order_of_one
+from embertide.plan.plan import Plan
 from embertide.planning.inputs import Inputs, NodeSplits
 from embertide.planning.matching import match_relations, match_types, narrow
 from embertide.planning.sizes import TEXT_FORMATS
@@ -136,21 +135,9 @@ def plan_graph(
     return PlannedGraph(types=types, relations=relations, size=size, several=given.several)
 
 
-def of_layers(
-    graph: PlannedGraph, program: Program, fanout: Sequence[int] | None
-) -> tuple[PlannedGraph, Program]:
-    """The graph on the grid that computes the layers, and the steps in the order in which they run.
-
-    Both as they are, unless workers compute whole rows.
-
-    Args:
-        fanout: in-edges that each layer samples of a node; None: all of them.
-    """
-    size = graph.size
-    if fanout is not None or not size.in_place or not computes_whole_rows(program, size):
-        return graph, program
-    whole = replace(size, grid=GridShape.of(size.workers, 1))
-    return replace(graph, size=whole), in_order_of_one(program)
+def of_layers(graph: PlannedGraph, plan: Plan) -> PlannedGraph:
+    """The graph on the grid that computes the layers."""
+    return replace(graph, size=replace(graph.size, grid=plan.grid))
 
 
 def _relation(relation: Relation, edge: EdgeInput, inputs: Inputs) -> PlannedRelation:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from embertide.plan.plan import Plan
 from embertide.planning.graph import PlannedGraph
 from embertide.planning.memory import planned_gpu_memory, planned_memory
 from embertide.spec.relations import Relation
-from embertide.steps.program import Program
 
 EVEN = 1.1
 """Of the plan: what the fullest worker may take, as one with so much more than its share may."""
@@ -49,19 +49,19 @@ class Growth:
 
 
 def growths(
-    graph: PlannedGraph, program: Program, fanout: Sequence[int] | None, *, gpu: bool
+    graph: PlannedGraph, plan: Plan, fanout: Sequence[int] | None, *, gpu: bool
 ) -> dict[str, list[Growth]]:
     """Node type, as in the manifest -> what its rows and edges take, stage by stage.
 
     What is left of the plan's fullest moment in a stage is divided among the types by what they
     take there.
     """
-    planned, limits = _plan(graph, program, fanout, gpu)
+    planned, limits = _stages(graph, plan, fanout, gpu)
 
     def share(types: list[str], relations: list[str]) -> _Floats:
         """Bytes of one worker's share, by stage, of what grows with those."""
         larger = _larger(graph, types, relations)
-        return np.maximum(0.0, _plan(larger, program, fanout, gpu)[0] - planned) / _STEP
+        return np.maximum(0.0, _stages(larger, plan, fanout, gpu)[0] - planned) / _STEP
 
     into = {
         name: [relation for relation in graph.relations if _target(relation) == name]
@@ -81,14 +81,14 @@ def growths(
     return found
 
 
-def _plan(
-    graph: PlannedGraph, program: Program, fanout: Sequence[int] | None, gpu: bool
+def _stages(
+    graph: PlannedGraph, plan: Plan, fanout: Sequence[int] | None, gpu: bool
 ) -> tuple[_Floats, _Floats]:
     """Bytes of each stage, the GPU's last, and what each may take."""
-    memory = planned_memory(graph, program, fanout, gpu=gpu)
+    memory = planned_memory(graph, plan, fanout, gpu=gpu)
     planned, limits = [memory[stage] for stage in _OWNING], [max(memory.values())] * len(_OWNING)
     if gpu:
-        on_gpu = planned_gpu_memory(graph, program, fanout)
+        on_gpu = planned_gpu_memory(graph, plan, fanout)
         planned, limits = [*planned, on_gpu], [*limits, on_gpu]
     return np.array(planned, float), EVEN * np.array(limits, float)
 

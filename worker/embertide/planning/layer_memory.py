@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from embertide.footprint import ID_BYTES, Size
+from embertide.plan.plan import Plan
 from embertide.planning.graph import PlannedGraph, PlannedRelation
 from embertide.planning.tensors import tensor_peak
 from embertide.steps.base import Step
@@ -66,7 +67,7 @@ class LayersBytes:
 
 
 def layers_bytes(
-    graph: PlannedGraph, program: Program, fanout: Sequence[int] | None, *, placed: Sequence[str]
+    graph: PlannedGraph, plan: Plan, fanout: Sequence[int] | None, *, placed: Sequence[str]
 ) -> LayersBytes:
     """Bytes of the layer graphs and of the tensors in the fullest moment of the layers.
 
@@ -75,7 +76,7 @@ def layers_bytes(
         fanout: in-edges that each layer samples of a node; None: all of them.
         placed: node types whose features are in order from the start.
     """
-    whole, size = 0.0, graph.size
+    whole, size, program = 0.0, graph.size, plan.program
     if fanout is not None:
         for name, relation in graph.relations.items():
             of_all = size.of_relation(name)
@@ -89,7 +90,7 @@ def layers_bytes(
     patterns = sum(_tiles(graph, program, names) for names in _together(program, tiles=True))
     patterns += sum(_pairs(graph, program, names) for names in _together(program, tiles=False))
     peak = tensor_peak(
-        program,
+        plan,
         size,
         placed=placed,
         building={name: cost.building for name, cost in costs.items()},

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from embertide.compare.memory import comparing_bytes
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, LOCATION_BYTES, Size
 from embertide.kernels.staging import PINNED_BYTES
+from embertide.plan.plan import Plan
 from embertide.planning.edge_memory import (
     STRING_BYTES,
     csr_bytes,
@@ -66,7 +67,7 @@ class _IdBytes:
 
 def planned_memory(
     graph: PlannedGraph,
-    program: Program,
+    plan: Plan,
     fanout: Sequence[int] | None,
     *,
     threads: int = 1,
@@ -84,7 +85,7 @@ def planned_memory(
         compares: rows are compared with those of the current version.
     """
     each = [
-        _planned_of_worker(graph, program, fanout, worker, threads, gpu, uploads, compares)
+        _planned_of_worker(graph, plan, fanout, worker, threads, gpu, uploads, compares)
         for worker in _fullest_readers(graph)
     ]
     return {name: max(stages[name] for stages in each) for name in each[0]}
@@ -102,7 +103,7 @@ def _fullest_readers(graph: PlannedGraph) -> list[int]:
 
 def _planned_of_worker(
     graph: PlannedGraph,
-    program: Program,
+    plan: Plan,
     fanout: Sequence[int] | None,
     worker: int,
     threads: int,
@@ -111,13 +112,13 @@ def _planned_of_worker(
     compares: bool,
 ) -> dict[str, int]:
     """As :func:`planned_memory`, of the worker of that rank."""
-    held = [_type_bytes(name, graph, program, worker) for name in graph.types]
+    held = [_type_bytes(name, graph, plan.program, worker) for name in graph.types]
     loaded = sum(of_type.loaded for of_type in held)
     inputs = [of_type for of_type in held if of_type.is_input]
     csrs = sum(csr_bytes(relation, size) for relation, size in relations(graph))
     own = sum(of_type.own for of_type in held)
-    arranged, ordered = of_layers(graph, program, fanout)
-    layers, gathering = layers_bytes(arranged, ordered, fanout, placed=_placed(held)), 0.0
+    arranged, program = of_layers(graph, plan), plan.program
+    layers, gathering = layers_bytes(arranged, plan, fanout, placed=_placed(held)), 0.0
     if arranged.size.grid.feature > 1:
         partitions = sum(partition_bytes(one, size) for one, size in relations(graph))
         gathering = sum(of_type.values for of_type in inputs) + csrs + partitions
@@ -147,13 +148,13 @@ def _planned_of_worker(
     return {name: int(size_bytes) + overhead for name, size_bytes in stages.items()}
 
 
-def planned_gpu_memory(graph: PlannedGraph, program: Program, fanout: Sequence[int] | None) -> int:
+def planned_gpu_memory(graph: PlannedGraph, plan: Plan, fanout: Sequence[int] | None) -> int:
     """Bytes of the fullest worker's tensors and non-zeros on its GPU.
 
     What CUDA, NCCL and torch's allocator take beside them is not counted.
     """
-    held = [_type_bytes(name, graph, program, worker=0) for name in graph.types]
-    return int(layers_bytes(graph, program, fanout, placed=_placed(held)).on_gpu)
+    held = [_type_bytes(name, graph, plan.program, worker=0) for name in graph.types]
+    return int(layers_bytes(graph, plan, fanout, placed=_placed(held)).on_gpu)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,37 +1,37 @@
-"""The largest tensors a program holds at a time, and how they move between workers."""
+"""The largest tensors a plan holds at a time, and how they move between workers."""
 
 from __future__ import annotations
 
 from collections.abc import Container
 
 from embertide.footprint import GraphSize
+from embertide.plan.plan import Plan
 from embertide.steps.moves import Move
-from embertide.steps.program import Program
 from embertide.steps.walk import Walk
 
 
-def tensor_moves(program: Program, size: GraphSize) -> list[Move]:
+def tensor_moves(plan: Plan, size: GraphSize) -> list[Move]:
     """What moves between several workers during the layers, in order."""
-    walk = Walk(program, size)
+    walk = Walk(plan.program, plan.ops, size)
     walk.all()
     return walk.moves
 
 
 def tensor_peak(
-    program: Program,
+    plan: Plan,
     size: GraphSize,
     *,
     placed: Container[str],
     building: dict[str, float],
     block: dict[str, float],
 ) -> float:
-    """Bytes of the tensors alive in the fullest moment of the layers.
+    """Peak bytes of the tensors that are alive during the layers.
 
     Args:
         placed: node types whose features are in order from the start.
         building: relation -> bytes that its layer graph takes while it is built, beyond what stays.
         block: relation -> bytes of the blocks of a sum over features where they were loaded.
     """
-    walk = Walk(program, size, dict(building), block)
+    walk = Walk(plan.program, plan.ops, size, dict(building), block)
     walk.all(placed)
     return max(walk.peak, walk.held())

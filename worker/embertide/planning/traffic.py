@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, GraphSize, Size
+from embertide.plan.plan import Plan
 from embertide.planning.graph import PlannedGraph, of_layers
 from embertide.planning.loads import NodeLoads, edge_loads, node_loads
 from embertide.planning.tensors import tensor_moves
@@ -39,19 +40,19 @@ Fanout = Sequence[int] | None
 """In-edges that each layer samples of a node; None: all of them."""
 
 
-def planned_traffic(graph: PlannedGraph, program: Program, fanout: Fanout) -> list[PlannedTraffic]:
+def planned_traffic(graph: PlannedGraph, plan: Plan, fanout: Fanout) -> list[PlannedTraffic]:
     """What one worker sends, per axis, primitive and layer; see ``docs/traffic.md``.
 
     Where workers read each other's tensors in place, that is what is not read so.
     """
     if graph.size.workers == 1:
         return []
-    graph, program = of_layers(graph, program, fanout)
-    plan = _Plan(graph, program, fanout)
-    plan.before_layers()
-    for move in tensor_moves(program, graph.size):
-        plan.move(move)
-    return plan.sums.found()
+    graph = of_layers(graph, plan)
+    traffic = _Traffic(graph, plan.program, fanout)
+    traffic.before_layers()
+    for move in tensor_moves(plan, graph.size):
+        traffic.move(move)
+    return traffic.sums.found()
 
 
 def _rounds(items: float, most: int) -> int:
@@ -59,7 +60,7 @@ def _rounds(items: float, most: int) -> int:
 
 
 @dataclass
-class _Plan:
+class _Traffic:
     """Sums of what one worker sends.
 
     Attributes:

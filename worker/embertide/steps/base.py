@@ -18,6 +18,7 @@ from embertide.errors import ModelError
 from embertide.layouts import Layout, Shard
 from embertide.primitives.views import EdgeView, Loops
 from embertide.spec.relations import Relation
+from embertide.steps.reach import Reach
 from embertide.steps.run import Product, RowActivation, Run
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class Step(ABC):
     """The result is whole rows, whose columns are cut if a step that reads them asks for it."""
     pairs: ClassVar[bool] = False
     """Both ends' whole rows are brought together at every edge of a sub-range."""
+    reach: ClassVar[Reach] = Reach.ROW
+    """What of the other nodes a row of the result needs."""
     tiles: ClassVar[bool] = True
     """Of a step over edges: it goes over those of the whole partition, with slices of columns."""
 
@@ -170,7 +173,7 @@ class Step(ABC):
 class Leader(Step):
     """A step whose rows can be finished as they are made: with a bias, an activation, factors.
 
-    It runs with the steps behind it that `fuse` found, as one.
+    It runs with the steps after it that are fused with it, as one operation.
     """
 
     takes_product: ClassVar[bool] = False
@@ -219,6 +222,7 @@ class EdgeStep(Step):
     edge_weight: bool = False
     relation: str = ""
 
+    reach: ClassVar[Reach] = Reach.NEIGHBOURS
     at_destination: ClassVar[tuple[str, ...]] = ()
     """Fields that name tensors of the destination type; all others are of the source type."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from embertide.primitives.statistics import axis_of, column_moments
 from embertide.steps.execution import Execution
 from embertide.steps.moves import Statistics
 from embertide.steps.nodewise import ElementStep
+from embertide.steps.reach import Reach
 from embertide.steps.reference import ReferenceRun
 from embertide.steps.walk import Walk
 
@@ -26,6 +27,8 @@ class ColumnStatistic(ElementStep, kind="column_statistic"):
     `of` says which: `mean`, `sum`, `var`, `std` (both divided by N - correction), or `norm`, the
     root of the sum of squares. Statistics are summed up in float64.
     """
+
+    reach: ClassVar[Reach] = Reach.GRAPH
 
     of: Statistic
     correction: int = 0

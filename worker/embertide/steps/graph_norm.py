@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from embertide.steps.base import Param
 from embertide.steps.execution import Execution
 from embertide.steps.moves import Statistics
 from embertide.steps.nodewise import ElementStep
+from embertide.steps.reach import Reach
 from embertide.steps.reference import ReferenceRun
 from embertide.steps.shapes import Shapes
 from embertide.steps.walk import Walk
@@ -41,6 +42,8 @@ class GraphNorm(ElementStep, kind="graph_norm"):
 
     Statistics are summed up in float64.
     """
+
+    reach: ClassVar[Reach] = Reach.GRAPH
 
     over: Over
     scale: Param | None = None
@@ -126,6 +129,8 @@ class GraphNorm(ElementStep, kind="graph_norm"):
 @dataclass(frozen=True, kw_only=True)
 class SizeNorm(ElementStep, kind="size_norm"):
     """out = x / sqrt(N), N the nodes of the type (PyG's GraphSizeNorm, DGL's PNAConv)."""
+
+    reach: ClassVar[Reach] = Reach.GRAPH
 
     def reference(self, run: ReferenceRun) -> Tensor:
         """By the rows that there are."""

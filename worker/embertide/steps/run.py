@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from embertide.layouts import Layout, Shard
+from embertide.steps.reach import Reach
 
 if TYPE_CHECKING:
     from embertide.steps.base import Leader, Step
@@ -53,6 +54,11 @@ class Run:
     reader: Leader | None = None
     onto: str | None = None
     part: bool = False
+
+    @property
+    def reach(self) -> Reach:
+        """What of the other nodes a row of the result needs."""
+        return max(step.reach for step in self.steps)
 
     @property
     def out(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from embertide.primitives.statistics import PRIMITIVE
 from embertide.steps.base import Param, Read, Step
 from embertide.steps.execution import Execution
 from embertide.steps.moves import Statistics
+from embertide.steps.reach import Reach
 from embertide.steps.reference import ReferenceRun
 from embertide.steps.shapes import Shapes
 from embertide.steps.walk import Walk
@@ -30,6 +32,8 @@ class SemanticAttend(Step, kind="semantic_attend"):
     params[weight] [D', D] and params[bias] (HAN's semantic-level attention, Wang et al., 2019,
     eq. 7-9). The mean is taken in float64.
     """
+
+    reach: ClassVar[Reach] = Reach.GRAPH
 
     inputs: tuple[Read, ...]
     weight: Param

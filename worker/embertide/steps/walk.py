@@ -1,4 +1,4 @@
-"""A walk over a program's runs: which tensors are alive, in which layouts, and what moves.
+"""A walk over a plan's operations: which tensors are alive, in which layouts, and what moves.
 
 It follows what the lowering of each step does, without a tensor: the fullest moment of it is a
 plan of memory, its moves are a plan of traffic.
@@ -6,7 +6,7 @@ plan of memory, its moves are a plan of traffic.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from embertide.footprint import FLOAT_BYTES, GraphSize, Size
@@ -14,7 +14,6 @@ from embertide.layouts import Layout
 from embertide.primitives.batches import LANDED_ROWS
 from embertide.primitives.views import EdgeView
 from embertide.spec.grid import GridShape
-from embertide.steps.fuse import runs
 from embertide.steps.moves import Conversion, Degrees, Landing, Move
 from embertide.steps.program import Program
 from embertide.steps.run import Run
@@ -30,6 +29,7 @@ class Walk:
     """The state of a walk.
 
     Attributes:
+        ops: the program's steps as operations, in order.
         building: relation -> bytes that its layer graph takes while it is built, beyond what stays.
         block: relation -> bytes of the blocks of a sum over features where they were loaded.
         at: the number of the run's last step.
@@ -41,6 +41,7 @@ class Walk:
     """
 
     program: Program
+    ops: Sequence[Run]
     size: GraphSize
     building: dict[str, float] = field(default_factory=dict)
     block: dict[str, float] = field(default_factory=dict)
@@ -63,7 +64,7 @@ class Walk:
         program = self.program
         for node_type, name in program.inputs.items():
             self.alive[name] = ("rows",) if node_type in placed else ("loaded",)
-        for run in runs(program):
+        for run in self.ops:
             self.at += len(run.steps)
             self.layer = run.steps[0].layer
             layout = run.walk(self)

@@ -7,6 +7,8 @@ loaded them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from embertide.context import RunContext
@@ -15,7 +17,7 @@ from embertide.primitives.merging import Merging
 from embertide.stages.infer.arrangement import Arrangement, arrange
 from embertide.stages.infer.work import LayerWork
 from embertide.steps.execution import Execution, Graphs
-from embertide.steps.fuse import runs
+from embertide.steps.run import Run
 from embertide.steps.tensors import Tensors
 from embertide.telemetry.clock import Clock
 
@@ -50,7 +52,7 @@ def infer(
     row_type = ROW_TYPES[options.rows]
     tensors = Tensors(
         layers.exchange,
-        layers.program,
+        layers.plan.program,
         layers.ranges,
         loaded,
         locations,
@@ -59,7 +61,7 @@ def infer(
     )
     execution = Execution(
         exchange=layers.exchange,
-        program=layers.program,
+        program=layers.plan.program,
         ranges=layers.ranges,
         graphs=graphs,
         tensors=tensors,
@@ -69,15 +71,17 @@ def infer(
         sampled=options.fanout != "full",
     )
     with torch.inference_mode():
-        return _run(ctx, execution, clock)
+        return _run(ctx, execution, layers.plan.ops, clock)
 
 
-def _run(ctx: RunContext, execution: Execution, clock: Clock) -> dict[str, torch.Tensor]:
-    """Every run of steps in order, then the results in the ``rows`` layout."""
+def _run(
+    ctx: RunContext, execution: Execution, ops: Sequence[Run], clock: Clock
+) -> dict[str, torch.Tensor]:
+    """Every operation in order, then the results in the ``rows`` layout."""
     program, tensors = execution.program, execution.tensors
-    done, planned, steps = 0, runs(program), len(program.steps)
-    work = LayerWork(ctx, execution, planned)
-    for run in planned:
+    done, steps = 0, len(program.steps)
+    work = LayerWork(ctx, execution, ops)
+    for run in ops:
         before, done = done, done + len(run.steps)
         with clock.layer(run.steps[-1].layer):
             work.begins(run, before / steps, done / steps)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from embertide.context import RunContext
 from embertide.steps.base import Step
 from embertide.steps.execution import Execution
@@ -15,7 +17,7 @@ class LayerWork:
     The ranks that share a partition's edges, each with some columns, count a share each.
     """
 
-    def __init__(self, ctx: RunContext, execution: Execution, runs: list[Run]) -> None:
+    def __init__(self, ctx: RunContext, execution: Execution, runs: Sequence[Run]) -> None:
         self._ctx, self._execution = ctx, execution
         types = execution.program.types
         self._ends = {(run.steps[-1].layer, types[run.out]): run.out for run in runs}

@@ -1,12 +1,11 @@
-"""The order of steps: readers behind what they read, and products before or behind sums.
+"""The order of steps: readers after what they read, and products before or after sums.
 
 A step that alone reads what another makes follows it as soon as all it reads is there: then the
-two can run as one (:mod:`embertide.steps.fuse`), and fewer tensors are alive.
+two can run as one (:mod:`embertide.plan.fuse`), and fewer tensors are alive.
 
 A normalised sum over in-edges acts on rows, a product on columns, so they commute:
 ``sum(x @ W.T) == sum(x) @ W.T``, whatever factors and edge weights the sum has. The order decides
-how wide the rows are that are summed, and moved between ranks. Planning and execution walk the
-program that comes out of here.
+how wide the rows are that are summed, and moved between ranks.
 """
 
 from __future__ import annotations
@@ -14,24 +13,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from embertide.models.gathering import gather_steps
-from embertide.models.scores import narrow_scores
+from embertide.plan.plan import Plan
 from embertide.steps.base import Step
 from embertide.steps.program import Program
 
 
-def order_steps(program: Program, workers: int) -> Program:
-    """The program with its steps in the order in which they are planned and run.
+def keep_readers_close(plan: Plan) -> Plan:
+    """Steps on nodes follow what they read."""
+    return plan.ordered(replace(plan.program, steps=_closer(plan.program)))
 
-    Args:
-        workers: of the grid.
-    """
-    near = replace(program, steps=_closer(program))
-    return gather_steps(narrow_scores(_order_products(near, workers)), workers)
+
+def order_products(plan: Plan) -> Plan:
+    """Each product before its sum where that makes rows narrower, else after it."""
+    return plan.ordered(_order_products(plan.program, plan.moving_workers))
 
 
 def _order_products(program: Program, workers: int) -> Program:
-    """The program with each product before its sum where that makes rows narrower, else behind.
+    """The program with each product before its sum where that makes rows narrower, else after.
 
     Rows that several relations sum travel once for all of them, but their products for each, and
     so count that often.

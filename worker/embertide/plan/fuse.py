@@ -7,21 +7,23 @@ the last one finishes the rows. Only names that one step reads, and nobody asks 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from embertide.plan.plan import Plan
 from embertide.steps.base import Leader, Step
 from embertide.steps.program import Program
 from embertide.steps.run import Product, Run
 
 
-def runs(program: Program) -> list[Run]:
-    """All steps in order; those that are fused with none are runs of their own."""
-    found, at, links = [], 0, chains(program)
+def fuse(plan: Plan) -> Plan:
+    """All steps as operations; a step that is fused with none is one alone."""
+    program = plan.program
+    ops, at, links = [], 0, chains(program)
     while at < len(program.steps):
-        run = _run_at(program, at, links)
-        found.append(run)
-        at += len(run.steps)
-    return found
+        op = _run_at(program, at, links)
+        ops.append(op)
+        at += len(op.steps)
+    return replace(plan, ops=tuple(ops))
 
 
 @dataclass(frozen=True)

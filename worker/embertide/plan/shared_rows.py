@@ -10,23 +10,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from embertide.steps import Program, Step
+from embertide.plan.plan import Plan
+from embertide.steps import Step
 from embertide.steps.sharing import reads_together
 
 
-def gather_steps(program: Program, workers: int) -> Program:
-    """The program with what steps that read the same rows need before the first of them.
+def gather_needs(plan: Plan) -> Plan:
+    """What steps that read the same rows need stands before the first of them.
 
-    Args:
-        workers: of the grid; one alone moves nothing, and keeps the order.
+    Where nothing moves, the order stays.
     """
-    if workers == 1:
-        return program
-    steps = list(program.steps)
+    if plan.moving_workers == 1:
+        return plan
+    steps = list(plan.program.steps)
     for key in dict.fromkeys(map(reads_together, steps)):
         if key is not None:
             steps = _with_needs_first(steps, key)
-    return replace(program, steps=tuple(steps))
+    return plan.ordered(replace(plan.program, steps=tuple(steps)))
 
 
 def _with_needs_first(steps: list[Step], key: tuple[object, ...]) -> list[Step]:

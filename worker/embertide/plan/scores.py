@@ -9,11 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from embertide.plan.plan import Plan
 from embertide.steps import HeadDot, Linear, Program, Step
 
 
-def narrow_scores(program: Program) -> Program:
-    """The program without products that only scores are made of; these are made of their inputs."""
+def narrow_scores(plan: Plan) -> Plan:
+    """Without products that only scores are made of; these are made of their inputs."""
+    return plan.ordered(_narrow(plan.program))
+
+
+def _narrow(program: Program) -> Program:
     kept = {*program.results.values(), *program.outputs}
     scores = {
         step.out: found

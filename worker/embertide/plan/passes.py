@@ -1,0 +1,52 @@
+"""All passes, in the order in which they are applied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from embertide.plan.checking import check
+from embertide.plan.fuse import fuse
+from embertide.plan.order import keep_readers_close, order_products
+from embertide.plan.phases import mark_phases
+from embertide.plan.plan import Pass, Plan, Target
+from embertide.plan.scores import narrow_scores
+from embertide.plan.shared_rows import gather_needs
+from embertide.plan.whole_rows import choose_whole_rows
+from embertide.steps.program import Program
+
+ORDERING: tuple[Pass, ...] = (
+    # First: the passes that follow look at steps that stand next to each other.
+    keep_readers_close,
+    # Before scores are narrowed, which takes products away that this would move.
+    order_products,
+    # Before needs are gathered: scores that are made of the features are not what others wait for.
+    narrow_scores,
+    # The last one that moves steps: it parts steps that stood next to each other, if it must.
+    gather_needs,
+)
+"""Passes that put the steps in order."""
+
+MARKING: tuple[Pass, ...] = (
+    # Of the operations as they run, so after all that changes them.
+    mark_phases,
+    # Changes nothing.
+    check,
+)
+
+PASSES: tuple[Pass, ...] = (
+    *ORDERING,
+    # Takes steps that stand next to each other, so after all that moves them.
+    fuse,
+    # Looks at what the operations would move, and orders and fuses again where it changes the grid.
+    partial(choose_whole_rows, again=(*ORDERING, fuse)),
+    *MARKING,
+)
+
+
+def make_plan(program: Program, target: Target, passes: Sequence[Pass] = PASSES) -> Plan:
+    """How workers run a program; the same for planning, running and showing it."""
+    plan = Plan(program=program, target=target, sliced=program)
+    for one in passes:
+        plan = one(plan)
+    return plan

@@ -1,0 +1,88 @@
+"""What passes make of a program: the steps in order, and the operations that run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from embertide.spec.grid import GridShape
+from embertide.steps.program import Program
+from embertide.steps.run import Run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Where a program is to run: all that plans depend on beside it.
+
+    Attributes:
+        grid: the workers.
+        in_place: all of them are on one host, and read each other's tensors where they stand.
+        sampled: each layer reads a sample of the edges of its own.
+    """
+
+    grid: GridShape
+    in_place: bool = False
+    sampled: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How the workers of a target run a program.
+
+    Attributes:
+        program: its steps in the order in which they run.
+        sliced: the same in the order for the target's grid, by which grids are checked.
+        whole_rows: workers compute whole rows of their sub-ranges, whatever the grid slices.
+        ops: the operations in order, each of one step or of several that are fused.
+        phases: of each operation: those of a phase need nothing of the other nodes but what was
+            there when it began, and can be run for any rows.
+    """
+
+    program: Program
+    target: Target
+    sliced: Program
+    whole_rows: bool = False
+    ops: tuple[Run, ...] = ()
+    phases: tuple[int, ...] = ()
+
+    @property
+    def grid(self) -> GridShape:
+        """The grid that computes the layers."""
+        grid = self.target.grid
+        return GridShape.of(grid.workers, 1) if self.whole_rows else grid
+
+    @property
+    def moving_workers(self) -> int:
+        """Workers among which rows move, for which steps are ordered: one where nothing moves."""
+        return 1 if self.whole_rows else self.target.grid.workers
+
+    def ordered(self, program: Program) -> Plan:
+        """The plan with the program's steps in another order, or with other steps."""
+        return replace(self, program=program, ops=())
+
+    @cached_property
+    def last_reads(self) -> dict[str, int]:
+        """Name of a tensor -> the number of the last operation that reads it; of results beyond."""
+        last = {
+            name: at for at, op in enumerate(self.ops) for step in op.steps for name in step.reads()
+        }
+        return last | dict.fromkeys(self.program.results.values(), len(self.ops))
+
+    def kept_after(self, phase: int) -> list[str]:
+        """The tensors that are there when a phase ends and that later ones read, or are results."""
+        ends = {op.out: number for op, number in zip(self.ops, self.phases, strict=True)}
+        there = [*self.program.inputs.values(), *ends]
+        return [
+            name for name in there if ends.get(name, -1) <= phase and self._last_phase(name) > phase
+        ]
+
+    def _last_phase(self, name: str) -> int:
+        at = self.last_reads.get(name, -1)
+        if at == len(self.ops):
+            return self.phases[-1] + 1
+        return self.phases[at] if at >= 0 else -1
+
+
+Pass = Callable[[Plan], Plan]
+"""Makes a plan of a plan."""
