@@ -47,20 +47,23 @@ class Shape:
 
     def make(self, folder: Path, times: float) -> Path:
         """Write the job; its manifest's path."""
-        if self.types:
-            return write_types(folder, times)
+        job = write_types(folder, times) if self.types else self._make_one_type(folder, times)
+        manifest = yaml.safe_load(job.read_text())
+        # The same inputs and model, on another grid, would only be confirmed.
+        manifest["spec"]["refresh"] = {"mode": "full"}
+        if self.self_loops:
+            manifest["spec"]["input"]["edges"][0]["selfLoops"] = self.self_loops
+        job.write_text(yaml.safe_dump(manifest))
+        return job
+
+    def _make_one_type(self, folder: Path, times: float) -> Path:
         nodes, edges = int(self.nodes * times), int(self.edges * times)
         options = SynthOptions(nodes=nodes, edges=edges, **self.options)
         storage = open_storage(StorageSettings())
         synthesize(storage, folder.as_uri(), options)
         if self.pyg:
             as_pyg(folder / "model")
-        job = folder / "job.yaml"
-        if self.self_loops:
-            manifest = yaml.safe_load(job.read_text())
-            manifest["spec"]["input"]["edges"][0]["selfLoops"] = self.self_loops
-            job.write_text(yaml.safe_dump(manifest))
-        return job
+        return folder / "job.yaml"
 
 
 def as_pyg(model: Path) -> None:

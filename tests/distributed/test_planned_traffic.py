@@ -82,6 +82,8 @@ def with_groups(manifest: Path, fanout: list[int] | None, **more: int) -> str:
     job = yaml.safe_load(manifest.read_text())
     sampled = {"fanout": fanout} if fanout else {}
     job["spec"]["inference"] = {"groupBytes": 16384} | sampled | more
+    # The same inputs and model, on another grid, would only be confirmed.
+    job["spec"]["refresh"] = {"mode": "full"}
     manifest.write_text(yaml.safe_dump(job))
     return str(manifest)
 
