@@ -62,6 +62,7 @@ def check_output(status: WorkerStatus, job: JobFiles, version: str) -> None:
         "types": None,
         "not_removed": None,
         "confirmed": False,
+        "held": None,
     }
 
 
@@ -200,7 +201,7 @@ def test_an_attempt_publishes_and_tells(tmp_path: Path, job: JobFiles) -> None:
 def test_rank_0_ends_once_and_says_what_it_published(tmp_path: Path, job: JobFiles) -> None:
     """Whoever cannot reach /status reads the termination message; nothing else is lost."""
     with local_pods(tmp_path / "pods", job.job, new=True) as made:
-        pods = made.attempt("2x1", EMBERTIDE_STAY_SECONDS="1")
+        pods = made.attempt("2x1", EMBERTIDE_STAY_SECONDS="1", EMBERTIDE_IN_PLACE="0")
         done = pods[0].until_state("succeeded")
         pods[1].until_state("succeeded")
         assert pods[0].ended(SOON_SECONDS) == 0
