@@ -207,13 +207,13 @@ def test_new_nodes_get_zeros_or_the_mean(
     assert (filled.node_type, filled.nodes, filled.rows, filled.missing) == (
         "tag", new, COUNTS["tag"], missing,
     )  # fmt: skip
-    assert f"{new} of {count} nodes of type 'tag' are not in the model's table" in str(
+    assert f"{new} nodes of type 'tag' have no row in the model's table" in str(
         report.warnings
     )
     assert omissions_in_manifest(job)["filledNodes"][0]["nodes"] == new
     (status,) = run_status(report, 1).filled_nodes or []
     assert (status.name, status.nodes) == ("tag", new)
-    assert any("are not in the model's table" in note for note in estimate_job(job).notes)
+    assert any("have no row in the model's table" in note for note in estimate_job(job).notes)
 
 
 def test_new_nodes_are_refused_by_default(tmp_path: Path) -> None:

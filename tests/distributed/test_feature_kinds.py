@@ -15,7 +15,7 @@ import torch
 
 from embertide.launch.local import run_job
 from embertide.models.folder import LayerName
-from embertide.models.folder_writing import folder_files
+from embertide.models.folder_writing import StoredTable, folder_files
 from embertide.models.read import read_model
 from embertide.planning.inputs import list_inputs
 from embertide.spec.grid import GridShape
@@ -86,7 +86,8 @@ def with_table(job: SmallJob, table: torch.Tensor) -> None:
     layers = tuple(LayerName("", "GCNConv", True) for _ in program.outputs)
     shutil.rmtree(job.model)
     job.model.mkdir()
-    files = folder_files(program, layers, "Net", "pyg", {"": table}).with_proof({})
+    stored = {"": [StoredTable(table)]}
+    files = folder_files(program, layers, "Net", "pyg", stored).with_proof({})
     for name, data in files.in_order():
         (job.model / name).write_bytes(data)
 

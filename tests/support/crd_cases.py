@@ -128,6 +128,7 @@ TAKEN = (
     ),
     Case("a cosine that is a whole number", {"spec.output.gate": {"minCosine": -1}}),
     Case("no comparison", {"spec.output.compare": False}),
+    Case("new nodes with features", {f"{NODE}.missing": "zeros"}),
     Case("old bucket names", {"spec.output.uri": "s3://Old_Bucket.1"}),
     Case("csv with a delimiter", {f"{EDGE}.format": "csv", f"{EDGE}.delimiter": ";"}),
     Case(

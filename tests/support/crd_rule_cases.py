@@ -310,9 +310,9 @@ RULES = (
         "needs features.columns: without objects nothing says how long vectors are",
     ),
     Case(
-        "what new nodes with features get",
-        {f"{NODE}.missing": "zeros"},
-        "is for nodes whose rows are the model's own table: give their count, and no features",
+        "what new nodes of a table get",
+        {NODE: {"ids": "int64", "table": {"uri": "s3://shop/nodes/"}, "missing": "zeros"}},
+        "is for nodes that a table of the model has no row of: give their count, or features",
     ),
     # Edges and nodes together.
     Case(

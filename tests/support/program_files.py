@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import Tensor
 
 from embertide.models.folder import LayerName
-from embertide.models.folder_writing import folder_files
+from embertide.models.folder_writing import StoredTable, folder_files
 from embertide.steps import Program
 
 
@@ -25,6 +25,7 @@ def write_program(
     outs = {step.layer: step.out for step in program.steps}
     layers = tuple(LayerName(f"convs.{layer}", "Layer", True) for layer in outs)
     named = replace(program, outputs=tuple(outs.values()))
-    for name, data in folder_files(named, layers, "Net", "pyg", tables).in_order():
+    stored = {kind: [StoredTable(table)] for kind, table in (tables or {}).items()}
+    for name, data in folder_files(named, layers, "Net", "pyg", stored).in_order():
         if data:
             (folder / name).write_bytes(data)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from embertide.telemetry.progress import OnProgress
     from embertide.telemetry.report import RunReport
     from embertide.tracing.export import Export
+    from embertide.tracing.table_rows import TableIds
     from embertide.versions.catalog import VersionInfo
     from embertide.versions.embeddings import Embeddings
 
@@ -186,7 +187,8 @@ def export(
     inputs: Mapping[str, str] | None = None,
     width: int | None = None,
     graph: Job | None = None,
-    tables: Mapping[str, str] | str | None = None,
+    tables: Mapping[str, str | Sequence[str]] | Sequence[str] | str | None = None,
+    table_ids: Mapping[str, TableIds] | TableIds | None = None,
     edge_features: int | None = None,
     endpoint_url: str | None = None,
     region: str | None = None,
@@ -214,7 +216,10 @@ def export(
             each type's features (of PyG's ``data``: ``data.num_node_features`` and
             ``data.edge_types``, or ``data.num_edge_features`` where edges have features).
         tables: node type -> an ``nn.Embedding`` or parameter with a row for each of its nodes,
-            which the model brings as their features; its name alone in a graph of one type.
+            or several of them, which the model reads beside their features or in their place; the
+            names alone in a graph of one type.
+        table_ids: node type -> the id that each row of its tables is of, whole numbers or texts;
+            the ids alone in a graph of one type. Without, row i is of the dense id i.
         edge_features: columns of the edges' features in a graph of one type, where the module
             does not tell them.
         endpoint_url, region, path_style: as for `read`.
@@ -230,13 +235,15 @@ def export(
     settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
     uri, storage = _uri(out, "model"), open_storage(settings)
     types = None if graph is None else named_types(graph, storage)
-    named = {"": tables} if isinstance(tables, str) else tables
+    named = tables if isinstance(tables, Mapping) else {"": tables} if tables else {}
+    ids = table_ids if isinstance(table_ids, Mapping) else {"": table_ids}
     done = export_module(
         module,
         inputs=inputs,
         width=width,
         graph=types,
         tables=named,
+        table_ids={kind: of for kind, of in ids.items() if of is not None},
         edge_features=edge_features,
     )
     done.write(storage, uri)

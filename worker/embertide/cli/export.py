@@ -83,8 +83,17 @@ def export(
         list[str] | None,
         typer.Option(
             metavar="[TYPE=]NAME",
-            help="An nn.Embedding or parameter with a row for each node (of a type), which the "
-            "model brings as its features. May be given several times.",
+            help="An nn.Embedding or parameter with a row for each node (of a type), beside its "
+            "features or in their place. May be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    table_ids: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[TYPE=]PATH",
+            help="npy file with the id that each row of the type's tables is of, where ids are not "
+            "0 to rows - 1. May be given once for each node type.",
             show_default=False,
         ),
     ] = None,
@@ -103,6 +112,7 @@ def export(
       embertide export net.py:Net --init '{"dim": 128}' ...
       embertide export net.py:Net ... --out s3://shop/model
       embertide export net.py:Net --edge-features 3 ...
+      embertide export net.py:Net --table emb --width 16 ...
       embertide export hetero.py:Net --graph job.yaml ...
     """
     arguments, roles = _mapping("--init", init), _mapping("--inputs", inputs)
@@ -122,6 +132,7 @@ def export(
         width=width,
         graph=graph,
         tables=_tables(table or []),
+        table_ids=_table_ids(table_ids or []),
         edge_features=edge_features,
     )
     if json_output:
@@ -159,14 +170,27 @@ def _told(errors: dict[str, float]) -> str:
     )
 
 
-def _tables(given: list[str]) -> dict[str, str]:
-    """Node type -> the table; "" where no type is named."""
+def _tables(given: list[str]) -> dict[str, list[str]]:
+    """Node type -> its tables; "" where no type is named."""
+    found: dict[str, list[str]] = {}
+    for text in given:
+        node_type, _, name = text.rpartition("=")
+        if not name or name in found.get(node_type, ()):
+            raise typer.BadParameter(f"--table is {text}; give [TYPE=]NAME, once for each table")
+        found.setdefault(node_type, []).append(name)
+    return found
+
+
+def _table_ids(given: list[str]) -> dict[str, str]:
+    """Node type -> URI of the ids of its tables' rows; "" where no type is named."""
     found: dict[str, str] = {}
-    for one in given:
-        node_type, _, name = one.rpartition("=")
-        if not name or node_type in found:
-            raise typer.BadParameter(f"--table is {one}; give [TYPE=]NAME, once for each node type")
-        found[node_type] = name
+    for text in given:
+        node_type, _, path = text.rpartition("=")
+        if not path or node_type in found:
+            raise typer.BadParameter(
+                f"--table-ids is {text}; give [TYPE=]PATH, once for each node type"
+            )
+        found[node_type] = location("--table-ids", path)
     return found
 
 

@@ -56,14 +56,25 @@ class Exported:
     reference_tolerance: float
 
 
+class _Table(Part):
+    file: str = Field(
+        pattern=r"^[^/\\]+$", description="npy file in the folder, a row of each node"
+    )
+    columns: int = Field(ge=1)
+    ids: str = Field(
+        default="",
+        pattern=r"^[^/\\]*$",
+        description="npy file in the folder with the id that each row is of; else the row's number",
+    )
+
+
 class _Input(Part):
     type: str = ""
     name: str
     columns: int = Field(ge=1)
-    table: str = Field(
-        default="",
-        pattern=r"^[^/\\]*$",
-        description="npy file in the folder with the rows, where the job gives no features",
+    tables: list[_Table] = Field(
+        default_factory=list,
+        description="whose columns come after those of the job's features, or take their place",
     )
 
 
@@ -103,7 +114,7 @@ class FolderFiles:
     """The files' bytes; ``proof`` is empty until there is one.
 
     Attributes:
-        tables: name of a file -> an embedding table [N, D], as npy.
+        tables: name of a file -> an embedding table [N, D] or the ids of its rows, as npy.
     """
 
     program: bytes

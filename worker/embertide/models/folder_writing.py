@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import safetensors.torch
 import torch
 import yaml
@@ -22,22 +23,38 @@ _HEAD = """\
 """
 
 
+@dataclass(frozen=True)
+class StoredTable:
+    """An embedding table of a node type.
+
+    Attributes:
+        rows: [N, D].
+        ids: [N] the id that each row is of, int64 or texts; None where it is the row's number.
+    """
+
+    rows: torch.Tensor
+    ids: npt.NDArray[Any] | None = None
+
+
 def folder_files(
     program: Program,
     layers: tuple[LayerName, ...],
     module: str,
     library: Library,
-    tables: Mapping[str, torch.Tensor] | None = None,
+    tables: Mapping[str, Sequence[StoredTable]] | None = None,
 ) -> FolderFiles:
     """The text, the weights and the embedding tables of a program.
 
     Parameters are stored in float32 where that loses nothing, else as they are.
 
     Args:
-        tables: node type -> [N, D] the rows that its input has without features of the job's.
+        tables: node type -> the tables whose columns its input has, after those of features.
     """
-    stored = {kind: _npy(table) for kind, table in (tables or {}).items()}
-    named = {kind: _table_name(kind, data) for kind, data in stored.items()}
+    files: dict[str, bytes] = {}
+    named = {
+        kind: [_table_entry(kind, table, files) for table in of_type]
+        for kind, of_type in (tables or {}).items()
+    }
     weights = safetensors.torch.save({n: _narrow(t) for n, t in _read_params(program).items()})
     digest = hashlib.sha256(weights).hexdigest()
     name = f"weights-{digest[:12]}.safetensors"
@@ -50,7 +67,7 @@ def folder_files(
     lines = [_HEAD + _yaml(head, flow=None), "inputs:\n"]
     for kind, tensor in program.inputs.items():
         entry = _typed(kind) | {"name": tensor, "columns": program.widths[tensor]}
-        entry |= {"table": named[kind]} if kind in named else {}
+        entry |= {"tables": named[kind]} if kind in named else {}
         lines.append("- " + _yaml(entry, flow=True))
     lines.append("outputs:\n")
     for kind, tensor in program.results.items():
@@ -61,19 +78,31 @@ def folder_files(
         lines.append("- " + _yaml(entry, flow=True))
     lines.append("steps:\n")
     lines += ["- " + _yaml(step_entry(step, program), flow=True) for step in program.steps]
-    files = {named[kind]: data for kind, data in stored.items()}
     return FolderFiles("".join(lines).encode(), weights, name, tables=files)
 
 
-def _npy(table: torch.Tensor) -> bytes:
+def _table_entry(kind: str, table: StoredTable, files: dict[str, bytes]) -> dict[str, Any]:
+    """What ``program.yaml`` has of a table; its files are added to ``files``."""
+    rows = _npy(_narrow(table.rows.detach()).numpy())
+    name = _named("table", kind, rows)
+    files[name] = rows
+    entry: dict[str, Any] = {"file": name, "columns": table.rows.shape[1]}
+    if table.ids is not None:
+        ids = _npy(table.ids)
+        entry["ids"] = _named("ids", kind, ids)
+        files[entry["ids"]] = ids
+    return entry
+
+
+def _npy(array: npt.NDArray[Any]) -> bytes:
     data = io.BytesIO()
-    np.save(data, _narrow(table.detach()).numpy(), allow_pickle=False)
+    np.save(data, array, allow_pickle=False)
     return data.getvalue()
 
 
-def _table_name(kind: str, data: bytes) -> str:
-    digest = hashlib.sha256(data).hexdigest()[:12]
-    return f"table-{kind}-{digest}.npy" if kind else f"table-{digest}.npy"
+def _named(what: str, kind: str, data: bytes) -> str:
+    """The name of a file by its node type and its content."""
+    return "-".join(filter(None, (what, kind, hashlib.sha256(data).hexdigest()[:12]))) + ".npy"
 
 
 def _typed(kind: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ neither torch nor the rest of the model is loaded for it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -16,8 +17,34 @@ if TYPE_CHECKING:
 PROGRAM_NAME = "program.yaml"
 
 
-def tables_of(storage: Storage, model: str) -> dict[str, str]:
-    """Node type -> URI of its table; the type is "" in a model of one.
+@dataclass(frozen=True)
+class ModelTable:
+    """A table of a node type.
+
+    Attributes:
+        uri: [N, columns] npy.
+        ids: URI of [N] npy, the id that each row is of; None where it is the row's number.
+    """
+
+    uri: str
+    columns: int
+    ids: str | None = None
+
+
+@dataclass(frozen=True)
+class TypeTables:
+    """The tables of a node type, in the order of their columns.
+
+    Attributes:
+        features: columns of the job's features before them; 0 where the tables take their place.
+    """
+
+    features: int
+    tables: tuple[ModelTable, ...]
+
+
+def tables_of(storage: Storage, model: str) -> dict[str, TypeTables]:
+    """Node type -> its tables; the type is "" in a model of one.
 
     What is wrong with the program is said by those who read all of it.
 
@@ -27,11 +54,22 @@ def tables_of(storage: Storage, model: str) -> dict[str, str]:
     file = model if model.endswith((".yaml", ".yml")) else f"{model.rstrip('/')}/{PROGRAM_NAME}"
     if not file.endswith(f"/{PROGRAM_NAME}") or storage.stat(file) is None:
         return {}
+    folder = file.rsplit("/", 1)[0]
     try:
         found: Any = yaml.safe_load(storage.read(file))
-        inputs = [one for one in found["inputs"] if one.get("table")]
-        return {
-            str(one.get("type", "")): f"{file.rsplit('/', 1)[0]}/{one['table']}" for one in inputs
-        }
-    except (yaml.YAMLError, UnicodeDecodeError, AttributeError, KeyError, TypeError):
+        inputs = [one for one in found["inputs"] if one.get("tables")]
+        return {str(one.get("type", "")): _of_input(folder, one) for one in inputs}
+    except (yaml.YAMLError, UnicodeDecodeError, AttributeError, KeyError, TypeError, ValueError):
         return {}
+
+
+def _of_input(folder: str, entry: Any) -> TypeTables:
+    tables = tuple(
+        ModelTable(
+            uri=f"{folder}/{one['file']}",
+            columns=int(one["columns"]),
+            ids=f"{folder}/{one['ids']}" if one.get("ids") else None,
+        )
+        for one in entry["tables"]
+    )
+    return TypeTables(int(entry["columns"]) - sum(one.columns for one in tables), tables)

@@ -148,7 +148,7 @@ def prepare(
         expected = references(ctx, inputs, program, by_program)
     with clock.stage("ingest"):
         edges = ingest_types(reading, inputs, nodes)
-        ctx.graph_facts.omissions = omissions_of(reading.job, inputs, edges)
+        ctx.graph_facts.omissions = omissions_of(reading.job, inputs, nodes, edges)
         warnings = []
         if complete:
             ctx.graph_facts.read = check_read(ctx, inputs, edges).to_json()

@@ -127,15 +127,22 @@ def ingest_types(
     return found
 
 
-def omissions_of(job: EmbeddingJob, inputs: Inputs, edges: dict[Relation, Edges]) -> Omissions:
+def omissions_of(
+    job: EmbeddingJob,
+    inputs: Inputs,
+    nodes: dict[str, LoadedNodes],
+    edges: dict[Relation, Edges],
+) -> Omissions:
     """What a run does without; the same on every rank.
 
     Args:
         job: with those inputs alone that are read.
-        edges: all that were read.
+        nodes, edges: all that were read.
     """
+    planned = planned_omissions(job, inputs)
     dropped = [own.dropped for own in edges.values() if own.dropped is not None]
-    return replace(planned_omissions(job, inputs), dropped_edges=dropped)
+    filled = [one for of_type in nodes.values() for one in of_type.filled]
+    return replace(planned, dropped_edges=dropped, filled_nodes=[*planned.filled_nodes, *filled])
 
 
 def drop_unread(edges: dict[Relation, Edges], read: dict[str, Relation]) -> None:

@@ -7,9 +7,18 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from embertide.errors import InputError, ObjectMissing
+from embertide.models.tables import ModelTable, TypeTables
 from embertide.planning.input_places import fitting_uris, included_names, uris_of
 from embertide.planning.listings import Listings, State
-from embertide.planning.model_tables import tables_by_type, unread_tables
+from embertide.planning.model_tables import (
+    TableSplit,
+    check_rows,
+    first_tables,
+    split_tables,
+    table_input,
+    tables_by_type,
+    unread_tables,
+)
 from embertide.readers.edges import edge_feature_width, split_edges
 from embertide.readers.feature_schema import FeatureSchema, feature_schema
 from embertide.readers.features import split_features
@@ -20,8 +29,8 @@ from embertide.readers.sources import Sources, TableKey, table_key
 from embertide.readers.splits import Split
 from embertide.readers.table_formats import FoldersAbove
 from embertide.readers.table_snapshot import TableRead
-from embertide.spec.manifest import EmbeddingJob, FeatureInput, NodeInput
-from embertide.spec.places import is_pattern, literal
+from embertide.spec.manifest import EmbeddingJob, NodeInput
+from embertide.spec.places import is_pattern
 from embertide.storage.protocol import Storage
 
 
@@ -34,6 +43,7 @@ class NodeSplits:
         reference: vectors that the type's embeddings are held against; none where the model has
             none.
         new_rows: nodes that the model's table has no rows of, the last ones.
+        tables: of the model, whose columns the rows have after those of their features.
     """
 
     features: list[Split]
@@ -41,11 +51,22 @@ class NodeSplits:
     schema: FeatureSchema | None
     reference: list[Split] = field(default_factory=list)
     new_rows: int = 0
+    tables: list[TableSplit] = field(default_factory=list)
 
     @property
     def width(self) -> int:
+        """Values in a loaded row: of the features and of the model's tables; 0 without features."""
+        return self.feature_width + self.table_width
+
+    @property
+    def feature_width(self) -> int:
         """Values in a row of the features; 0 without features."""
         return 0 if self.schema is None else self.schema.width
+
+    @property
+    def table_width(self) -> int:
+        """Values in a row of all tables beside the features."""
+        return sum(table.columns for table in self.tables)
 
     @property
     def feature_rows(self) -> int:
@@ -72,7 +93,8 @@ class NodeSplits:
         )
         schema = data["schema"]
         read = None if schema is None else FeatureSchema.from_json(schema)
-        return cls(features, table, read, reference, data["new_rows"])
+        tables = [TableSplit.from_json(one) for one in data["tables"]]
+        return cls(features, table, read, reference, data["new_rows"], tables)
 
 
 def rows_of(splits: list[Split]) -> int:
@@ -87,7 +109,7 @@ class Inputs:
     Attributes:
         by_edges: edge type, as the text of its relation -> its edges.
         by_nodes: node type -> what is read of it.
-        model_tables: node type without features -> URI of the model's own table of them.
+        model_tables: node type without features -> the model's own table in their place.
         edge_features: edge type -> features of each of its edges, where they have some.
         unread_tables: node type with features -> URI of the model's table, which they replace.
         absent: edge types without objects, which their input allows.
@@ -100,7 +122,7 @@ class Inputs:
 
     by_edges: dict[str, list[Split]]
     by_nodes: dict[str, NodeSplits]
-    model_tables: dict[str, str] = field(default_factory=dict)
+    model_tables: dict[str, ModelTable] = field(default_factory=dict)
     edge_features: dict[str, int] = field(default_factory=dict)
     unread_tables: dict[str, str] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
@@ -143,6 +165,7 @@ class Inputs:
             ("edges", self.edges),
             ("features", self.features),
             ("nodes", self.table),
+            ("features", [table.split for of_type in nodes for table in of_type.tables]),
             ("reference", [split for of_type in nodes for split in of_type.reference]),
         ):
             for split in splits:
@@ -169,11 +192,11 @@ class Inputs:
             for name, splits in data["by_edges"].items()
         }
         nodes = {name: NodeSplits.from_json(of_type) for name, of_type in data["by_nodes"].items()}
-        names = (
-            "model_tables", "edge_features", "unread_tables", "absent", "missing_days", "fitted",
-            "model",
-        )  # fmt: skip
-        others = {name: data[name] for name in names}
+        names = ("edge_features", "unread_tables", "absent", "missing_days", "fitted", "model")
+        others: dict[str, Any] = {name: data[name] for name in names}
+        others["model_tables"] = {
+            name: ModelTable(**table) for name, table in data["model_tables"].items()
+        }
         tables = [TableRead(**table) for table in data["tables"]]
         listings = {
             uri: State(count, digest, tuple(include))
@@ -208,7 +231,7 @@ def list_inputs(
     above = FoldersAbove(storage)
     above.refuse_tables(uris_of(job, fitted))
     every = tables_by_type(storage, job)
-    tables = _model_tables(job, every)
+    tables = first_tables(job, every)
     given = with_tables(job, tables).spec.input
     kinds = {node.name: node.ids for node in given.nodes}
     edges = {
@@ -225,8 +248,10 @@ def list_inputs(
         for at, node in enumerate(given.nodes)
     }
     above.refuse_tables({split.uri for of_type in nodes.values() for split in of_type.reference})
-    for name in tables:
-        nodes[name] = _with_new_rows(given.node(name), nodes[name])
+    for name, table in tables.items():
+        nodes[name] = _with_new_rows(given.node(name), nodes[name], table)
+    for name, of_type in every.items():
+        nodes[name] = _with_tables_beside(storage, given.node(name), nodes[name], of_type)
     features = {
         str(edge.relation): edge_feature_width(storage, edge, sources)
         for edge in given.edges
@@ -287,15 +312,15 @@ def _missing_days(storage: Storage, job: EmbeddingJob) -> dict[str, list[str]]:
     return {where: days for where, days in found.items() if days}
 
 
-def with_tables(job: EmbeddingJob, tables: Mapping[str, str]) -> EmbeddingJob:
+def with_tables(job: EmbeddingJob, tables: Mapping[str, ModelTable]) -> EmbeddingJob:
     """The job whose node types have the model's tables as features.
 
     Args:
-        tables: node type -> URI.
+        tables: node type -> the table.
     """
     given = job.spec.input
     nodes = [
-        node.model_copy(update={"features": _table_input(tables[node.name])})
+        node.model_copy(update={"features": table_input(tables[node.name])})
         if node.name in tables
         else node
         for node in given.nodes
@@ -304,58 +329,29 @@ def with_tables(job: EmbeddingJob, tables: Mapping[str, str]) -> EmbeddingJob:
     return job.model_copy(update={"spec": job.spec.model_copy(update={"input": filled})})
 
 
-def _table_input(uri: str) -> FeatureInput:
-    """A model's table as features."""
-    return FeatureInput(uri=literal(uri), format="npy")
-
-
-def _model_tables(job: EmbeddingJob, found: Mapping[str, str]) -> dict[str, str]:
-    """Of the node types without features, those that the model has a table of.
-
-    Args:
-        found: node type -> URI of the model's table.
-
-    Raises:
-        InputError: ids of such a type are no numbers of rows, or ``missing`` is for no table.
-    """
-    bare = [node for node in job.spec.input.nodes if node.features is None]
-    for node in bare:
-        if node.name not in found and node.missing != "refuse":
-            raise InputError(
-                f"missing is {node.missing!r} for node type {node.name!r}, but the model"
-                f" {job.spec.model.uri} has no table of its nodes; omit it"
-            )
-        if node.name in found and node.ids != "dense":
-            raise InputError(
-                f"{found[node.name]} is the model's table of node type {node.name!r}, by number of"
-                f" row, but its ids are {node.ids}; say which id each row has by features: {{uri:"
-                f" {found[node.name]}, format: npy, idsUri: ...}}, or use ids: dense"
-            )
-    return {node.name: found[node.name] for node in bare if node.name in found}
-
-
-def _with_new_rows(node: NodeInput, splits: NodeSplits) -> NodeSplits:
+def _with_new_rows(node: NodeInput, splits: NodeSplits, table: ModelTable) -> NodeSplits:
     """The rows of the model's table, and how many nodes have none.
 
     Raises:
         InputError: there are other nodes than rows, and nothing that new ones get.
     """
     rows, count = splits.feature_rows, splits.count(node)
-    if count == rows:
+    if table.ids is not None:
         return splits
-    if count > rows and node.missing != "refuse":
-        return replace(splits, new_rows=count - rows)
-    uri = node.features.location if node.features else ""
-    what = "the model was trained for other nodes: train it again, or give features for all of them"
-    if count > rows:
-        what = (
-            f"the model was trained without the last {count - rows:,}: train it again, give"
-            " features for all nodes, or set missing: zeros or mean, which new nodes get"
-        )
-    raise InputError(
-        f"{uri} is the model's table of node type {node.name!r} and has {rows} rows, but the type"
-        f" has {count} nodes (count); {what}"
-    )
+    check_rows(node, table.uri, rows, count)
+    return replace(splits, new_rows=count - rows)
+
+
+def _with_tables_beside(
+    storage: Storage, node: NodeInput, splits: NodeSplits, of_type: TypeTables
+) -> NodeSplits:
+    """With those of the model's tables that neither are its features nor are replaced by some."""
+    if of_type.features:
+        beside = of_type.tables if node.features is not None else ()
+    else:
+        beside = of_type.tables[1:] if node.features == table_input(of_type.tables[0]) else ()
+    tables = split_tables(storage, node, beside, splits.count(node))
+    return replace(splits, tables=tables)
 
 
 def _split_type(

@@ -96,12 +96,13 @@ def _check_features(job: EmbeddingJob, inputs: Inputs, name: str, width: int) ->
             f"the model {model} reads features of node type {name!r}, which has none in spec.input;"
             " give it features"
         )
-    found = inputs.by_nodes[name].width
-    if found != width:
+    found, own = inputs.by_nodes[name].feature_width, inputs.by_nodes[name].table_width
+    if found + own != width:
         of = f" for node type {name!r}" if len(job.spec.input.nodes) > 1 else ""
+        beside = f" beside {own} of its own tables" if own else ""
         raise ModelError(
             f"{features.location}: the features have {found} columns, but the model {model} takes"
-            f" {width}{of}; give the features or the model that belong together"
+            f" {width - own}{beside}{of}; give the features or the model that belong together"
         )
 
 

@@ -20,6 +20,7 @@ from embertide.planning.edge_memory import (
     sorting,
 )
 from embertide.planning.graph import PlannedGraph, PlannedType, of_layers
+from embertide.planning.inputs import NodeSplits
 from embertide.planning.layer_memory import layers_bytes, partition_bytes
 from embertide.planning.loads import edge_loads, node_loads
 from embertide.primitives.directory import LOCATED_ROWS
@@ -44,6 +45,10 @@ _ORDER_BYTES = 4
 """Of where a string is among those received."""
 _LOCATED_ROW_BYTES = 40
 """Of a loaded row while its owner is told: its owner's row, its order, and both as sent."""
+TABLE_CHUNK_BYTES = 16 << 20
+"""Of a worker's part of a model's table, at a time."""
+_TABLE_ROW_BYTES = 40
+"""Of a loaded row while it gets a table's row: its number, its order, both sorted, and as sent."""
 _DIRECTORY_BYTES = 1
 """Of an id's share of the directory beside the hashes: a half to one, and a 15th of that."""
 
@@ -198,9 +203,25 @@ def _type_bytes(name: str, graph: PlannedGraph, program: Program, worker: int) -
         values=values,
         dense=dense,
         loaded=values + dense + ids.table * nodes,
-        loading=values + rows * ids.read + nodes * looking_up,
+        loading=max(
+            values + rows * ids.read + nodes * looking_up,
+            values + dense + ids.table * nodes + table_bytes(of_type.splits, rows, nodes),
+        ),
         own=(ids.named + (LOCATION_BYTES if has else 0)) * nodes,
     )
+
+
+def table_bytes(splits: NodeSplits, rows: float, nodes: float) -> float:
+    """Bytes that a worker holds while it fills in the columns of the model's tables.
+
+    Args:
+        rows: loaded by the worker.
+        nodes: of the worker's share of all ids.
+    """
+    if not splits.tables:
+        return 0.0
+    numbered = all(table.split.ids_uri is None for table in splits.tables)
+    return _TABLE_ROW_BYTES * rows + (0.0 if numbered else ID_BYTES * nodes) + 3 * TABLE_CHUNK_BYTES
 
 
 def _id_bytes(of_type: PlannedType, size: Size) -> _IdBytes:
@@ -293,7 +314,7 @@ def _fetched_of_type(name: str, graph: PlannedGraph, threads: int) -> float:
     ours = -(-len(splits.features) // workers)
     at_once = min(ours, readers(splits.features, threads))
     last = ours % at_once
-    split_values = float(FLOAT_BYTES) * splits.width * splits.feature_rows / workers / ours
+    split_values = float(FLOAT_BYTES) * splits.feature_width * splits.feature_rows / workers / ours
     # While most are read, while the last ones are, or the very last one.
     return max(
         fetched - split_values * (last + _unplaced(at_once)),

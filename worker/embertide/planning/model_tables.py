@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from embertide.models.tables import tables_of
+from embertide.errors import InputError
+from embertide.models.tables import ModelTable, TypeTables, tables_of
+from embertide.readers.feature_schema import feature_schema
+from embertide.readers.npy_features import split_npy_features
+from embertide.readers.splits import Split
+from embertide.spec.features import FeatureInput
 from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.nodes import IdKind, NodeInput
+from embertide.spec.places import literal
 from embertide.storage.protocol import Storage
 
 UNREAD = (
@@ -14,23 +23,149 @@ UNREAD = (
     " table, or make sure that they are its rows, by the job's own ids"
 )
 """Warning of a table of the model that a run does not read."""
+_WHOLE = 1 << 62
+"""Bytes of a split that no object is cut into."""
 
 
-def tables_by_type(storage: Storage, job: EmbeddingJob) -> dict[str, str]:
-    """Node type -> URI of the model's table of it."""
+@dataclass(frozen=True)
+class TableSplit:
+    """A table whose columns a node type's rows have after those of their features.
+
+    Attributes:
+        split: all of its rows, and the object with their ids, if they have any.
+    """
+
+    split: Split
+    columns: int
+
+    @property
+    def rows(self) -> int:
+        """Of the table."""
+        return self.split.rows
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> TableSplit:
+        """What ``asdict`` described."""
+        return cls(Split.from_json(data["split"]), data["columns"])
+
+
+def tables_by_type(storage: Storage, job: EmbeddingJob) -> dict[str, TypeTables]:
+    """Node type -> the model's tables of it."""
     found = tables_of(storage, job.spec.model.uri)
     names = [one.name for one in job.spec.input.nodes]
     if "" in found and len(names) == 1:
         return {names[0]: found[""]}
-    return {name: uri for name, uri in found.items() if name in names}
+    return {name: of_type for name, of_type in found.items() if name in names}
 
 
-def unread_tables(job: EmbeddingJob, tables: Mapping[str, str]) -> dict[str, str]:
-    """Tables of node types whose features the manifest gives, from another file."""
+def unread_tables(job: EmbeddingJob, tables: Mapping[str, TypeTables]) -> dict[str, str]:
+    """Node type -> URI of the tables that its features replace, which are from another file."""
     given = {node.name: node.features.location for node in job.spec.input.nodes if node.features}
     # A table's file has a name of its own, by its digest, wherever it was copied to.
+    uris = {
+        name: ", ".join(one.uri for one in of_type.tables)
+        for name, of_type in tables.items()
+        if name in given and not of_type.features
+    }
     return {
         name: uri
-        for name, uri in tables.items()
-        if name in given and given[name].rpartition("/")[2] != uri.rpartition("/")[2]
+        for name, uri in uris.items()
+        if given[name].rpartition("/")[2] != uri.rpartition("/")[2]
     }
+
+
+def table_input(table: ModelTable) -> FeatureInput:
+    """A model's table as features."""
+    ids = None if table.ids is None else literal(table.ids)
+    return FeatureInput(uri=literal(table.uri), format="npy", ids_uri=ids)
+
+
+def first_tables(job: EmbeddingJob, found: Mapping[str, TypeTables]) -> dict[str, ModelTable]:
+    """Node types without features -> the first table of the model, which takes their place.
+
+    Args:
+        found: node type -> the model's tables.
+
+    Raises:
+        InputError: nothing says which ids a table's rows are of, or ``missing`` is for no table.
+    """
+    taken = {}
+    for node in job.spec.input.nodes:
+        of_type = found.get(node.name)
+        if of_type is None or (node.features is not None and not of_type.features):
+            _check_missing(node, job.spec.model.uri, replaced=of_type is not None)
+            continue
+        for table in of_type.tables:
+            _check_ids(node, table)
+        if node.features is None and not of_type.features:
+            taken[node.name] = of_type.tables[0]
+    return taken
+
+
+def _check_missing(node: NodeInput, model: str, *, replaced: bool) -> None:
+    if node.missing != "refuse":
+        why = f"its features take the place of the table that the model {model} has"
+        if not replaced:
+            why = f"the model {model} has no table of its nodes"
+        raise InputError(
+            f"missing is {node.missing!r} for node type {node.name!r}, but {why}; omit it"
+        )
+
+
+def _check_ids(node: NodeInput, table: ModelTable) -> None:
+    if node.ids != "dense" and table.ids is None:
+        raise InputError(
+            f"{table.uri} is the model's table of node type {node.name!r}, by number of row, but"
+            f" its ids are {node.ids}; export the model with --table-ids, which says the id that"
+            " each row is of, or use ids: dense"
+        )
+
+
+def split_tables(
+    storage: Storage, node: NodeInput, tables: Sequence[ModelTable], count: int
+) -> list[TableSplit]:
+    """The tables that are read beside the rows of a node type.
+
+    Args:
+        count: of its nodes.
+
+    Raises:
+        InputError: a table has other columns than its model says, or no row for a node whose id is
+            the number of a row.
+    """
+    return [_split(storage, node, table, count) for table in tables]
+
+
+def _split(storage: Storage, node: NodeInput, table: ModelTable, count: int) -> TableSplit:
+    features = table_input(table)
+    ids: IdKind = "int64" if node.ids == "dense" else node.ids
+    (split,) = split_npy_features(storage, features, _WHOLE, ids)
+    width = feature_schema(storage, features).width
+    if width != table.columns:
+        raise InputError(
+            f"{table.uri} has {width} columns, but program.yaml says {table.columns}; export the"
+            " model again"
+        )
+    if table.ids is None:
+        check_rows(node, table.uri, split.rows, count)
+    return TableSplit(split, width)
+
+
+def check_rows(node: NodeInput, uri: str, rows: int, count: int) -> None:
+    """Refuse nodes that a table, whose rows are numbered, has no rows of, unless new ones get some.
+
+    Raises:
+        InputError: there are fewer nodes than rows, or more and ``missing`` is ``refuse``.
+    """
+    if count == rows or (count > rows and node.missing != "refuse"):
+        return
+    what = "the model was trained for other nodes: train it again, or give features for all of them"
+    if count > rows:
+        what = (
+            f"the model was trained without the last {count - rows:,}: train it again, give"
+            " features for all nodes, or set missing: zeros or mean, which new nodes get"
+        )
+    raise InputError(
+        f"{uri} is the model's table of node type {node.name!r} and has {rows} rows, but the type"
+        f" has {count} nodes (count); {what}"
+    )

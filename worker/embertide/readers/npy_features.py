@@ -127,6 +127,21 @@ def read_npy_features(
             yield to_ids(array, column, ids, ids_where, count), rows, where
 
 
+def read_row_ids(storage: Storage, ids: IdKind, split: Split, batch_rows: int) -> Iterator[Ids]:
+    """Batches of the ids beside the rows of a split, in order.
+
+    Raises:
+        InputError: names the row of the first null, or of one that is no id of that kind.
+    """
+    assert split.ids_info is not None
+    if split.start == split.stop:
+        return
+    column, info = _ids_column(ids), split.ids_info
+    of_ids = replace(split, uri=info.uri, object_size=info.size, etag=info.etag)
+    for (array,), where in read_npy(storage, [column], of_ids, batch_rows):
+        yield to_ids(array, column, ids, where)
+
+
 def row_numbers(split: Split, where: Where, rows: int, count: int | None) -> Int64s:
     """Dense ids of rows that are numbered through all objects; InputError beyond ``count``."""
     first = split.base + where.first_row

@@ -81,8 +81,8 @@ _NODE_RULES = (
         "FieldValueRequired",
     ),
     Rule(
-        f"{_MISSING} == 'refuse' || (has(self.count) && {_NO_FEATURES})",
-        "is for nodes whose rows are the model's own table: give their count, and no features",
+        f"{_MISSING} == 'refuse' || has(self.count) || has(self.features)",
+        "is for nodes that a table of the model has no row of: give their count, or features",
         ".missing",
         "FieldValueForbidden",
     ),
@@ -116,10 +116,11 @@ class NodeInput(SpecModel):
     )
     missing: Missing = Field(
         default="refuse",
-        description="What new nodes get, which the model's own table of this type has no rows of: "
-        "those from the number of its rows to count - 1. refuse: nothing, the job fails. zeros: a "
-        "row of zeros. mean: the mean of the table's rows. They are counted in the report, the "
-        "version's manifest, the status and a metric. Needs count, and no features.",
+        description="What new nodes get, which the model's own tables of this type have no rows "
+        "of: by the ids of the rows, or those from the number of rows to count - 1. refuse: "
+        "nothing, the job fails. zeros: a row of zeros. mean: the mean of the table's rows. They "
+        "are counted in the report, the version's manifest, the status and a metric. Needs count "
+        "or features.",
     )
     min_nodes: Annotated[int | None, Affects.WORKERS] = Field(
         default=None,
@@ -151,8 +152,8 @@ class NodeInput(SpecModel):
             field = "idsUri" if features.format == "npy" else "idColumn"
             message = f"is required with ids: {self.ids} (only dense ids can be row numbers)"
             problems.append((("features", field), message))
-        if self.missing != "refuse" and (self.count is None or features is not None):
-            message = f"is {self.missing!r}, which is for nodes whose rows are the model's own"
-            problems.append((("missing",), message + " table: give their count, and no features"))
+        if self.missing != "refuse" and self.count is None and features is None:
+            message = f"is {self.missing!r}, which is for nodes that a table of the model has no"
+            problems.append((("missing",), message + " row of: give their count, or features"))
         raise_problems(problems)
         return self

@@ -52,9 +52,11 @@ class FilledNodes:
     def sentence(self) -> str:
         """For people."""
         row = "zeros" if self.missing == "zeros" else "the mean of its rows"
+        those = "1 node" if self.nodes == 1 else f"{self.nodes:,} nodes"
+        have = "has" if self.nodes == 1 else "have"
         return (
-            f"{self.nodes:,} of {self.nodes + self.rows:,} nodes of type {self.node_type!r} are not"
-            f" in the model's table of {self.rows:,} rows: they got {row} (missing)"
+            f"{those} of type {self.node_type!r} {have} no row in the model's table of"
+            f" {self.rows:,} rows, and got {row} (missing)"
         )
 
     def to_json(self) -> dict[str, Any]:

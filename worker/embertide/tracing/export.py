@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from embertide.models.summary import ModelSummary, summarise
 from embertide.models.weight_files import read_weights
 from embertide.models.weights import Weights
 from embertide.storage.protocol import Storage
-from embertide.tracing.forward.prepare import edge_columns, find_width, prepare, reached
+from embertide.tracing.forward.prepare import edge_columns, find_types, prepare, reached
 from embertide.tracing.forward.relations import in_order
 from embertide.tracing.forward.subject import Subject
 from embertide.tracing.graph_types import named_types
@@ -29,7 +29,8 @@ from embertide.tracing.lower.row_wise import emit
 from embertide.tracing.prove.proof import Proof, prove
 from embertide.tracing.record.graphs import GraphTypes, RandomGraph, random_graph
 from embertide.tracing.record.precision import quiet
-from embertide.tracing.record.tables import check_read, find_tables, with_widths
+from embertide.tracing.record.tables import check_read, find_tables, with_tables
+from embertide.tracing.table_rows import TableIds, read_table_ids, stored_tables
 
 NODES, SEED = 31, 1
 """Of the graph that is traced."""
@@ -66,7 +67,8 @@ def export_module(
     width: int | None = None,
     init: Mapping[str, Any] | None = None,
     graph: GraphTypes | None = None,
-    tables: Mapping[str, str] | None = None,
+    tables: Mapping[str, str | Sequence[str]] | None = None,
+    table_ids: Mapping[str, TableIds] | None = None,
     edge_features: int | None = None,
 ) -> Export:
     """Trace a module and prove the program that comes out.
@@ -77,8 +79,10 @@ def export_module(
         width: columns of the features, where the module does not tell them.
         init: the arguments that it was made with, which may tell the width.
         graph: node types and relations; None of a graph with one of each.
-        tables: node type ("" in a graph of one) -> the parameter, or `nn.Embedding`, whose rows
-            are the features of its nodes.
+        tables: node type ("" in a graph of one) -> the parameters, or `nn.Embedding`s, with a row
+            for each of its nodes, which the program reads beside its features or in their place.
+        table_ids: node type -> [rows] the id that each row of its tables is of, int64 or strings;
+            without, row i is of the dense id i.
         edge_features: columns of the edges' features in a graph of one type, where the module
             does not tell them.
 
@@ -87,26 +91,23 @@ def export_module(
             line of the user's code.
     """
     with quiet():
-        names = find_tables(module, tables or {})
-        rows = {name: module.get_parameter(table) for name, table in names.items()}
+        named = find_tables(module, tables or {})
         columns = edge_columns(module, inputs or {}, graph, edge_features)
-        subject = prepare(module, inputs or {}, graph, names, edge_features=bool(columns))
+        subject = prepare(module, inputs or {}, graph, named, edge_features=bool(columns))
         if graph is not None:
-            types = in_order(graph, module)
-        elif rows:
-            types = GraphTypes({"": 0}, edge_features=columns)
+            types = with_tables(in_order(graph, module), named)
         else:
-            found = find_width(subject, width, init or {}, columns)
-            types = GraphTypes({"": found}, edge_features=columns)
-        types = with_widths(reached(module, types), rows)
+            types = find_types(subject, width, init or {}, columns)
+        types = reached(module, types)
 
         def lower(random: RandomGraph) -> Lowered:
             return _lower(subject, random)
 
         lowered = lower(random_graph(types, NODES, SEED))
-        check_read(module, names, lowered.program.inputs)
+        check_read(module, named, types, lowered.read)
         kind = type(module).__name__
-        files = folder_files(lowered.program, lowered.layers, kind, subject.library, rows)
+        stored = stored_tables(module, named, table_ids or {})
+        files = folder_files(lowered.program, lowered.layers, kind, subject.library, stored)
         exported = parse_folder(files.program, files.weights, "the program", exact=True)
         proof = prove(subject, exported.program, types, lower)
     return Export(exported, files.with_proof(proof.to_json()), proof)
@@ -122,7 +123,8 @@ def export_file(
     inputs: Mapping[str, str],
     width: int | None,
     graph: str | None = None,
-    tables: Mapping[str, str] | None = None,
+    tables: Mapping[str, str | Sequence[str]] | None = None,
+    table_ids: Mapping[str, str] | None = None,
     edge_features: int | None = None,
 ) -> Export:
     """Import ``FILE.py:NAME``, load the weights, export and write.
@@ -130,6 +132,7 @@ def export_file(
     Args:
         graph: node types and relations, as `named_types` reads them.
         tables, edge_features: as for :func:`export_module`.
+        table_ids: node type -> the path or URI of an npy file with the id of each row.
 
     Raises:
         ModelError: as :func:`export_module`, or the file or the weights do not fit.
@@ -145,6 +148,7 @@ def export_file(
         init=init,
         graph=types,
         tables=tables,
+        table_ids={name: read_table_ids(storage, uri) for name, uri in (table_ids or {}).items()},
         edge_features=edge_features,
     )
     done.write(storage, out)

@@ -80,6 +80,7 @@ def load_features(
     splits: list[Split],
     schema: FeatureSchema,
     new: NewRows | None = None,
+    beside: int = 0,
 ) -> RawFeatures:
     """Read our share of the feature rows, several splits at once.
 
@@ -90,6 +91,7 @@ def load_features(
         splits: ours.
         schema: of the features, as planned.
         new: nodes without a row, ours of them; None where all have one.
+        beside: columns after those of the features, which are zeros.
 
     Raises:
         InputError: rows of another width, NaN or infinite values (how many, and the first id).
@@ -99,7 +101,7 @@ def load_features(
     rows = first_rows[-1]
     held = rows + (0 if new is None else len(new.ids))
     nodes = node.count if placed and node.count is not None else held
-    values = empty((nodes, schema.width)).numpy()
+    values = empty((nodes, schema.width + beside)).numpy()
     loading = _Loading(ctx, node, features, schema, values, held, placed)
     numbered = list(zip(splits, first_rows, strict=False))
     found = map_splits(numbered, loading.load, readers(splits, ctx.threads))
@@ -177,19 +179,29 @@ class _Loading:
 
     def _keep(self, batch: FeatureBatch, at: int) -> bool:
         """Copy the rows to where they belong; whether all values are finite."""
+        values = _widened(batch.values, self.values.shape[1])
         if not self._placed:
-            return place_rows(self.values[at : at + len(batch)], batch.values)
+            return place_rows(self.values[at : at + len(batch)], values)
         assert isinstance(batch.ids, np.ndarray)
         known = (batch.ids >= 0) & (batch.ids < len(self.values))
         if known.all():
-            return place_rows(self.values, batch.values, batch.ids)
-        return place_rows(self.values, batch.values[known], batch.ids[known])
+            return place_rows(self.values, values, batch.ids)
+        return place_rows(self.values, values[known], batch.ids[known])
 
     def _progress(self, rows: int) -> None:
         with self._counting:
             self._done += rows
             self._ctx.work.add("features", rows=rows)
             self._ctx.progress("features", self._done / max(1, self._rows))
+
+
+def _widened(values: Float32s, width: int) -> Float32s:
+    """The same with zeros in the columns that are beside the features."""
+    return (
+        values
+        if values.shape[1] == width
+        else np.pad(values, ((0, 0), (0, width - values.shape[1])))
+    )
 
 
 def _refuse_non_finite(

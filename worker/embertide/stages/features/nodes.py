@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,9 @@ from embertide.readers.nodes import read_nodes
 from embertide.readers.splits import TARGET_BYTES, Split, assign_splits, split_ranges
 from embertide.spec.nodes import NodeInput
 from embertide.stages.features.load import NewRows, RawFeatures, load_features
+from embertide.stages.features.tables import read_tables
 from embertide.storage.protocol import ObjectInfo
+from embertide.telemetry.omissions import FilledNodes
 
 _NO_OBJECT = ObjectInfo("", 0, "")
 """Of rows that are in no object."""
@@ -35,12 +37,14 @@ class LoadedNodes:
         ids: of all nodes of the type.
         raw: our share of the rows; none of a type without features.
         dense: [n] dense ids of these rows.
+        filled: what nodes got that a table of the model has no row of.
     """
 
     node: NodeInput
     ids: NodeIds
     raw: RawFeatures
     dense: npt.NDArray[np.int64]
+    filled: list[FilledNodes] = field(default_factory=list)
 
     @property
     def uri(self) -> str:
@@ -66,10 +70,13 @@ def load_nodes(ctx: RunContext, node: NodeInput, splits: NodeSplits) -> LoadedNo
     new = NewRows(new_ids, node.missing, splits.feature_rows) if splits.new_rows else None
     raw = RawFeatures([], torch.empty(0, 0), placed=False)
     if node.features is not None and splits.schema is not None:
-        raw = load_features(ctx, node, node.features, features, splits.schema, new)
+        beside = splits.table_width
+        raw = load_features(ctx, node, node.features, features, splits.schema, new, beside)
     ids = find_nodes(ctx, node, raw, splits)
     nodes = LoadedNodes(node, ids, raw, np.empty(0, np.int64))
     nodes.dense = _dense_ids(ctx, nodes)
+    if splits.tables:
+        nodes.filled = read_tables(ctx, node, raw, ids, nodes.dense, splits)
     raw.ids.clear()
     return nodes
 

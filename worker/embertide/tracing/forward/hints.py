@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from embertide.tracing.dgl.frames import Field
 from embertide.tracing.record.arguments import PLAIN_WEIGHTS
 from embertide.tracing.record.graphs import GraphTypes
+from embertide.tracing.record.tables import Tables, columns_of
 
 
 def hint(
     module: nn.Module,
     roles: Mapping[str, str],
-    tables: Mapping[str, str],
+    tables: Tables,
     types: GraphTypes,
     graph: Any,
     error: Exception,
@@ -24,14 +25,15 @@ def hint(
 
     Args:
         roles: argument of ``forward`` -> role.
-        tables: node type -> the table's name.
+        tables: of each node type that has some.
         graph: of DGL's, which records.
     """
     if not types.edge_features and "data" in roles.values() and "NoneType" in str(error):
         return " (edge_attr is None; --edge-features says how many features edges have)"
     if tables and "x" in roles.values() and not types.typed:
-        (name,) = tables.values()
-        return f" (x are the nodes' numbers here, since the table {name} takes the features' place)"
+        names = ", ".join(one.name for one in tables[""])
+        if types.nodes[""] == columns_of(tables[""]):
+            return f" (x are the nodes' numbers here, since {names} takes the features' place)"
     if not isinstance(error, RuntimeError | ValueError | AssertionError):
         return ""
     rows = _with_rows(module, str(error))

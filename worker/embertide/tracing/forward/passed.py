@@ -15,6 +15,7 @@ OfTypes = Mapping[str, Mapping[str, Tensor]]
 
 
 _WHAT = {"edge_weight": "weights", "edge_features": "features of edges"}
+_OF_NODES = ("x", "node_id")
 _PYG = {"edge_features": "edge_attr"}
 """What PyG's data call a role."""
 
@@ -29,6 +30,8 @@ class Given(dict[Any, Any]):
     def __missing__(self, key: Any) -> Any:
         if self._role == "x":
             what = f"features of a node type {key!r}"
+        elif self._role == "node_id":
+            what = f"tables of a node type {key!r}, whose rows its numbers would name"
         else:
             what = f"{_WHAT.get(self._role, 'edges')} of a relation {key!r}"
         raise refuse(here(), f"there are no {what}; the graph that was given has {self._types}")
@@ -39,7 +42,7 @@ def by_type(values: OfTypes, types: GraphTypes) -> dict[str, Any]:
     return {
         role: Given(
             role,
-            {of if role == "x" else types.triple(of): one for of, one in of_role.items()},
+            {of if role in _OF_NODES else types.triple(of): one for of, one in of_role.items()},
             types,
         )
         for role, of_role in values.items()
@@ -60,10 +63,15 @@ def data_of(values: Mapping[str, Any], types: GraphTypes) -> Any:
     from torch_geometric.data import Data, HeteroData
 
     if not isinstance(values.get("x"), Given):
-        return Data(**{_PYG.get(role, role): value for role, value in values.items()})
+        one = Data(**{_PYG.get(role, role): value for role, value in values.items()})
+        if "node_id" in values:
+            one.n_id = values["node_id"]
+        return one
     data = HeteroData()
     for name in types.nodes:
         data[name].x = values["x"].get(name)
+        if name in values["node_id"]:
+            data[name].node_id = data[name].n_id = values["node_id"][name]
     for role in ("edge_index", "edge_weight", "edge_features"):
         for triple, tensor in values.get(role, {}).items():
             data[triple][_PYG.get(role, role)] = tensor

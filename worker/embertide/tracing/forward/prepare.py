@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from embertide.tracing.forward.replacements import BY_NUMBER, key_of
 from embertide.tracing.forward.subject import Subject
 from embertide.tracing.record.arguments import is_by_type, roles_of, takes_edge_features
 from embertide.tracing.record.graphs import GraphTypes, random_graph
+from embertide.tracing.record.tables import NumbersReadAsFeatures, Tables, with_tables
 
 _WIDTHS = ("in_channels", "_in_src_feats", "_in_feats", "in_feats", "in_features")
 """Attributes of modules that tell the columns of their input."""
@@ -28,7 +29,7 @@ def prepare(
     module: nn.Module,
     inputs: Mapping[str, str],
     graph: GraphTypes | None,
-    tables: Mapping[str, str] | None = None,
+    tables: Tables | None = None,
     *,
     edge_features: bool = False,
 ) -> Subject:
@@ -37,7 +38,7 @@ def prepare(
     Parameters are rounded to float32, as workers have them, before they become float64.
 
     Args:
-        tables: node type -> the name of its table, which is not copied.
+        tables: of each node type that has some; they are not copied.
         edge_features: the graph's edges have features.
 
     Raises:
@@ -45,7 +46,7 @@ def prepare(
             types and the types were not given.
     """
     tables = tables or {}
-    left = [module.get_parameter(name) for name in tables.values()]
+    left = [module.get_parameter(one.name) for of_type in tables.values() for one in of_type]
     empty: dict[int, Any] = {id(one): nn.Parameter(one.detach()[:0].clone()) for one in left}
     copied = copy.deepcopy(module, empty).eval().float().double()
     for one in copied.modules():
@@ -74,7 +75,7 @@ def _is_by_type(
     module: nn.Module,
     roles: Mapping[str, str],
     graph: GraphTypes | None,
-    tables: Mapping[str, str],
+    tables: Tables,
 ) -> tuple[bool, bool]:
     """Whether ``forward`` takes dicts by type, or all types together, told apart by numbers."""
     kind, keys = type(module).__name__, {key_of(one) for one in module.modules()}
@@ -97,7 +98,7 @@ def _is_by_type(
     return by_type, numbered
 
 
-def _check_together(kind: str, graph: GraphTypes, tables: Mapping[str, str]) -> None:
+def _check_together(kind: str, graph: GraphTypes, tables: Tables) -> None:
     """Refuse features of all nodes in one tensor where types' columns differ, and tables."""
     told = ", ".join(f"{name} {width or 'none'}" for name, width in graph.nodes.items())
     if len(set(graph.nodes.values())) > 1 or not all(graph.nodes.values()):
@@ -161,6 +162,36 @@ def edge_columns(
     return {"": told} if told else {}
 
 
+def find_types(
+    subject: Subject, width: int | None, init: Mapping[str, Any], edges: Mapping[str, int]
+) -> GraphTypes:
+    """A graph of one node type with the columns that the module reads.
+
+    Where the nodes have tables and no width is known, ``forward`` gets the nodes' numbers; if it
+    reads features there, they are found beside the tables.
+
+    Args:
+        edges: relation -> features of each of its edges.
+
+    Raises:
+        ModelError: as :func:`find_width`, or a table is of a named node type.
+    """
+    both = {"x", "node_id"} <= set(subject.roles.values())
+    if subject.tables and width is None and not both:
+        bare = with_tables(GraphTypes({"": 0}, edge_features=edges), subject.tables)
+        try:
+            subject.fresh().record(random_graph(bare, _TRIED, seed=0))
+        except NumbersReadAsFeatures:
+            width = find_width(subject, None, init, edges)
+        except ModelError:
+            return bare
+        else:
+            return bare
+    else:
+        width = find_width(subject, width, init, edges)
+    return with_tables(GraphTypes({"": width}, edge_features=edges), subject.tables)
+
+
 def find_width(
     subject: Subject, given: int | None, init: Mapping[str, Any], edges: Mapping[str, int]
 ) -> int:
@@ -173,9 +204,10 @@ def find_width(
         ModelError: ``forward`` fails with each of them.
     """
     problem: ModelError | None = None
-    for width in dict.fromkeys([given] if given else _candidates(subject.module, init)):
+    beside = [table.columns for table in subject.tables.get("", ())]
+    for width in dict.fromkeys([given] if given else _candidates(subject.module, init, beside)):
         try:
-            types = GraphTypes({"": width}, edge_features=edges)
+            types = with_tables(GraphTypes({"": width}, edge_features=edges), subject.tables)
             subject.fresh().record(random_graph(types, _TRIED, seed=0))
         except ModelError as error:
             if error.__cause__ is None:
@@ -191,15 +223,23 @@ def find_width(
     )
 
 
-def _candidates(module: nn.Module, init: Mapping[str, Any]) -> Iterator[int]:
-    """Sizes of inputs, the likeliest first."""
-    yield from (value for name, value in init.items() if "in" in name and _is_size(value))
+def _candidates(module: nn.Module, init: Mapping[str, Any], beside: Sequence[int]) -> Iterator[int]:
+    """Sizes of inputs, the likeliest first.
+
+    Args:
+        beside: columns of each table, which an input may have beside the features.
+    """
+    sizes = [value for name, value in init.items() if "in" in name and _is_size(value)]
     for one in module.modules():
         for name in _WIDTHS:
             value: Any = getattr(one, name, None)
             value = value[0] if isinstance(value, tuple) and value else value
             if _is_size(value):
-                yield value
+                sizes.append(value)
+    for size in sizes:
+        yield size
+        yield from (size - less for less in (sum(beside), *beside) if 0 < less < size)
+    yield from beside
 
 
 def _is_size(value: Any) -> bool:

@@ -20,12 +20,12 @@ from embertide.tracing.forward.module_calls import recorded
 from embertide.tracing.forward.passed import by_type, data_of, of_one_type, told
 from embertide.tracing.record.adjacency import Adjacency, matrix
 from embertide.tracing.record.arguments import arguments_of, left_out
-from embertide.tracing.record.graphs import RandomGraph
+from embertide.tracing.record.graphs import GraphTypes, RandomGraph
 from embertide.tracing.record.precision import computing_in
 from embertide.tracing.record.recording import Recording
 from embertide.tracing.record.roles import ALL
 from embertide.tracing.record.scopes import Scopes
-from embertide.tracing.record.tables import filled
+from embertide.tracing.record.tables import Tables, columns_of, filled, parts_of_input
 from embertide.tracing.record.traced import Node, Traced
 from embertide.tracing.record.user_code import place_of, refuse
 from embertide.tracing.typed.homogeneous import separated, spans
@@ -42,7 +42,7 @@ class Subject:
         roles: argument -> role (`arguments.ROLES`).
         by_type: whether tensors are passed as dicts by type.
         numbered: whether those of all types are passed together, told apart by numbers.
-        tables: node type -> the name of the parameter that is its embedding table.
+        tables: of each node type that has some.
         fields: what it calls the job's own tensors in a graph of DGL's, once it was recorded.
         doubled: whether its parameters were float64 as it was trained.
     """
@@ -51,7 +51,7 @@ class Subject:
     roles: dict[str, str]
     by_type: bool = False
     numbered: bool = False
-    tables: Mapping[str, str] = field(default_factory=dict)
+    tables: Tables = field(default_factory=dict)
     fields: dict[Field, str] = field(default_factory=dict)
     doubled: bool = False
 
@@ -92,7 +92,8 @@ class Subject:
         """
         edges = graph.edges
         values: dict[str, dict[str, Tensor]] = {
-            "x": self._passed(graph.passed(self.tables)),
+            "x": self._passed(graph.types, self._features(graph)),
+            "node_id": {name: graph.numbers(name) for name in self.tables},
             "edge_index": {name: one.edge_index for name, one in edges.items()},
             "edge_weight": {name: one.weight for name, one in edges.items()},
         }
@@ -129,7 +130,8 @@ class Subject:
     def _record(self, graph: RandomGraph) -> dict[str, Node]:
         recording = Recording(graph, Scopes(self.module, graph.types.typed), self.tables)
         values: dict[str, Any] = {
-            "x": self._passed(recording.features),
+            "x": self._passed(graph.types, recording.features),
+            "node_id": recording.numbers,
             "edge_index": recording.edge_index,
             "edge_weight": recording.edge_weight,
             "adjacency": {
@@ -165,8 +167,16 @@ class Subject:
 
     def _real(self, graph: RandomGraph) -> Any:
         """A graph of DGL's with the job's own tensors."""
-        x = graph.passed(self.tables)
+        x = self._features(graph)
         return real_graph(graph, self.fields, x, numbered=self.numbered)
+
+    def _features(self, graph: RandomGraph) -> dict[str, Tensor]:
+        """Node type -> features, or the nodes' numbers where tables take the features' place."""
+        passed = dict(graph.x)
+        for name, of_type in self.tables.items():
+            features, _ = parts_of_input(graph.x[name], of_type)
+            passed[name] = graph.numbers(name) if features is None else features
+        return passed
 
     def _check_fields(self) -> None:
         """Refuse to read one tensor of the job's as an argument and from DGL's graph.
@@ -187,10 +197,14 @@ class Subject:
                     " both in one tensor and cut them apart in forward (x[:, :16])",
                 )
 
-    def _passed(self, x: Mapping[str, Tensor]) -> dict[str, Any]:
-        """The features that ``forward`` is given: by type, without those of tables."""
-        given: Mapping[str, Any] = x
-        return {of: one for of, one in given.items() if not (self.by_type and of in self.tables)}
+    def _passed(self, types: GraphTypes, x: Mapping[str, Tensor]) -> dict[str, Any]:
+        """The features that ``forward`` gets: by type, without numbers in the place of some."""
+        return {of: one for of, one in x.items() if not (self.by_type and self._is_bare(types, of))}
+
+    def _is_bare(self, types: GraphTypes, node_type: str) -> bool:
+        """Whether a type has tables and no features."""
+        tables = self.tables.get(node_type, ())
+        return bool(tables) and types.nodes[node_type] == columns_of(tables)
 
     def _outputs(self, graph: RandomGraph, out: Any) -> dict[str, Node]:
         """The node of each result, by node type."""

@@ -190,7 +190,22 @@ def _getitem(low: Lowering, node: Node, x: Value, key: Any) -> Value:
 def _cat(low: Lowering, node: Node, tensors: Sequence[Any], dim: int = 0) -> Rows:
     if dim % node.value.dim() != 1:
         raise refuse(node.where, f"cat over dimension {dim}; columns (dim=1) can be joined")
+    whole = _whole_input(low, node)
+    if whole is not None:
+        return whole
     return Rows(low.b.concat(tuple(low.name(low.rows(node, one)) for one in tensors)))
+
+
+def _whole_input(low: Lowering, node: Node) -> Rows | None:
+    """The input whose parts are joined in their own order; None of other tensors."""
+    joined = node.args[0] if node.args else node.kwargs["tensors"]
+    parts = [one for one in joined if isinstance(one, Node) and one.op == "columns"]
+    if len(parts) < len(joined) or len({one.args[0] for one in parts}) > 1:
+        return None
+    x, starts = parts[0].args[0], [0, *(one.args[2] for one in parts)]
+    stops = [*(one.args[1] for one in parts), x.value.shape[1]]
+    value = low.values.get(x)
+    return value if starts == stops and isinstance(value, Rows) else None
 
 
 def _stack(low: Lowering, node: Node, tensors: Sequence[Any], dim: int = 0) -> Stack:

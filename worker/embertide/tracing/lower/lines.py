@@ -96,6 +96,7 @@ class Lines:
         special = {
             "where": self._plain,
             "clamp": self._plain,
+            "columns": self._part,
             "__getitem__": self._cut,
             "cat": self._joined,
             "stack": self._joined,
@@ -243,6 +244,11 @@ class Lines:
     def _joined(self, node: Node) -> str:
         dim = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)
         return self.add(f"{node.op}({self._value(node.args[0])}, {dim})")
+
+    def _part(self, node: Node) -> str:
+        """A part of an input's columns."""
+        x, start, stop = node.args
+        return self.add(f"narrow({self.of(x)}, 1, {start}, {stop - start})")
 
     def _cut(self, node: Node) -> str:
         """Columns picked out; the rows stay."""

@@ -33,11 +33,13 @@ class Lowered:
 
     Attributes:
         made: name of a tensor -> the node whose value it has.
+        read: node type -> the first columns of the parts of its input that the program reads.
     """
 
     program: Program
     layers: tuple[LayerName, ...]
     made: dict[str, Node]
+    read: dict[str, frozenset[int]]
 
 
 @dataclass
@@ -161,7 +163,7 @@ class Lowering:
         where = next(iter(outputs.values())).where
         if set(results.values()) <= set(self.b.inputs.values()):
             raise refuse(where, "forward returns its features as they are; there is no model")
-        return self._finished(results)
+        return self._finished(results, _parts_read(nodes))
 
     def _keep(self, node: Node, value: Any) -> None:
         self.values[node] = value
@@ -172,7 +174,7 @@ class Lowering:
             if value.factor == 1.0:
                 self.made.setdefault(value.name, node)
 
-    def _finished(self, results: dict[str, str]) -> Lowered:
+    def _finished(self, results: dict[str, str], read: dict[str, frozenset[int]]) -> Lowered:
         if not self.layers:
             self.layers.append(LayerName("", "row-wise", False))
         self.last = results
@@ -183,17 +185,28 @@ class Lowering:
             )
             raise ModelError(f"the module's parameters are not its convolutions': {found}")
         steps = _read(self.b.steps, {*results.values(), *self.b.outputs})
-        read = {name for step in steps for name in step.reads()} | set(results.values())
+        wanted = {name for step in steps for name in step.reads()} | set(results.values())
         program = Program(
             steps=steps,
             params=self.weights.params,
             widths=self.b.widths,
             layers=self.b.layer + 1,
-            inputs={one: name for one, name in self.b.inputs.items() if name in read},
+            inputs={one: name for one, name in self.b.inputs.items() if name in wanted},
             results=results,
             outputs=tuple(self.b.outputs),
         )
-        return Lowered(program, tuple(self.layers), self.made)
+        return Lowered(program, tuple(self.layers), self.made, read)
+
+
+def _parts_read(nodes: Sequence[Node]) -> dict[str, frozenset[int]]:
+    """Node type -> the first columns of the parts of its input that some nodes read."""
+    read: dict[str, set[int]] = {}
+    for node in nodes:
+        for source in node.sources():
+            if source.op == "input" and source.args[0] == "x":
+                start = node.args[1] if node.op == "columns" else 0
+                read.setdefault(source.of, set()).add(start)
+    return {node_type: frozenset(starts) for node_type, starts in read.items()}
 
 
 def _layers_ahead(nodes: Sequence[Node]) -> list[Called | None]:

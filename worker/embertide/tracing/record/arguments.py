@@ -11,15 +11,16 @@ from torch import nn
 from embertide.errors import ModelError
 
 ROLES = (
-    *("x", "edge_index", "edge_weight", "edge_features"),
+    *("x", "node_id", "edge_index", "edge_weight", "edge_features"),
     *("edge_type", "node_type", "norm", "graph", "blocks", "data", "adjacency"),
 )
 """What an argument may be; ``data`` is PyG's, ``graph`` and ``blocks`` are DGL's.
 
-``x`` and what edges have are dicts by type in a graph with types; ``edge_weight`` is one number for
-each edge, ``edge_features`` are several columns. Where all types come together ``edge_type`` is the
-number of each edge's relation, ``node_type`` that of each node's type, and ``norm`` one divided by
-the in-edges along the relation. ``adjacency`` is torch's sparse matrix of edges' weights.
+``x`` and what edges have are dicts by type in a graph with types; ``node_id`` are the nodes'
+numbers, which name the rows of an embedding table; ``edge_weight`` is one number for each edge,
+``edge_features`` are several columns. Where all types come together ``edge_type`` is the number of
+each edge's relation, ``node_type`` that of each node's type, and ``norm`` one divided by the
+in-edges along the relation. ``adjacency`` is torch's sparse matrix of edges' weights.
 """
 _BY_TYPE = "_dict"
 """What PyG's examples add to the name of such an argument."""
@@ -30,6 +31,7 @@ _NAMES = {
     **dict.fromkeys(("x", "h", "feat", "feats", "feature", "features"), "x"),
     **dict.fromkeys(("in_feat", "in_feats", "input", "inputs", "n_feat"), "x"),
     **dict.fromkeys(("node_feat", "node_feats", "node_features", "nfeat", "nfeats"), "x"),
+    **dict.fromkeys(("node_id", "node_ids", "n_id", "n_ids", "nid", "nids", "node_idx"), "node_id"),
     **dict.fromkeys(("edge_index", "adj", "adj_t", "edges"), "edge_index"),
     **dict.fromkeys(PLAIN_WEIGHTS, "edge_weight"),
     **dict.fromkeys(("edge_feat", "edge_feats", "edge_feature", "edge_features"), "edge_features"),
@@ -83,6 +85,13 @@ def roles_of(
             continue
         if known == "norm" and name not in given and not _numbers(parameters):
             known = None
+        if known == "node_id" and not tables:
+            if required or name in given:
+                raise ModelError(
+                    f"{kind}.forward takes {name}, the nodes' numbers, but no embedding table whose"
+                    " rows they name; name the nn.Embedding that reads them by --table"
+                )
+            continue
         if known is not None and known not in found.values():
             found[name] = known
         elif known is not None and (required or name in given):

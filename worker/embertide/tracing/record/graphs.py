@@ -110,10 +110,6 @@ class RandomGraph:
         """[N] the number of each node of a type."""
         return torch.arange(self.counts[node_type])
 
-    def passed(self, tables: Mapping[str, str]) -> dict[str, Tensor]:
-        """Node type -> features, or the nodes' numbers where a table takes the features' place."""
-        return self.x | {name: self.numbers(name) for name in tables}
-
     def single(self) -> RandomGraph:
         """The same graph with all numbers in float32."""
         x = {name: one.float() for name, one in self.x.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
@@ -12,7 +11,7 @@ from embertide.tracing.record.edges import Edges
 from embertide.tracing.record.graphs import GraphTypes, RandomGraph
 from embertide.tracing.record.scopes import Scopes
 from embertide.tracing.record.self_loops import View
-from embertide.tracing.record.tables import Beside
+from embertide.tracing.record.tables import Beside, Tables, parts_of_input
 from embertide.tracing.record.tape import Tape
 from embertide.tracing.record.traced import Traced
 
@@ -22,17 +21,16 @@ class Recording:
 
     Attributes:
         edges: relation -> takes tensors to its edges and back; also by the names of changed ones.
-        x: node type -> its features, or the rows of its table.
+        x: node type -> its input: its features, then the rows of its tables.
         features: node type -> what ``forward`` is passed for its nodes: features, or the nodes'
             own numbers where a table takes the features' place.
+        numbers: node type with tables -> the nodes' own numbers.
         edge_index, index, origin: relation -> its edges, their destinations and their sources.
         edge_weight: relation -> weights of its edges.
         edge_features: relation -> features of its edges, of those that have some.
     """
 
-    def __init__(
-        self, graph: RandomGraph, scopes: Scopes, tables: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, graph: RandomGraph, scopes: Scopes, tables: Tables | None = None) -> None:
         self.graph, self.scopes = graph, scopes
         self.edges: dict[str, Edges] = {}
         self.edge_index: dict[str, Traced] = {}
@@ -41,9 +39,14 @@ class Recording:
         ends = EdgeEnds(self.edges, self.origin, self.index, scopes.current)
         self.tape = Tape(scopes.names, graph.counts, ends, beside=Beside(tables or {}))
         self.x = {name: self.tape.input("x", x, name) for name, x in graph.x.items()}
-        self.features = self.x | {
+        self.numbers = {
             name: self.tape.input("numbers", graph.numbers(name), name) for name in tables or {}
         }
+        self.features: dict[str, Any] = self.x | self.numbers
+        for name, of_type in (tables or {}).items():
+            features, _ = parts_of_input(self.x[name], of_type)
+            if features is not None:
+                self.features[name] = features
         for relation in graph.edges:
             self._add(View(relation))
         self.edge_weight = self._of_edges("edge_weight", "weight")

@@ -1,12 +1,13 @@
 """Embedding tables of a module: parameters with a row for each node of a type.
 
-While a module is traced or proved, the random graph's features of the type take the table's place:
-the program reads them as an input, and the table itself becomes a file of the model's folder.
+A node type's input has the columns of its features first, then those of its tables. While a module
+is recorded or proved, a table stands for its columns of the random graph's input: the program reads
+them as an input, and the table itself becomes a file of the model's folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,97 +21,166 @@ from embertide.tracing.record.roles import SHAPING, is_numbers
 from embertide.tracing.record.traced import Node, Traced, plain, traced_in
 from embertide.tracing.record.user_code import here, refuse
 
-Tables = Mapping[str, nn.Parameter]
-"""Node type -> [N, D]; the type is "" where the graph has one."""
 
-INSTEAD = (
-    "A table takes the place of features, and a job's nodes have one or the other. Let forward read"
-    " the table alone; or export without --table, with the table's rows as further columns of the"
-    " job's features, which forward then reads from there"
-)
-"""What to do where both are read."""
+@dataclass(frozen=True)
+class Table:
+    """An embedding table of a node type.
+
+    Attributes:
+        name: of the parameter.
+        columns: of its rows.
+    """
+
+    name: str
+    columns: int
 
 
-def find_tables(module: nn.Module, names: Mapping[str, str]) -> dict[str, str]:
-    """Node type -> the full name of its table, given by that name or by its module's.
+Tables = Mapping[str, tuple[Table, ...]]
+"""Node type -> its tables, in the order of their columns; the type is "" where the graph has one.
+"""
+
+
+class NumbersReadAsFeatures(ModelError):
+    """``forward`` reads features of nodes where it gets their numbers."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As a `ModelError`, which is all that others know of it."""
+        return ModelError(str(self)).to_json()
+
+
+def find_tables(module: nn.Module, names: Mapping[str, str | Sequence[str]]) -> Tables:
+    """The tables by their full names; a table is given by that name or by its module's.
+
+    Args:
+        names: node type -> its table, or its tables.
 
     Raises:
         ModelError: there is no such parameter, or it is no table.
     """
+    return {
+        node_type: tuple(
+            _find(module, name)
+            for name in dict.fromkeys([of_type] if isinstance(of_type, str) else of_type)
+        )
+        for node_type, of_type in names.items()
+    }
+
+
+def _find(module: nn.Module, given: str) -> Table:
     params = dict(module.named_parameters(remove_duplicate=False))
-    found = {}
-    for node_type, given in names.items():
-        name = given if given in params else f"{given}.weight"
-        tables = [one for one, param in params.items() if param.dim() == 2]
-        if name not in tables:
-            raise ModelError(
-                f"the module has no table {given!r}: no parameter [nodes, columns] of that name; it"
-                f" has {', '.join(tables) or 'none'}"
-            )
-        if not bool(torch.isfinite(params[name]).all()):
-            raise ModelError(f"{name} holds NaN or Inf; a table holds finite numbers")
-        owner = module.get_submodule(name.rpartition(".")[0])
-        if getattr(owner, "max_norm", None) is not None:
-            raise ModelError(
-                f"{name} is of an nn.Embedding with max_norm, which changes rows as they are read;"
-                " train it without"
-            )
-        found[node_type] = name
-    return found
+    name = given if given in params else f"{given}.weight"
+    tables = [one for one, param in params.items() if param.dim() == 2]
+    if name not in tables:
+        raise ModelError(
+            f"the module has no table {given!r}: no parameter [nodes, columns] of that name; it"
+            f" has {', '.join(tables) or 'none'}"
+        )
+    if not bool(torch.isfinite(params[name]).all()):
+        raise ModelError(f"{name} holds NaN or Inf; a table holds finite numbers")
+    owner = module.get_submodule(name.rpartition(".")[0])
+    if getattr(owner, "max_norm", None) is not None:
+        raise ModelError(
+            f"{name} is of an nn.Embedding with max_norm, which changes rows as they are read;"
+            " train it without"
+        )
+    return Table(name, params[name].shape[1])
 
 
-def with_widths(types: GraphTypes, tables: Tables) -> GraphTypes:
-    """The graph whose node types have the columns of their tables.
+def columns_of(tables: Sequence[Table]) -> int:
+    """Columns of all of a type's tables."""
+    return sum(one.columns for one in tables)
+
+
+def with_tables(types: GraphTypes, tables: Tables) -> GraphTypes:
+    """The graph whose node types have the columns of their tables, after those of their features.
 
     Raises:
-        ModelError: the graph has no such type, or it has features of its own.
+        ModelError: the graph has no such type.
     """
     for node_type in tables:
-        width = types.nodes.get(node_type)
-        if width is None and not types.typed:
+        if node_type not in types.nodes and not types.typed:
             raise ModelError(
                 f"a table is named for node type {node_type!r}, but a graph of one node type names"
                 " none: give the table's name alone, --table NAME or tables=NAME"
             )
-        if width is None:
+        if node_type not in types.nodes:
             raise ModelError(
                 f"a table is named for node type {node_type!r}, which the graph does not have:"
                 f" {types}"
             )
-        if width:
-            raise ModelError(
-                f"a table is named for node type {node_type!r}, which has {width} columns of"
-                f" features in --graph. {INSTEAD}"
-            )
-    return replace(types, nodes=types.nodes | {name: one.shape[1] for name, one in tables.items()})
+    nodes = {name: width + columns_of(tables.get(name, ())) for name, width in types.nodes.items()}
+    return replace(types, nodes=nodes)
 
 
-def check_read(module: nn.Module, tables: Mapping[str, str], inputs: Container[str]) -> None:
-    """Refuse a table that ``forward`` does not read.
+def parts_of_input(x: Tensor, tables: Sequence[Table]) -> tuple[Tensor | None, list[Tensor]]:
+    """The features of an input and the rows of each of its tables.
 
     Args:
-        inputs: the node types of which the program reads something.
+        x: [N, columns] of the features and of all tables.
+
+    Returns:
+        [N, features] or None of a type without features, and [N, columns] for each table.
+    """
+    start = x.shape[1] - columns_of(tables)
+    features, rows = (_cut(x, 0, start) if start else None), list[Tensor]()
+    for table in tables:
+        rows.append(_cut(x, start, start + table.columns))
+        start += table.columns
+    return features, rows
+
+
+def _cut(x: Tensor, start: int, stop: int) -> Tensor:
+    if (start, stop) == (0, x.shape[1]):
+        return x
+    if isinstance(x, Traced):
+        cut: Tensor = x.tape.columns(x, start, stop)
+        return cut
+    return x[:, start:stop]
+
+
+def check_read(
+    module: nn.Module,
+    tables: Tables,
+    types: GraphTypes,
+    read: Mapping[str, frozenset[int]],
+) -> None:
+    """Refuse a table that ``forward`` does not read, and features beside tables that it does not.
+
+    Args:
+        types: the graph, with the columns of tables.
+        read: node type -> the first columns of the parts of its input that the program reads.
 
     Raises:
         ModelError: it does not read one.
     """
-    for node_type, name in tables.items():
-        if node_type not in inputs:
+    kind = type(module).__name__
+    for node_type, of_type in tables.items():
+        start = types.nodes[node_type] - columns_of(of_type)
+        if start and 0 not in read.get(node_type, ()):
+            named = f" of node type {node_type!r}" if node_type else ""
             raise ModelError(
-                f"{type(module).__name__}.forward does not use the table {name}, or its result does"
-                " not depend on it; name the table that it reads, or leave --table out"
+                f"{kind}.forward does not use the features{named}, or its result does not depend on"
+                " them; let it take the tables alone: without --width, and with 0 columns in"
+                " --graph"
             )
+        for table in of_type:
+            if start not in read.get(node_type, ()):
+                raise ModelError(
+                    f"{kind}.forward does not use the table {table.name}, or its result does not"
+                    " depend on it; name the table that it reads, or leave --table out"
+                )
+            start += table.columns
 
 
 @dataclass(frozen=True)
 class Beside:
-    """Sees to it that nothing is read beside a table: ``forward`` gets the nodes' numbers there.
+    """Sees to it that nodes' numbers, which ``forward`` gets beside a table, only name its rows.
 
     Attributes:
-        names: node type -> the table's name.
+        tables: of each node type.
     """
 
-    names: Mapping[str, str]
+    tables: Tables
 
     def shaped(
         self, op: str, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -132,39 +202,45 @@ class Beside:
         """Refuse to read numbers as features.
 
         Raises:
-            ModelError: one of the nodes is such numbers.
+            NumbersReadAsFeatures: one of the nodes is such numbers.
         """
         for node in read:
             if self._are(node):
                 of = f" of {node.of!r}" if node.of else ""
-                raise refuse(
-                    here(),
-                    f"the module reads features{of} here, and the table {self.names[node.of]} is"
-                    f" named for the same nodes. {INSTEAD}",
+                names = ", ".join(one.name for one in self.tables[node.of])
+                told = (
+                    f"the module reads features{of} here, but gets the nodes' numbers, which name"
+                    f" the rows of {names}; say how many columns the features have, with --width"
+                    " or in --graph, so that it gets them, and take the numbers by an argument"
+                    " called node_id"
                 )
+                raise NumbersReadAsFeatures(f"{here()}: {told}")
 
     def _are(self, node: Node) -> bool:
-        return bool(self.names) and is_numbers(node)
+        return bool(self.tables) and is_numbers(node)
 
 
 @contextmanager
-def filled(module: nn.Module, tables: Mapping[str, str], x: Mapping[str, Tensor]) -> Iterator[None]:
-    """Within it, the tables of a module are the features of their types.
+def filled(module: nn.Module, tables: Tables, x: Mapping[str, Tensor]) -> Iterator[None]:
+    """Within it, the tables of a module are their columns of the types' inputs.
 
     Args:
-        tables: node type -> the table's name.
+        x: node type -> [N, columns] of its features and tables.
     """
     undo = []
     try:
-        for node_type, name in tables.items():
-            for owner, short in _owners(module, module.get_parameter(name)):
-                undo.append((owner, short, owner._parameters[short]))
-                owner._parameters[short] = x[node_type]
-                if isinstance(owner, nn.Embedding):
-                    owner.__dict__["forward"] = _Lookup(name, owner.num_embeddings, x[node_type])
+        for node_type, of_type in tables.items():
+            _, rows = parts_of_input(x[node_type], of_type)
+            for table, part in zip(of_type, rows, strict=True):
+                for owner, short in _owners(module, module.get_parameter(table.name)):
+                    undo.append((owner, short, owner._parameters[short]))
+                    owner._parameters[short] = part  # type: ignore[assignment]
+                    if isinstance(owner, nn.Embedding):
+                        lookup = _Lookup(table.name, owner.num_embeddings, part)
+                        owner.__dict__["forward"] = lookup
         yield
     finally:
-        for owner, short, param in undo:
+        for owner, short, param in reversed(undo):
             owner.__dict__.pop("forward", None)
             owner._parameters[short] = param
 

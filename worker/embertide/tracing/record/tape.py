@@ -113,6 +113,10 @@ class Tape:
         traced.node, traced.tape = node, self
         return traced
 
+    def columns(self, x: Traced, start: int, stop: int) -> Traced:
+        """A part of an input: the features of a node type, or the rows of one of its tables."""
+        return self.wrap(self.add("columns", (x, start, stop), {}, plain(x)[:, start:stop]))
+
     def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a function of torch and record what it gives."""
         name = name_of(func)
