@@ -21,7 +21,8 @@ def export(
         typer.Argument(
             metavar="FILE.py:NAME",
             help="Your file and the class in it, or a function that makes the module; NAME.METHOD"
-            " takes a method, such as encode, in place of forward.",
+            " takes a method, such as encode, in place of forward, NAME.PART.METHOD one of a"
+            " part.",
             show_default=False,
         ),
     ],
@@ -42,6 +43,14 @@ def export(
     init: Annotated[
         str, typer.Option(metavar="JSON", help="The arguments that NAME is called with.")
     ] = "{}",
+    key: Annotated[
+        str,
+        typer.Option(
+            metavar="KEY",
+            help="Where the state_dict is in a file that holds several, such as ema.state_dict.",
+            show_default=False,
+        ),
+    ] = "",
     inputs: Annotated[
         str,
         typer.Option(
@@ -134,6 +143,7 @@ def export(
         tables=_tables(table or []),
         table_ids=_table_ids(table_ids or []),
         edge_features=edge_features,
+        key=key,
     )
     if json_output:
         from embertide.cli.progress_view import write_json

@@ -54,22 +54,45 @@ class _TensorUnpickler(pickle.Unpickler):
         return _KNOWN.get((module, name), _Unread)
 
 
-def load_checkpoint(data: bytes, source: str) -> dict[str, torch.Tensor]:
+def load_checkpoint(data: bytes, source: str, key: str = "") -> dict[str, torch.Tensor]:
     """The state dict in a file of ``torch.save``, alone or under a key that trainers use.
+
+    Args:
+        key: where it is, with dots between the keys of nested dicts; "" for the only one.
 
     Raises:
         ModelError: the file is damaged, holds no state dict, or several.
     """
-    return _state_dict(_load(data, source), source)
+    loaded = _load(data, source)
+    return _state_dict(_at_key(loaded, key, source) if key else loaded, source)
+
+
+def _at_key(loaded: object, key: str, source: str) -> object:
+    """What a file holds under a key, whose own dots may be part of it."""
+    found: Any = loaded
+    rest = key
+    while rest:
+        keys = [str(one) for one in found] if isinstance(found, Mapping) else []
+        fit = [one for one in keys if rest == one or rest.startswith(f"{one}.")]
+        if not fit:
+            there = ", ".join(keys[:_SHOWN]) or "no keys"
+            raise ModelError(f"{source} has nothing under --key {key}; at {rest} there are {there}")
+        first = max(fit, key=len)
+        found = next(value for name, value in found.items() if str(name) == first)
+        rest = rest[len(first) + 1 :]
+    return found
 
 
 def _load(data: bytes, source: str) -> Any:
-    loaded = None
-    if not _is_script(data):
-        try:
-            return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-        except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError):
-            loaded = _load_tensors_only(data)
+    if _is_script(data):
+        raise ModelError(
+            f"{source} is TorchScript, a program with its weights; save these alone:"
+            " torch.save(torch.jit.load(file).state_dict(), ...)"
+        )
+    try:
+        return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError):
+        loaded = _load_tensors_only(data)
     if loaded is None or isinstance(loaded, _Unread):
         # Not torch's own words: they say how to trust the file and run its code.
         raise ModelError(
@@ -116,14 +139,14 @@ def _state_dict(loaded: object, source: str) -> dict[str, torch.Tensor]:
         return {str(name): value for name, value in loaded[inner[0]].items()}
     if inner:
         raise ModelError(
-            f"{source} holds several state_dicts: {', '.join(inner)}; save the one that is meant:"
-            " torch.save(model.state_dict(), ...)"
+            f"{source} holds several state_dicts: {', '.join(inner)}; name the one that is meant"
+            " with --key of export, or save it alone: torch.save(model.state_dict(), ...)"
         )
     other = [str(name) for name, value in loaded.items() if not isinstance(value, torch.Tensor)]
     raise ModelError(
         f"{source} holds more than parameters: {', '.join(other[:_SHOWN])}, and no state_dict"
-        f" under {', '.join(_STATE_KEYS)}; save the state_dict itself:"
-        " torch.save(model.state_dict(), ...)"
+        f" under {', '.join(_STATE_KEYS)}; say where it is with --key of export, or save the"
+        " state_dict itself: torch.save(model.state_dict(), ...)"
     )
 
 

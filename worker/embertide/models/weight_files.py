@@ -31,8 +31,12 @@ class WeightFiles:
     files: list[bytes]
 
 
-def read_weights(storage: Storage, uri: str) -> WeightFiles:
+def read_weights(storage: Storage, uri: str, key: str = "") -> WeightFiles:
     """The parameters at ``uri``: safetensors, a file of ``torch.save``, or an index of several.
+
+    Args:
+        key: where a file of ``torch.save`` has them, see
+            :func:`embertide.models.checkpoints.load_checkpoint`.
 
     Raises:
         ObjectMissing: there is no such file, or one is missing that the index lists.
@@ -41,7 +45,9 @@ def read_weights(storage: Storage, uri: str) -> WeightFiles:
     """
     data = storage.read(uri)
     if not uri.endswith(_INDEX):
-        return WeightFiles(load_tensors(data, uri), [data])
+        return WeightFiles(load_tensors(data, uri, key), [data])
+    if key:
+        raise ModelError(f"{uri} lists files by parameter and has no keys; leave --key out")
     places = _parse_index(data, uri)
     names = sorted(set(places.values()))
     folder = uri.rpartition("/")[0]

@@ -27,18 +27,23 @@ MISSING = "missing"
 NOTHING = "nothing"
 
 
-def load_tensors(data: bytes, source: str) -> dict[str, torch.Tensor]:
+def load_tensors(data: bytes, source: str, key: str = "") -> dict[str, torch.Tensor]:
     """Read safetensors, a torch state_dict or a checkpoint with one; pickled code is never run.
+
+    Args:
+        key: where a checkpoint has it, see :func:`embertide.models.checkpoints.load_checkpoint`.
 
     Raises:
         ModelError: the file is damaged, or holds something else than named tensors.
     """
     if source.endswith(".safetensors"):
+        if key:
+            raise ModelError(f"{source} is safetensors and has no keys; leave --key out")
         try:
             return safetensors.torch.load(data)
         except safetensors.SafetensorError as error:
             raise ModelError(f"{source} is not a readable safetensors file: {error}") from None
-    return load_checkpoint(data, source)
+    return load_checkpoint(data, source, key)
 
 
 @dataclass

@@ -18,6 +18,7 @@ from embertide.models.summary import ModelSummary, summarise
 from embertide.models.weight_files import read_weights
 from embertide.models.weights import Weights
 from embertide.storage.protocol import Storage
+from embertide.tracing.forward.entry import unwrapped, with_encoder
 from embertide.tracing.forward.prepare import edge_columns, find_types, prepare, reached
 from embertide.tracing.forward.relations import in_order
 from embertide.tracing.forward.subject import Subject
@@ -74,7 +75,9 @@ def export_module(
     """Trace a module and prove the program that comes out.
 
     Args:
-        module: as it was trained; it is copied, and stays as it is.
+        module: as it was trained; it is copied, and stays as it is. What torch.compile and
+            DataParallel wrap is taken out, and of PyG's autoencoders and DeepGraphInfomax that
+            which gives embeddings.
         inputs: roles of ``forward``'s arguments whose names do not tell them.
         width: columns of the features, where the module does not tell them.
         init: the arguments that it was made with, which may tell the width.
@@ -90,8 +93,10 @@ def export_module(
         ModelError: the module does what no program can say, or the proof fails; names the
             line of the user's code.
     """
+    module = with_encoder(unwrapped(module))
     with quiet():
         named = find_tables(module, tables or {})
+        stored = stored_tables(module, named, table_ids or {})
         columns = edge_columns(module, inputs or {}, graph, edge_features)
         subject = prepare(module, inputs or {}, graph, named, edge_features=bool(columns))
         if graph is not None:
@@ -106,7 +111,6 @@ def export_module(
         lowered = lower(random_graph(types, NODES, SEED))
         check_read(module, named, types, lowered.read)
         kind = type(module).__name__
-        stored = stored_tables(module, named, table_ids or {})
         files = folder_files(lowered.program, lowered.layers, kind, subject.library, stored)
         exported = parse_folder(files.program, files.weights, "the program", exact=True)
         proof = prove(subject, exported.program, types, lower)
@@ -126,6 +130,7 @@ def export_file(
     tables: Mapping[str, str | Sequence[str]] | None = None,
     table_ids: Mapping[str, str] | None = None,
     edge_features: int | None = None,
+    key: str = "",
 ) -> Export:
     """Import ``FILE.py:NAME``, load the weights, export and write.
 
@@ -133,6 +138,8 @@ def export_file(
         graph: node types and relations, as `named_types` reads them.
         tables, edge_features: as for :func:`export_module`.
         table_ids: node type -> the path or URI of an npy file with the id of each row.
+        key: where in the file of weights the state_dict is, dots between keys of nested dicts;
+            "" for the only one.
 
     Raises:
         ModelError: as :func:`export_module`, or the file or the weights do not fit.
@@ -140,7 +147,7 @@ def export_file(
     """
     types = None if graph is None else named_types(graph, storage)
     module = build(target, init)
-    load_weights(module, read_weights(storage, weights).tensors, weights)
+    load_weights(module, read_weights(storage, weights, key).tensors, weights)
     done = export_module(
         module,
         inputs=inputs,
@@ -167,5 +174,6 @@ def _lower(subject: Subject, graph: RandomGraph) -> Lowered:
         b=ProgramBuilder({name: width for name, width in graph.types.nodes.items() if width}),
         weights=Weights(tensors, "the module", dtype=torch.float64),
         names=bound_names(subject.module),
+        learned=frozenset(subject.tables),
     )
     return lowering.run(outputs, lower_function)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from embertide.errors import EmbertideError, ModelError
 from embertide.models.shapes import shape_of
+from embertide.tracing.forward.entry import part_of
 from embertide.tracing.record.user_code import place_of, refuse
 
 _SHOWN = 8
@@ -29,7 +30,8 @@ _WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 def build(target: str, init: Mapping[str, Any]) -> nn.Module:
     """The module that ``FILE.py:NAME`` makes of the arguments ``init``.
 
-    Of ``FILE.py:NAME.METHOD`` the method takes the place of ``forward``.
+    With ``FILE.py:NAME.METHOD`` the method takes the place of ``forward``;
+    ``FILE.py:NAME.PART.METHOD`` is a method of a part of it, such as an encoder.
 
     Raises:
         ModelError: there is no such file or name, the file cannot be imported, or what NAME
@@ -38,29 +40,19 @@ def build(target: str, init: Mapping[str, Any]) -> nn.Module:
     file, colon, name = target.rpartition(":")
     if not colon or not file.endswith(".py"):
         raise ModelError(f"{target!r} names no module; write FILE.py:NAME, such as models.py:Net")
-    path = Path(file)
-    if not path.is_file():
+    source = Path(file)
+    if not source.is_file():
         raise ModelError(f"{file}: no such file")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        name, _, method = name.partition(".")
-        found = getattr(_import(path), name, None)
+        name, _, path = name.partition(".")
+        found = getattr(_import(source), name, None)
         if found is None:
             raise ModelError(f"{file} has no {name}; write FILE.py:NAME with a class of that file")
         module = found if isinstance(found, nn.Module) else _call(found, name, init)
     if not isinstance(module, nn.Module):
         raise ModelError(f"{file}: {name} gives a {type(module).__name__}, not a torch.nn.Module")
-    if method:
-        _take_as_forward(module, method, f"{file}: {name}")
-    return module
-
-
-def _take_as_forward(module: nn.Module, method: str, where: str) -> None:
-    """Let a call of the module be one of a method of its own, such as ``encode``."""
-    found = getattr(module, method, None)
-    if getattr(found, "__self__", None) is not module:
-        raise ModelError(f"{where} has no method {method}; write FILE.py:NAME.METHOD")
-    module.forward = found
+    return part_of(module, path, f"{file}: {name}") if path else module
 
 
 def _import(path: Path) -> ModuleType:

@@ -66,8 +66,8 @@ def _ids(given: TableIds, table: str, rows: int) -> npt.NDArray[Any]:
     values, counts = np.unique(ids, return_counts=True)
     if (counts > 1).any():
         raise ModelError(
-            f"the ids of {table} have {values[counts > 1][0]!r} more than once; give each row its"
-            " own"
+            f"the ids of {table} have {values[counts > 1][0].item()!r} more than once; give each"
+            " row its own"
         )
     return ids
 

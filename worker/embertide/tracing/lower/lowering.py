@@ -6,8 +6,8 @@ edges in `edge_sums`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +51,7 @@ class Lowering:
         emit: makes the step of operations that wait for it.
         last: node type -> what was made last for it, since the layer began.
         means: name of a mean over all nodes -> the tensor that it is of.
+        learned: node types with embedding tables.
     """
 
     module: nn.Module
@@ -64,6 +65,7 @@ class Lowering:
     names: dict[int, str] = field(default_factory=dict)
     last: dict[str, str] = field(default_factory=dict)
     means: dict[str, str] = field(default_factory=dict)
+    learned: frozenset[str] = frozenset()
     _scope: str | None = None
 
     def rows(self, node: Node, value: Any) -> Rows:
@@ -91,7 +93,22 @@ class Lowering:
         if rows.factor == 1.0:
             return rows.name
         scale = torch.full((self.b.widths[rows.name],), rows.factor, dtype=torch.float64)
-        return self.b.affine(rows.name, self.derived("scale", scale), None)
+        return self.affine(rows.name, self.derived("scale", scale), None)
+
+    def affine(self, x: str, scale: str | None, shift: str | None) -> str:
+        """Rows times a parameter, plus another.
+
+        A single column, such as a degree, is a row-wise step, which no grid cuts into slices.
+        """
+        if self.b.widths[x] > 1:
+            return self.b.affine(x, scale, shift)
+        lines, params = ["v0 = reshape(x0, [1])"], list[str]()
+        for operation, name in (("mul", scale), ("add", shift)):
+            if name is not None:
+                lines.append(f"v{len(lines)} = {operation}(v{len(lines) - 1}, p{len(params)})")
+                params.append(name)
+        lines.append(f"out = reshape(v{len(lines) - 1}, [1])")
+        return self.b.row_wise((x,), tuple(lines), tuple(params), 1)
 
     def constant(self, tensor: Tensor, short: str) -> str:
         """The parameter that a constant is: a stored one by its own name, else a derived one."""
@@ -154,7 +171,7 @@ class Lowering:
             if node.op == "input":
                 self.values[node] = Rows(self.b.inputs[node.args[1]])
                 continue
-            with self.b.of_type(node.of):
+            with self.b.of_type(node.of), _refusing(node):
                 self._keep(node, lower(self, node))
         results = {
             node_type: self.name(self.rows(node, self.values.get(node)))
@@ -162,8 +179,16 @@ class Lowering:
         }
         where = next(iter(outputs.values())).where
         if set(results.values()) <= set(self.b.inputs.values()):
-            raise refuse(where, "forward returns its features as they are; there is no model")
-        return self._finished(results, _parts_read(nodes))
+            if not set(outputs) <= self.learned:
+                raise refuse(where, "forward returns its features as they are; there is no model")
+            results = {of: self._copied(of, name) for of, name in results.items()}
+        return self._finished(results, _parts_read(nodes, outputs.values()))
+
+    def _copied(self, node_type: str, name: str) -> str:
+        """The rows of a table as a result, which a program makes by a step."""
+        width = self.b.widths[name]
+        with self.b.of_type(node_type):
+            return self.b.row_wise((name,), (f"out = reshape(x0, [{width}])",), (), width)
 
     def _keep(self, node: Node, value: Any) -> None:
         self.values[node] = value
@@ -198,9 +223,23 @@ class Lowering:
         return Lowered(program, tuple(self.layers), self.made, read)
 
 
-def _parts_read(nodes: Sequence[Node]) -> dict[str, frozenset[int]]:
-    """Node type -> the first columns of the parts of its input that some nodes read."""
-    read: dict[str, set[int]] = {}
+@contextmanager
+def _refusing(node: Node) -> Iterator[None]:
+    """Within it, what no handler expects of an operation's arguments is a message of its line."""
+    try:
+        yield
+    except (IndexError, TypeError, ValueError, KeyError, AttributeError, RuntimeError) as error:
+        shape = list(node.value.shape) if isinstance(node.value, Tensor) else "several tensors"
+        raise refuse(
+            node.where,
+            f"torch's {node.op} with these arguments, which gives {shape}, is not supported in"
+            " export; use its simplest form, or return what comes before",
+        ) from error
+
+
+def _parts_read(nodes: Sequence[Node], outputs: Iterable[Node]) -> dict[str, frozenset[int]]:
+    """Node type -> the first columns of the parts of its input that some nodes read, or are."""
+    read: dict[str, set[int]] = {one.of: {0} for one in outputs if one.op == "input"}
     for node in nodes:
         for source in node.sources():
             if source.op == "input" and source.args[0] == "x":

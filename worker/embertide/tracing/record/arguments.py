@@ -104,7 +104,19 @@ def roles_of(
             )
     roles = set(found.values())
     features = tables or bool(roles & {"x", "data", "graph"})
-    if not features or not roles & {"edge_index", "graph", "blocks", "data", "adjacency"}:
+    graph = tables or bool(roles & {"edge_index", "graph", "blocks", "data", "adjacency"})
+    if type(module).forward is nn.Module.forward and "forward" not in vars(module):
+        raise ModelError(
+            f"{kind} has no forward; name a method of it that gives the embeddings, by"
+            " FILE.py:NAME.METHOD, such as models.py:Net.encode"
+        )
+    if not parameters and list(_more(module)):
+        raise ModelError(
+            f"{kind}.forward takes {', '.join(_more(module))}, which do not show what they are;"
+            " name the part or the method that it passes them to, by FILE.py:NAME.PART or"
+            " FILE.py:NAME.METHOD, such as models.py:Net.encoder"
+        )
+    if not features or not graph:
         raise ModelError(
             f"{kind}.forward has {', '.join(parameters) or 'no arguments'}; it must take the"
             " features and the graph, such as forward(x, edge_index) or forward(g, x); an embedding"
