@@ -93,7 +93,7 @@ class Rows(Base):
 
 class Unknown(Base):
     def forward(self, x, edge_index):
-        return torch.cumsum(self.conv(x, edge_index), dim=1)  # Unknown
+        return torch.logcumsumexp(self.conv(x, edge_index), dim=1)  # Unknown
 
 
 class Lstm(Base):
@@ -133,7 +133,7 @@ class Message(pyg.MessagePassing):
         return self.propagate(edge_index, x=x)
 
     def message(self, x_i, x_j):
-        return torch.cumsum(x_j, dim=1) - x_i  # Message
+        return torch.logcumsumexp(x_j, dim=1) - x_i  # Message
 
 
 class Raises(Base):

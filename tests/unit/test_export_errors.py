@@ -28,11 +28,11 @@ AT_A_LINE = {
     "Picked": "rows are picked out by number.*return all rows",
     "Loops": r"conv \(SAGEConv\) is given edges that were changed at .*py:\d+.*change those",
     "Rows": r"a constant of shape \[\d+, 1\] has a row for each node of one graph",
-    "Unknown": r"torch's cumsum is not known here.*docs/export\.md",
+    "Unknown": r"torch's logcumsumexp is not known here.*docs/export\.md",
     "Lstm": r"own \(SAGEConv\) aggregates by MedianAggregation; known are sum, mean, max, min",
     "EdgeFeatures": r"own \(GATConv\) is given features of edges that were computed",
     "Table": "features that do not come from the graph's.*name a table by --table",
-    "Message": "torch's cumsum is not known here",
+    "Message": "torch's logcumsumexp is not known here",
     "Raises": "forward failed on a small random graph with RuntimeError: .*shapes",
 }
 
@@ -40,7 +40,7 @@ ANYWHERE = {
     "Hidden": "the module gives something else when it is called again.*changes a tensor in place",
     "Random": r"Random\.forward draws random numbers in eval mode.*keep them as a buffer",
     "Pooled": "forward returns a tensor .*; it must return one tensor with a row for each node",
-    "Several": "forward returns a tuple; it must return one tensor with a row for each node",
+    "Several": "forward returns a tuple of .*; it must return one tensor with a row for each node",
     "NoGraph": "forward has x; it must take the features and the graph",
     "Arguments": "forward needs temperature.*--inputs",
 }

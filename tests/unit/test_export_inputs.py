@@ -151,10 +151,9 @@ def test_an_argument_and_a_frame_of_dgl(make: type[nn.Module], told: str) -> Non
 
 @needs_dgl
 def test_a_table_and_a_frame_of_dgl() -> None:
-    with pytest.raises(ModelError, match=r"py:\d+: the module reads features here, and the table"):
-        export_module(TableAndFeatures(), tables={"": "table"})
-    done = export_module(shake(Numbers()), tables={"": "table"})
-    assert done.proof.largest_error <= done.proof.tolerance
+    for make in (TableAndFeatures, Numbers):
+        done = export_module(shake(make()), tables={"": "table"})
+        assert done.proof.largest_error <= done.proof.tolerance
 
 
 @needs_dgl

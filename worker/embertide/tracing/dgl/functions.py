@@ -17,6 +17,22 @@ REFUSED = (
 )
 """Functions of the package that make other edges of a graph's."""
 
+_INSTEAD = {
+    "reverse": "name the turned edges by reverse in the manifest, and read that relation",
+    **dict.fromkeys(
+        ("add_reverse_edges", "to_bidirected"),
+        "say directed: false in the manifest, and leave the call out",
+    ),
+    "to_homogeneous": "give the module the types as numbers (g.ndata[dgl.NTYPE],"
+    " g.edata[dgl.ETYPE]) of a graph that is homogeneous already, and name the node types and"
+    " relations with --graph",
+    **dict.fromkeys(
+        ("to_block", "in_subgraph", "node_subgraph", "khop_graph"),
+        "leave the call out: all nodes are computed, over all of their neighbours",
+    ),
+}
+_CHANGE = "change the job's edges before (reverse, directed and selfLoops in the manifest)"
+
 
 def add_self_loop(_recording: Recording, real: Callable[..., Any]) -> Callable[..., Any]:
     """`dgl.add_self_loop`."""
@@ -49,8 +65,8 @@ def refused(name: str) -> Callable[[Recording, Callable[..., Any]], Callable[...
                 return real(g, *args, **kwargs)
             raise refuse(
                 here(),
-                f"dgl.{name} makes another graph; the module runs on the job's own edges: change"
-                " those (reverse and selfLoops in the manifest), and give the module the result",
+                f"dgl.{name} makes another graph, but the module runs on the job's own edges;"
+                f" {_INSTEAD.get(name, _CHANGE)}",
             )
 
         return replacing

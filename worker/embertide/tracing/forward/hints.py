@@ -30,10 +30,23 @@ def hint(
     """
     if not types.edge_features and "data" in roles.values() and "NoneType" in str(error):
         return " (edge_attr is None; --edge-features says how many features edges have)"
+    if any(word in str(error) for word in _OF_CATEGORIES):
+        return (
+            " (features are random numbers here, of any size and sign; categories that an"
+            " nn.Embedding or one_hot looks up are not supported in export: encode them in the"
+            " job's features, a column for each)"
+        )
     if tables and "x" in roles.values() and not types.typed:
         names = ", ".join(one.name for one in tables[""])
         if types.nodes[""] == columns_of(tables[""]):
             return f" (x are the nodes' numbers here, since {names} takes the features' place)"
+    if isinstance(error, AttributeError) and not types.typed and _asks_a_dict(str(error)):
+        return (
+            " (x is one tensor here; where it is a dict by node type, name the node types and"
+            " relations with --graph)"
+        )
+    if isinstance(error, AttributeError) and str(error).endswith(("'node_id'", "'n_id'")):
+        return " (the nodes' numbers name the rows of an embedding table; name it by --table)"
     if not isinstance(error, RuntimeError | ValueError | AssertionError):
         return ""
     rows = _with_rows(module, str(error))
@@ -45,6 +58,14 @@ def hint(
     if types.typed:
         return f" (--graph gives {types})"
     return _of_edges(roles, types, graph)
+
+
+def _asks_a_dict(text: str) -> bool:
+    return any(text.endswith(f"'Tensor' object has no attribute '{name}'") for name in _OF_DICTS)
+
+
+_OF_CATEGORIES = ("index out of range in self", "Class values must be")
+_OF_DICTS = ("items", "keys", "values", "get")
 
 
 def _with_rows(module: nn.Module, text: str) -> str:

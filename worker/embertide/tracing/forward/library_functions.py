@@ -10,6 +10,7 @@ from typing import Any
 
 from embertide.tracing.dgl import functions as dgl_functions
 from embertide.tracing.dgl.graph import RecordingGraph
+from embertide.tracing.pyg import computed_weights
 from embertide.tracing.pyg import functions as pyg_functions
 from embertide.tracing.record.recording import Recording
 from embertide.tracing.record.user_code import here, refuse
@@ -43,6 +44,11 @@ _MAKERS: dict[tuple[str, str], Maker] = {
         "add_remaining_self_loops",
     ): pyg_functions.add_remaining_self_loops,
     ("torch_geometric.utils", "remove_self_loops"): pyg_functions.remove_self_loops,
+    **{
+        ("torch_geometric.utils", name): pyg_functions.refused(name)
+        for name in pyg_functions.REFUSED
+    },
+    ("torch_geometric.nn.conv.gcn_conv", "gcn_norm"): computed_weights.gcn_norm,
     ("dgl.ops", "edge_softmax"): _edge_softmax,
     ("dgl", "add_self_loop"): dgl_functions.add_self_loop,
     ("dgl", "remove_self_loop"): dgl_functions.remove_self_loop,

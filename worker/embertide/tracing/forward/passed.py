@@ -84,4 +84,6 @@ def told(value: Any) -> str:
         return f"a tensor {list(value.shape)}"
     if isinstance(value, dict):
         return f"a dict of {', '.join(map(repr, value)) or 'nothing'}"
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of {', '.join(map(told, value)) or 'nothing'}"
     return f"a {type(value).__name__}"

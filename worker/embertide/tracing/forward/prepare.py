@@ -205,7 +205,8 @@ def find_width(
     """
     problem: ModelError | None = None
     beside = [table.columns for table in subject.tables.get("", ())]
-    for width in dict.fromkeys([given] if given else _candidates(subject.module, init, beside)):
+    tried = list(dict.fromkeys([given] if given else _candidates(subject.module, init, beside)))
+    for width in tried:
         try:
             types = with_tables(GraphTypes({"": width}, edge_features=edges), subject.tables)
             subject.fresh().record(random_graph(types, _TRIED, seed=0))
@@ -216,6 +217,10 @@ def find_width(
         else:
             return width
     if problem is not None:
+        if given is None and isinstance(problem.__cause__, RuntimeError):
+            columns = ", ".join(map(str, tried))
+            more = f"tried with features of {columns} columns; --width gives another number"
+            raise ModelError(f"{problem} ({more})") from problem.__cause__
         raise problem
     raise ModelError(
         f"nothing in {type(subject.module).__name__} tells the columns of the features; give them"

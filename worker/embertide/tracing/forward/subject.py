@@ -238,8 +238,8 @@ class Subject:
             raise refuse(
                 "",
                 f"{type(self.module).__name__}.forward returns {told(out)}; it must return {what},"
-                " which are the embeddings; a method that does is told by FILE.py:NAME.METHOD,"
-                " such as models.py:Net.encode",
+                " which are the embeddings: name a method that does, by FILE.py:NAME.METHOD, such"
+                " as models.py:Net.encode, or join several tensors of one node type by torch.cat",
             )
         return {of: one.node for of, one in found.items()}
 

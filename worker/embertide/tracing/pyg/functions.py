@@ -18,6 +18,30 @@ from embertide.tracing.record.user_code import here, refuse
 
 Function = Callable[..., Any]
 _FILLS = ("add", "mean", "min", "max", "mul")
+_UNDIRECTED = "say directed: false in the manifest, and leave the call out"
+_DENSE = (
+    "to_dense_batch puts all nodes into one matrix, for attention over all pairs of nodes, which"
+    " needs the whole graph at once; attention over edges is known (TransformerConv, GATConv)"
+)
+_OTHERS = "change the job's edges before, and give the module these"
+REFUSED: dict[str, str] = {
+    "to_undirected": f"to_undirected adds the edges the other way; {_UNDIRECTED}",
+    "is_undirected": "is_undirected looks at all edges; decide by an argument of the module",
+    "to_dense_batch": _DENSE,
+    "to_dense_adj": "to_dense_adj makes a matrix of all pairs of nodes; use a convolution, or"
+    " propagate, over edge_index",
+    **{
+        name: f"{name} makes other edges than the job's; {_OTHERS}"
+        for name in (
+            "coalesce",
+            "subgraph",
+            "k_hop_subgraph",
+            "negative_sampling",
+            "to_scipy_sparse_matrix",
+        )
+    },
+}
+"""Functions of `torch_geometric.utils` that no program does -> why, and what to do."""
 
 
 def softmax(recording: Recording, real: Function) -> Function:
@@ -38,6 +62,20 @@ def softmax(recording: Recording, real: Function) -> Function:
         return recording.edges[name].softmax(src)
 
     return replacing
+
+
+def refused(name: str) -> Callable[[Recording, Function], Function]:
+    """What stands for a function that no program does."""
+
+    def make(_recording: Recording, real: Function) -> Function:
+        def replacing(*args: Any, **kwargs: Any) -> Any:
+            if any(isinstance(one, Traced) for one in (*args, *kwargs.values())):
+                raise refuse(here(), REFUSED[name])
+            return real(*args, **kwargs)
+
+        return replacing
+
+    return make
 
 
 def degree(recording: Recording, real: Function) -> Function:

@@ -34,9 +34,29 @@ class Propagate:
         if type(m).aggregate is base.aggregate:
             scope = self.recording.scopes.current()
             out = aggregated(edges, message, m.aggr_module, scope, self.name)
+            out = self._with_loops(out, kwargs)
         else:
             out = self._own_aggregate(message, edges, kwargs)
         return m.update(out, **self._arguments("update", edges, kwargs, skip=1))
+
+    def _with_loops(self, out: Any, given: dict[str, Any]) -> Any:
+        """With the messages of self-loops, where the edges' weights came without those of loops."""
+        weight = given.get("edge_weight")
+        node = weight.node if isinstance(weight, Traced) else None
+        if node is None or node not in self.recording.loop_weights:
+            return out
+        rows = {name: one[0] if isinstance(one, tuple) else one for name, one in given.items()}
+        rows["edge_weight"] = self.recording.loop_weights[node]
+        names = inspect.signature(self.module.message).parameters
+        own = {name: rows.get(name, rows.get(name[:-2])) for name in names}
+        sums = type(self.module.aggr_module).__name__ == "SumAggregation"
+        if not sums or any(one is None for one in own.values()):
+            raise refuse(
+                here(),
+                f"{self.name} has self-loops beside weights that are computed, which is known of a"
+                " sum of messages of x_i, x_j and edge_weight; make it with add_self_loops=False",
+            )
+        return out + self.module.message(**own)
 
     def _own_aggregate(self, message: Any, edges: Edges, given: dict[str, Any]) -> Any:
         arguments = self._arguments("aggregate", edges, given, skip=1)

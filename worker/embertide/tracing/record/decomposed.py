@@ -83,6 +83,45 @@ def _addmm(bias: Any, x: Tensor, weight: Any, *, beta: float = 1, alpha: float =
     return found
 
 
+def _rms_norm(x: Tensor, shape: Sequence[int], weight: Any = None, eps: Any = None) -> Tensor:
+    """torch.nn.RMSNorm over the last dimension of each row."""
+    if list(shape) != [x.shape[-1]] or x.dim() < 2:
+        raise refuse(here(), "rms_norm is known over the last dimension of each row")
+    least = torch.finfo(x.dtype).eps if eps is None else eps
+    found: Tensor = x * ((x * x).mean(-1, keepdim=True) + least).rsqrt()
+    return found if weight is None else found * weight
+
+
+def _group_norm(
+    x: Tensor, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_more: Any
+) -> Tensor:
+    """torch.nn.GroupNorm over groups of a row's columns."""
+    if x.dim() != 2:
+        raise refuse(here(), "group_norm is known over the columns of [N, columns]")
+    apart = x.unflatten(1, (groups, x.shape[1] // groups))
+    centred = apart - apart.mean(-1, keepdim=True)
+    scaled = centred * ((centred * centred).mean(-1, keepdim=True) + eps).rsqrt()
+    found: Tensor = scaled.flatten(1)
+    found = found if weight is None else found * weight
+    return found if bias is None else found + bias
+
+
+def _nan_to_num(x: Tensor, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Tensor:
+    # Of the numbers that workers compute in; where float64 has another one, the proof shows it.
+    most = torch.finfo(torch.float32).max
+    x = torch.where(x != x, 0.0 if nan is None else float(nan), x)
+    x = torch.where(x == float("inf"), most if posinf is None else float(posinf), x)
+    return torch.where(x == float("-inf"), -most if neginf is None else float(neginf), x)
+
+
+def _cumsum(x: Tensor, dim: int) -> Tensor:
+    """Sums of a row's columns, one after another."""
+    if dim % x.dim() != x.dim() - 1 or x.dim() < 2:
+        raise refuse(here(), "cumsum is known over the last dimension of each row")
+    size = x.shape[-1]
+    return x @ torch.ones(size, size, dtype=x.dtype).triu()
+
+
 def _gru_cell(
     x: Tensor, h: Tensor, w_x: Tensor, w_h: Tensor, b_x: Any = None, b_h: Any = None
 ) -> Tensor:
@@ -91,6 +130,32 @@ def _gru_cell(
     reset, update = (torch.sigmoid(of_x[at] + of_h[at]) for at in (0, 1))
     new = torch.tanh(of_x[2] + reset * of_h[2])
     return new + update * (h - new)
+
+
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    **_kwargs: Any,
+) -> Tensor:
+    """torch's scaled_dot_product_attention within each row: over tokens, not over nodes."""
+    rows: Any = query
+    if query.dim() < 3 or query.shape[0] not in rows.tape.counts.values():
+        raise refuse(
+            here(),
+            "attention over all nodes looks at every pair of nodes, which needs the whole graph at"
+            " once; attention over edges is known (TransformerConv, GATConv), and over tokens that"
+            " each node has, [N, ..., tokens, columns]",
+        )
+    if attn_mask is not None or dropout_p or is_causal:
+        raise refuse(here(), "attention within a row is known without mask and dropout")
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    shares = torch.softmax((query * factor) @ key.transpose(-2, -1), dim=-1)
+    return shares @ value
 
 
 # Shapes.
@@ -166,9 +231,14 @@ DECOMPOSED: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("linalg_norm", "linalg_vector_norm"), _linalg_norm),
     "cosine_similarity": _cosine,
     "addmm": _addmm,
+    "scaled_dot_product_attention": _attention,
     "addcmul": lambda x, a, b, value=1: x + a * b * value,
     "lerp": lambda x, end, weight: x + (end - x) * weight,
     "gru_cell": _gru_cell,
+    "rms_norm": _rms_norm,
+    "group_norm": _group_norm,
+    "nan_to_num": _nan_to_num,
+    "cumsum": _cumsum,
     "glu": lambda x, dim=-1: x.chunk(2, dim)[0] * x.chunk(2, dim)[1].sigmoid(),
     "clamp_min": lambda x, least: x.clamp(min=least),
     "clamp_max": lambda x, most: x.clamp(max=most),

@@ -34,7 +34,9 @@ def statistic_of(
     of, dim, kind = _OF.get(op, _NORM), given.get("dim"), given.get("p", given.get("ord"))
     if isinstance(dim, (tuple, list)) and len(dim) == 1:
         (dim,) = dim
-    if type(dim) is not int or dim != 0 or given.get("dtype") is not None:
+    if type(dim) is not int or given.get("dtype") is not None:
+        return None
+    if dim not in (0, -given.get("x", args[0]).dim()):
         return None
     if of == "norm" and kind not in ("fro", 2, 2.0, None):
         return None

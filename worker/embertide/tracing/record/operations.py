@@ -22,6 +22,9 @@ PICKS = (
 SHOWN = ("__repr__", "__format__", "__str__")
 """To print a tensor decides nothing."""
 
+REDUCES_ALL = ("max", "min", "amax", "amin", "mean", "sum", "std", "var", "norm", "prod", "median")
+"""Reductions, which are over all rows unless they get a dimension of a row."""
+
 DECIDES = {
     "__bool__": "if, while or assert on a tensor",
     "__contains__": "`in` on a tensor",

@@ -13,7 +13,7 @@ from embertide.tracing.record.scopes import Scopes
 from embertide.tracing.record.self_loops import View
 from embertide.tracing.record.tables import Beside, Tables, parts_of_input
 from embertide.tracing.record.tape import Tape
-from embertide.tracing.record.traced import Traced
+from embertide.tracing.record.traced import Node, Traced
 
 
 class Recording:
@@ -28,10 +28,12 @@ class Recording:
         edge_index, index, origin: relation -> its edges, their destinations and their sources.
         edge_weight: relation -> weights of its edges.
         edge_features: relation -> features of its edges, of those that have some.
+        loop_weights: weights of edges that are no self-loops -> [N] that of each node's own.
     """
 
     def __init__(self, graph: RandomGraph, scopes: Scopes, tables: Tables | None = None) -> None:
         self.graph, self.scopes = graph, scopes
+        self.loop_weights: dict[Node, Any] = {}
         self.edges: dict[str, Edges] = {}
         self.edge_index: dict[str, Traced] = {}
         self.index: dict[str, Traced] = {}

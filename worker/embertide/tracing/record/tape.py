@@ -27,6 +27,7 @@ from embertide.tracing.record.operations import (
     DECIDES,
     IN_PLACE,
     PICKS,
+    REDUCES_ALL,
     SAME_WAY,
     SHAPES,
     SHOWN,
@@ -216,6 +217,8 @@ class Tape:
         return target
 
     def _results(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> Any:
+        if op in REDUCES_ALL:
+            _refuse_over_edges(op, args, value)
         if isinstance(value, Tensor):
             return self.wrap(self.add(op, args, kwargs, value))
         if isinstance(value, (tuple, list)) and any(isinstance(one, Tensor) for one in value):
@@ -226,6 +229,22 @@ class Tape:
             ]
             return _Named(value, parts) if hasattr(value, "values") else tuple(parts)
         raise refuse(here(), DECIDES.get(op, f"{op} reads the numbers in a tensor") + SAME_WAY)
+
+
+def _refuse_over_edges(op: str, args: tuple[Any, ...], value: Any) -> None:
+    """Refuse a reduction over all edges of a relation."""
+    x, first = args[0], value[0] if isinstance(value, tuple) else value
+    if (
+        isinstance(x, Traced)
+        and x.node.edges
+        and isinstance(first, Tensor)
+        and first.shape[:1] != x.shape[:1]
+    ):
+        raise refuse(
+            here(),
+            f"{op} over all edges needs all of them at once; divide the weights in the job's files,"
+            " by the number of training, or let the module keep that number as a buffer",
+        )
 
 
 def _picks(op: str, args: tuple[Any, ...]) -> bool:

@@ -62,6 +62,10 @@ class Traced(Tensor):
         return tape.call(func, args, kwargs)
 
 
+# Python's own messages name the class: 'Tensor' object has no attribute ...
+Traced.__name__ = Traced.__qualname__ = "Tensor"
+
+
 def plain(value: Any) -> Any:
     """The same with plain tensors in place of traced ones."""
     if isinstance(value, Traced):
