@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -61,6 +62,8 @@ class Concat(Step, kind="concat"):
     """The columns of all ``inputs``, side by side in that order (JumpingKnowledge ``cat``)."""
 
     inputs: tuple[Read, ...]
+
+    whole: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
         """The sum of theirs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -31,6 +32,8 @@ class Linear(Leader, kind="linear"):
     x: Read
     weight: Param
     bias: Param | None = None
+
+    whole: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
         """D'."""

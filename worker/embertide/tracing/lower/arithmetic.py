@@ -60,8 +60,8 @@ def mul(low: Lowering, node: Node, a: Any, b: Any) -> Rows:
         return Rows(rows.name, rows.factor * number)
     scale = _columns(low, node, rows, other)
     if rows.factor == 1.0 and scale.shape == other.shape:
-        return Rows(low.b.affine(rows.name, low.constant(other, "scale"), None))
-    return Rows(low.b.affine(rows.name, low.derived("scale", scale * rows.factor), None))
+        return Rows(low.affine(rows.name, low.constant(other, "scale"), None))
+    return Rows(low.affine(rows.name, low.derived("scale", scale * rows.factor), None))
 
 
 def div(low: Lowering, node: Node, a: Any, b: Any) -> Rows:
@@ -103,11 +103,11 @@ def _shifted(low: Lowering, node: Node, rows: Rows, other: Any, alpha: float) ->
     name = low.name(rows)
     if number is not None:
         shift = torch.full((low.b.widths[name],), number * alpha, dtype=torch.float64)
-        return Rows(low.b.affine(name, None, low.derived("shift", shift)))
+        return Rows(low.affine(name, None, low.derived("shift", shift)))
     shift = _columns(low, node, rows, other)
     if alpha == 1 and shift.shape == other.shape:
-        return Rows(low.b.affine(name, None, low.constant(other, "shift")))
-    return Rows(low.b.affine(name, None, low.derived("shift", shift * alpha)))
+        return Rows(low.affine(name, None, low.constant(other, "shift")))
+    return Rows(low.affine(name, None, low.derived("shift", shift * alpha)))
 
 
 def _number(value: Any, node: Node) -> float | None:

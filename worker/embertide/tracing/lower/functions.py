@@ -19,6 +19,7 @@ from embertide.tracing.lower.attention import lower_semantic
 from embertide.tracing.lower.convs import lower_conv
 from embertide.tracing.lower.edge_sums import lower_aggregate, lower_degree
 from embertide.tracing.lower.graph_norms import lower_graph_norm, lower_over_nodes
+from embertide.tracing.lower.line_names import BINARY, REFLECTED, UNARY
 from embertide.tracing.lower.lowering import Lowering
 from embertide.tracing.lower.merged_softmax import lower_attended, lower_merged
 from embertide.tracing.lower.row_wise import lower_row_wise
@@ -56,7 +57,7 @@ def lower_function(low: Lowering, node: Node) -> Any:
     if node.op in ("chunk", "split"):
         return Pieces()
     try:
-        return _native(low, node)
+        return lower_row_wise(low, node) if _is_column(node) else _native(low, node)
     except ModelError:
         # What has no step of its own, or not for these arguments.
         several = isinstance(node.value, tuple)
@@ -69,6 +70,19 @@ def lower_function(low: Lowering, node: Node) -> Any:
         if node.op not in HANDLERS:
             raise other from None
         raise
+
+
+def _is_column(node: Node) -> bool:
+    """Whether a function makes one number for each row of such numbers, as of degrees.
+
+    These are row-wise steps, which no grid cuts into slices of columns.
+    """
+    values = [node.value, *(one.value for one in node.sources())]
+    known = node.op in BINARY or node.op in REFLECTED or node.op in UNARY
+    return known and all(
+        isinstance(value, Tensor) and value.dim() > 0 and value.numel() == len(value)
+        for value in values
+    )
 
 
 def _native(low: Lowering, node: Node) -> Any:

@@ -70,7 +70,7 @@ def batch_norm(
         return Rows(low.b.graph_norm(name, "columns", scale=w, shift=b, eps=eps))
     scale, shift = fold_batch_norm(running_mean, running_var, eps, weight, bias)
     name = low.name(low.rows(node, x))
-    return Rows(low.b.affine(name, low.derived("scale", scale), low.derived("shift", shift)))
+    return Rows(low.affine(name, low.derived("scale", scale), low.derived("shift", shift)))
 
 
 def layer_norm(
