@@ -52,8 +52,8 @@ def hint(
     rows = _with_rows(module, str(error))
     if rows:
         return (
-            f" ({rows} has as many rows; if they are those of one graph's nodes, a table in the"
-            " place of features is named by --table, and all else belongs to the features)"
+            f" ({rows} has as many rows; if they are those of one graph's nodes, an embedding table"
+            " is named by --table, and all else belongs to the features)"
         )
     if types.typed:
         return f" (--graph gives {types})"

@@ -253,7 +253,8 @@ class _Call:
             where = f" at {value.node.where}" if isinstance(value, Traced) else ""
             raise self._refuse(
                 f"is given edges that were changed{where}; convolutions here read the"
-                " job's edges: change those, or let the convolution do it"
+                " job's edges: change those (in the manifest reverse turns edges, as a relation of"
+                " their own, directed: false adds the other way), or let the convolution do it"
                 " (add_self_loops)"
             )
         if found == ALL:

@@ -23,6 +23,7 @@ from embertide.tracing.lower.line_names import BINARY, REFLECTED, UNARY
 from embertide.tracing.lower.lowering import Lowering
 from embertide.tracing.lower.merged_softmax import lower_attended, lower_merged
 from embertide.tracing.lower.row_wise import lower_row_wise
+from embertide.tracing.lower.unsupported import unsupported
 from embertide.tracing.lower.values import Pending, Pieces, Rows, Stack, Value
 from embertide.tracing.record.traced import Node
 from embertide.tracing.record.user_code import refuse
@@ -89,7 +90,7 @@ def _native(low: Lowering, node: Node) -> Any:
     """The value of a function that has a step of its own."""
     handler = HANDLERS.get(node.op)
     if handler is None or _is_over_nodes(low, node):
-        raise unknown(node)
+        raise unsupported(node)
     args = [_value(low, one) for one in node.args]
     kwargs = {name: _value(low, one) for name, one in node.kwargs.items()}
     try:
@@ -99,14 +100,6 @@ def _native(low: Lowering, node: Node) -> Any:
             node.where, f"{node.op} with these arguments is not known; use its simplest form"
         ) from None
     return handler(*bound.args, **bound.kwargs)
-
-
-def unknown(node: Node) -> Exception:
-    """The error of a function that nothing here says as steps."""
-    return refuse(
-        node.where,
-        f"torch's {node.op} is not known here as a step of a program; docs/export.md lists what is",
-    )
 
 
 def _value(low: Lowering, argument: Any) -> Any:
@@ -164,7 +157,7 @@ def _reshape(low: Lowering, node: Node, x: Value, *_args: Any, **_kwargs: Any) -
         raise refuse(
             node.where,
             f"{node.op} gives {list(node.value.shape)}, which mixes the rows of nodes; keep the"
-            " nodes in the first dimension",
+            " nodes in the first dimension (no attention and no sequence over all nodes)",
         )
     return rows
 

@@ -24,6 +24,7 @@ from embertide.tracing.lower.line_names import (
     UNARY,
     WITHIN,
 )
+from embertide.tracing.lower.unsupported import unsupported
 from embertide.tracing.record.constants import uniform
 from embertide.tracing.record.traced import Node
 from embertide.tracing.record.user_code import refuse
@@ -108,10 +109,7 @@ class Lines:
             **dict.fromkeys(WITHIN, self._within),
         }
         if op not in special:
-            raise refuse(
-                node.where,
-                f"torch's {op} is not known here; docs/export.md lists what is",
-            )
+            raise unsupported(node)
         return special[op](node)
 
     # -- arguments -------------------------------------------------------------------------------
@@ -219,15 +217,23 @@ class Lines:
         if not isinstance(dim, int) or dim % x.value.dim() == 0:
             raise refuse(
                 node.where,
-                f"{node.op} over all rows needs the whole graph at once; give a dim of a row's own",
+                f"{node.op} over all rows needs the whole graph at once; give a dim of a row's own."
+                " Over all nodes mean, sum, var, std and norm with dim=0 are known",
             )
         keep = node.kwargs.get("keepdim", len(node.args) > 2 and node.args[2])
         function = REDUCTIONS[node.op]
         return self.add(f"{function}({self.of(x)}, {dim}, {bool(keep)})")
 
     def _within(self, node: Node) -> str:
-        dim = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
-        return self.add(f"{node.op}({self.of(node.args[0])}, {dim})")
+        x, dim = node.args[0], node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
+        if not isinstance(dim, int) or dim % x.value.dim() == 0:
+            raise refuse(
+                node.where,
+                f"{node.op} over all rows (dim={dim}) needs the whole graph at once; known are a"
+                " dim of a row's own, and over the in-edges of each node"
+                " torch_geometric.utils.softmax(scores, index)",
+            )
+        return self.add(f"{node.op}({self.of(x)}, {dim})")
 
     def _item(self, node: Node) -> str:
         """One of several results: the largest values, or one of the pieces of a tensor."""
@@ -239,7 +245,7 @@ class Lines:
             before = sum(part.shape[dim] for part in whole.value[:place])
             size = whole.value[place].shape[dim]
             return self.add(f"narrow({self.of(whole.args[0])}, {dim}, {before}, {size})")
-        raise refuse(whole.where, f"result {place} of {whole.op} is not known here")
+        raise unsupported(whole)
 
     def _joined(self, node: Node) -> str:
         dim = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)

@@ -97,11 +97,7 @@ def roles_of(
         elif known is not None and (required or name in given):
             raise ModelError(_taken(kind, name, known, found))
         elif required:
-            raise ModelError(
-                f"{kind}.forward needs {name}, and its name does not tell what that is; say it"
-                f" with --inputs '{{\"{name}\": ROLE}}', where ROLE is one of {', '.join(ROLES)},"
-                " or give it a default"
-            )
+            raise ModelError(_unknown(kind, name))
     roles = set(found.values())
     features = tables or bool(roles & {"x", "data", "graph"})
     graph = tables or bool(roles & {"edge_index", "graph", "blocks", "data", "adjacency"})
@@ -120,10 +116,44 @@ def roles_of(
         raise ModelError(
             f"{kind}.forward has {', '.join(parameters) or 'no arguments'}; it must take the"
             " features and the graph, such as forward(x, edge_index) or forward(g, x); an embedding"
-            " table that takes the features' place is named by --table, a method that does it by"
-            " FILE.py:NAME.METHOD"
+            f" table that takes the features' place is named by --table{_such_as(module)}, a method"
+            " that does it by FILE.py:NAME.METHOD"
         )
     return found
+
+
+def _such_as(module: nn.Module) -> str:
+    """An example of a table of the module's own, if it has one."""
+    names = [name for name, one in module.named_modules() if isinstance(one, nn.Embedding) and name]
+    return f" (--table {names[0]})" if names else ""
+
+
+def _unknown(kind: str, name: str) -> str:
+    """The message for an argument that must be passed and has no known role."""
+    text = f"{kind}.forward needs {name}, "
+    if name in _OF_PAIRS:
+        return (
+            f"{text}which are pairs of nodes to score; a model here gives embeddings of nodes: name"
+            " the method that does by FILE.py:NAME.METHOD, such as models.py:Net.encode, and score"
+            " pairs of what is published"
+        )
+    if name in ("batch", "batch_size"):
+        return f"{text}but all nodes here are of one graph; give it a default of None"
+    return (
+        f"{text}and its name does not tell what that is; say it with --inputs"
+        f" '{{\"{name}\": ROLE}}', where ROLE is one of {', '.join(ROLES)}, or give it a default."
+        " Further columns of the nodes belong to x: take them apart in forward (x[:, 16:])"
+    )
+
+
+_OF_PAIRS = (
+    "edge_label_index",
+    "pos_edge_index",
+    "neg_edge_index",
+    "pairs",
+    "pos_edges",
+    "neg_edges",
+)
 
 
 def _taken(kind: str, name: str, role: str, taken: Mapping[str, str]) -> str:

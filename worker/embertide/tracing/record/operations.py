@@ -22,6 +22,14 @@ PICKS = (
 SHOWN = ("__repr__", "__format__", "__str__")
 """To print a tensor decides nothing."""
 
+_WORDS = {"__getitem__": "picking rows by a condition", "__setitem__": "an assignment to a part"}
+
+
+def shown(op: str) -> str:
+    """What a message calls an operation."""
+    return _WORDS.get(op, op)
+
+
 REDUCES_ALL = ("max", "min", "amax", "amin", "mean", "sum", "std", "var", "norm", "prod", "median")
 """Reductions, which are over all rows unless they get a dimension of a row."""
 

@@ -32,6 +32,7 @@ from embertide.tracing.record.operations import (
     SHAPES,
     SHOWN,
     SIZES,
+    shown,
 )
 from embertide.tracing.record.roles import OF_NODES, edges_of
 from embertide.tracing.record.tables import Beside
@@ -163,8 +164,9 @@ class Tape:
         if name in SIZES and node.picked:
             raise refuse(
                 node.where,
-                f"{node.op} gives as many rows as its numbers tell, and their number is read"
-                + SAME_WAY,
+                f"{shown(node.op)} gives as many rows as its numbers tell, and their number is read"
+                + SAME_WAY
+                + "; to publish some nodes alone, return all rows",
             )
         if name not in SIZES:
             return value

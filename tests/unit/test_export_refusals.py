@@ -1,0 +1,87 @@
+"""Every refusal is one message: the user's line, what is not supported, the change that helps."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+from embertide.errors import ModelError
+from embertide.tracing.export import export_module
+from tests.support import export_refusals as modules
+
+AT_A_LINE = {
+    "Sorted": "sort puts numbers in order.*order what is published",
+    "TopK": "topk puts numbers in order",
+    "Unique": "unique gives as many rows as its numbers tell.*return all rows",
+    "Masked": "picking rows by a condition gives as many rows.*return all rows",
+    "Listed": "a tensor leaves torch",
+    "Numpy": "a tensor leaves torch",
+    "OverNodes": r"softmax over all rows \(dim=0\) needs the whole graph.*softmax\(scores, index\)",
+    "MaxPooled": "max over all rows needs the whole graph.*mean, sum, var, std and norm with dim=0",
+    "Quantile": "quantile puts numbers in order",
+    "Reversed": "given edges that were changed.*reverse turns edges.*directed: false",
+    "Both": "given edges that were changed.*directed: false adds the other way",
+    "Undirected": "to_undirected adds the edges the other way; say directed: false",
+    "Coalesced": "coalesce makes other edges than the job's; change the job's edges before",
+    "Dense": "to_dense_adj makes a matrix of all pairs.*propagate",
+    "Squared": "a matrix with the nodes in both dimensions.*propagate",
+    "Attention": r"unsqueeze gives \[1, \d+, 4\].*first dimension.*attention",
+    "Encoder": "looks at every pair of rows.*TransformerConv",
+    "Gps": "attention over all pairs of nodes, which needs the whole graph.*TransformerConv",
+    "Recurrent": r"lstm goes over the nodes one after another.*JumpingKnowledge\('lstm'\)",
+    "Lstm": "aggregates by LSTMAggregation; known are sum, mean",
+    "TopKPooled": "picking rows by a condition",
+    "Directed": "given edges that were changed.*reverse turns edges",
+    "Unet": "edge weights that are not the graph's own",
+    "Categories": "index out of range.*categories.*a column for each",
+    "OneHot": "Class values must be non-negative.*categories.*a column for each",
+    "Untabled": r"emb\.weight has as many rows.*--table",
+    "Joined": "tried with features of 12 columns; --width gives another number",
+    "WeightMax": "max over all edges needs all of them.*keep that number as a buffer",
+    "Edges": "a tensor of the edges is returned.*sum it up at the nodes first",
+    "Dicts": "'Tensor' object has no attribute 'items'.*--graph",
+    "Selu": "'Tensor' object has no attribute 'selu'",
+}
+"""Module -> what its message says, which begins with file and line."""
+ANYWHERE = {
+    "Alone": r"Alone\.forward has edge_index; it must take the features.*--table emb",
+    "Pair": r"returns a dict of 'embedding', 'probabilities'.*FILE\.py:NAME\.METHOD.*torch\.cat",
+    "Pairs": r"pairs of nodes to score.*FILE\.py:NAME\.METHOD, such as models\.py:Net\.encode",
+    "Positions": "--inputs .*Further columns of the nodes belong to x",
+    "Labels": "needs batch, but all nodes here are of one graph; give it a default of None",
+}
+"""The same of what no line does."""
+INTERNAL = re.compile(r"Traced|Traceback|Node\(|embertide\.tracing|__getitem__|unhashable|NoneType")
+
+
+def told(name: str) -> str:
+    with pytest.raises(ModelError) as caught:
+        export_module(getattr(modules, name)())
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", AT_A_LINE)
+def test_the_message_of_a_line(name: str) -> None:
+    text = told(name)
+    assert re.match(rf"{re.escape(str(Path(modules.__file__)))}:\d+: ", text)
+    assert re.search(AT_A_LINE[name], text, re.DOTALL), text
+    assert not INTERNAL.search(text)
+
+
+@pytest.mark.parametrize("name", ANYWHERE)
+def test_the_message_of_a_whole_module(name: str) -> None:
+    text = told(name)
+    assert re.search(ANYWHERE[name], text, re.DOTALL), text
+    assert not INTERNAL.search(text)
+
+
+def test_every_module_has_a_message() -> None:
+    there = {
+        name
+        for name, one in vars(modules).items()
+        if isinstance(one, type) and issubclass(one, nn.Module)
+    }
+    assert there - {"Base"} == {*AT_A_LINE, *ANYWHERE}
