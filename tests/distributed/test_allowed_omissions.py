@@ -207,9 +207,7 @@ def test_new_nodes_get_zeros_or_the_mean(
     assert (filled.node_type, filled.nodes, filled.rows, filled.missing) == (
         "tag", new, COUNTS["tag"], missing,
     )  # fmt: skip
-    assert f"{new} nodes of type 'tag' have no row in the model's table" in str(
-        report.warnings
-    )
+    assert f"{new} nodes of type 'tag' have no row in the model's table" in str(report.warnings)
     assert omissions_in_manifest(job)["filledNodes"][0]["nodes"] == new
     (status,) = run_status(report, 1).filled_nodes or []
     assert (status.name, status.nodes) == ("tag", new)

@@ -176,10 +176,10 @@ class PnaOfEdges(Pna):
         return self.conv(x, edge_index, edge_attr)  # type: ignore[no-any-return]
 
 
-def test_some_models_have_a_tensor_of_one_column(tmp_path: Path) -> None:
-    """README's Limits: these run on P x 1 grids alone."""
-    assert "`PNAConv` with `edge_dim`" in README
+def test_single_columns_within_a_model_are_not_cut(tmp_path: Path) -> None:
+    """README's Limits: embeddings of one column alone are for P x 1 grids."""
+    assert "Embeddings of one column" in README
     narrow = embertide.export(PnaOfEdges(2), tmp_path / "narrow", edge_features=2)
     wide = embertide.export(Pna(), tmp_path / "wide")
     widths = [min(done.exported.program.sliced_widths.values()) for done in (narrow, wide)]
-    assert widths == [1, 8]
+    assert widths == [8, 8]

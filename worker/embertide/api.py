@@ -190,6 +190,8 @@ def export(
     tables: Mapping[str, str | Sequence[str]] | Sequence[str] | str | None = None,
     table_ids: Mapping[str, TableIds] | TableIds | None = None,
     edge_features: int | None = None,
+    categories: Mapping[Any, Any] | None = None,
+    edge_categories: Mapping[Any, Any] | None = None,
     endpoint_url: str | None = None,
     region: str | None = None,
     path_style: bool | None = None,
@@ -222,6 +224,9 @@ def export(
             the ids alone in a graph of one type. Without, row i is of the dense id i.
         edge_features: columns of the edges' features in a graph of one type, where the module
             does not tell them.
+        categories: columns of the features that hold categories, whole numbers from 0, and how
+            many: ``{0: 10}``; with ``graph`` by node type, ``{"user": {0: 10}}``.
+        edge_categories: the same of edges, by relation.
         endpoint_url, region, path_style: as for `read`.
 
     Raises:
@@ -245,9 +250,16 @@ def export(
         tables=named,
         table_ids={kind: of for kind, of in ids.items() if of is not None},
         edge_features=edge_features,
+        categories=_of_types(categories, graph),
+        edge_categories=_of_types(edge_categories, graph),
     )
     done.write(storage, uri)
     return done
+
+
+def _of_types(given: Mapping[Any, Any] | None, graph: Job | None) -> Mapping[Any, Any] | None:
+    """By node type or relation, which a graph of one does not name."""
+    return given if graph is not None or not given else {"": given}
 
 
 def _job(job: Job) -> EmbeddingJob:

@@ -106,6 +106,21 @@ def export(
             show_default=False,
         ),
     ] = None,
+    categories: Annotated[
+        str,
+        typer.Option(
+            metavar="JSON",
+            help="Columns of the features that hold categories, whole numbers from 0: "
+            '{"0": 10} says how many column 0 has; with --graph {"user": {"0": 10}}.',
+        ),
+    ] = "{}",
+    edge_categories: Annotated[
+        str,
+        typer.Option(
+            metavar="JSON",
+            help='The same of edges: {"0": 4}; with --graph {"user:buys:item": {"0": 4}}.',
+        ),
+    ] = "{}",
     endpoint_url: EndpointOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -143,6 +158,8 @@ def export(
         tables=_tables(table or []),
         table_ids=_table_ids(table_ids or []),
         edge_features=edge_features,
+        categories=_by_type("--categories", categories, graph),
+        edge_categories=_by_type("--edge-categories", edge_categories, graph),
         key=key,
     )
     if json_output:
@@ -202,6 +219,12 @@ def _table_ids(given: list[str]) -> dict[str, str]:
             )
         found[node_type] = location("--table-ids", path)
     return found
+
+
+def _by_type(option: str, text: str, graph: str | None) -> dict[str, Any]:
+    """An object by node type or relation; the type is "" where the graph has one."""
+    value = _mapping(option, text)
+    return value if graph is not None or not value else {"": value}
 
 
 def _mapping(option: str, text: str) -> dict[str, Any]:

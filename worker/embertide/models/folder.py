@@ -68,6 +68,11 @@ class _Table(Part):
     )
 
 
+class _Categories(Part):
+    column: int = Field(ge=0)
+    count: int = Field(ge=1)
+
+
 class _Input(Part):
     type: str = ""
     name: str
@@ -75,6 +80,10 @@ class _Input(Part):
     tables: list[_Table] = Field(
         default_factory=list,
         description="whose columns come after those of the job's features, or take their place",
+    )
+    categories: list[_Categories] = Field(
+        default_factory=list,
+        description="columns of the job's features that hold whole numbers from 0 to count - 1",
     )
 
 

@@ -42,6 +42,7 @@ def folder_files(
     module: str,
     library: Library,
     tables: Mapping[str, Sequence[StoredTable]] | None = None,
+    categories: Mapping[str, Mapping[int, int]] | None = None,
 ) -> FolderFiles:
     """The text, the weights and the embedding tables of a program.
 
@@ -49,6 +50,7 @@ def folder_files(
 
     Args:
         tables: node type -> the tables whose columns its input has, after those of features.
+        categories: node type -> column of its features -> how many categories it has.
     """
     files: dict[str, bytes] = {}
     named = {
@@ -68,6 +70,9 @@ def folder_files(
     for kind, tensor in program.inputs.items():
         entry = _typed(kind) | {"name": tensor, "columns": program.widths[tensor]}
         entry |= {"tables": named[kind]} if kind in named else {}
+        columns = (categories or {}).get(kind, {}).items()
+        of_columns = [{"column": column, "count": count} for column, count in columns]
+        entry |= {"categories": of_columns} if of_columns else {}
         lines.append("- " + _yaml(entry, flow=True))
     lines.append("outputs:\n")
     for kind, tensor in program.results.items():

@@ -51,16 +51,47 @@ def tables_of(storage: Storage, model: str) -> dict[str, TypeTables]:
     Args:
         model: URI of the folder, or of the file in it that says the model.
     """
-    file = model if model.endswith((".yaml", ".yml")) else f"{model.rstrip('/')}/{PROGRAM_NAME}"
-    if not file.endswith(f"/{PROGRAM_NAME}") or storage.stat(file) is None:
-        return {}
+    file = _file_of(model)
     folder = file.rsplit("/", 1)[0]
     try:
-        found: Any = yaml.safe_load(storage.read(file))
-        inputs = [one for one in found["inputs"] if one.get("tables")]
+        inputs = [one for one in _inputs(storage, file) if one.get("tables")]
         return {str(one.get("type", "")): _of_input(folder, one) for one in inputs}
-    except (yaml.YAMLError, UnicodeDecodeError, AttributeError, KeyError, TypeError, ValueError):
+    except _UNREADABLE:
         return {}
+
+
+def categories_of(storage: Storage, model: str) -> dict[str, list[tuple[int, int]]]:
+    """Node type -> columns of its features that are categories, and how many each has.
+
+    Args:
+        model: as for :func:`tables_of`.
+    """
+    try:
+        return {
+            str(one.get("type", "")): [
+                (int(of["column"]), int(of["count"])) for of in one.get("categories", [])
+            ]
+            for one in _inputs(storage, _file_of(model))
+        }
+    except _UNREADABLE:
+        return {}
+
+
+_UNREADABLE = (
+    *(yaml.YAMLError, UnicodeDecodeError),
+    *(AttributeError, KeyError, TypeError, ValueError),
+)
+
+
+def _file_of(model: str) -> str:
+    return model if model.endswith((".yaml", ".yml")) else f"{model.rstrip('/')}/{PROGRAM_NAME}"
+
+
+def _inputs(storage: Storage, file: str) -> list[Any]:
+    if not file.endswith(f"/{PROGRAM_NAME}") or storage.stat(file) is None:
+        return []
+    found: Any = yaml.safe_load(storage.read(file))
+    return list(found["inputs"])
 
 
 def _of_input(folder: str, entry: Any) -> TypeTables:

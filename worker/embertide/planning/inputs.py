@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from embertide.errors import InputError, ObjectMissing
+from embertide.errors import ObjectMissing
 from embertide.models.tables import ModelTable, TypeTables
 from embertide.planning.input_places import fitting_uris, included_names, uris_of
 from embertide.planning.listings import Listings, State
 from embertide.planning.model_tables import (
     TableSplit,
+    categories_by_type,
     check_rows,
     first_tables,
     split_tables,
@@ -44,6 +45,7 @@ class NodeSplits:
             none.
         new_rows: nodes that the model's table has no rows of, the last ones.
         tables: of the model, whose columns the rows have after those of their features.
+        categories: columns of the features that are categories of the model, and how many each has.
     """
 
     features: list[Split]
@@ -52,6 +54,7 @@ class NodeSplits:
     reference: list[Split] = field(default_factory=list)
     new_rows: int = 0
     tables: list[TableSplit] = field(default_factory=list)
+    categories: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def width(self) -> int:
@@ -94,7 +97,8 @@ class NodeSplits:
         schema = data["schema"]
         read = None if schema is None else FeatureSchema.from_json(schema)
         tables = [TableSplit.from_json(one) for one in data["tables"]]
-        return cls(features, table, read, reference, data["new_rows"], tables)
+        categories = [(column, count) for column, count in data["categories"]]
+        return cls(features, table, read, reference, data["new_rows"], tables, categories)
 
 
 def rows_of(splits: list[Split]) -> int:
@@ -252,6 +256,8 @@ def list_inputs(
         nodes[name] = _with_new_rows(given.node(name), nodes[name], table)
     for name, of_type in every.items():
         nodes[name] = _with_tables_beside(storage, given.node(name), nodes[name], of_type)
+    for name, columns in categories_by_type(storage, job).items():
+        nodes[name] = replace(nodes[name], categories=columns)
     features = {
         str(edge.relation): edge_feature_width(storage, edge, sources)
         for edge in given.edges

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from embertide.errors import InputError
-from embertide.models.tables import ModelTable, TypeTables, tables_of
+from embertide.models.tables import ModelTable, TypeTables, categories_of, tables_of
 from embertide.readers.feature_schema import feature_schema
 from embertide.readers.npy_features import split_npy_features
 from embertide.readers.splits import Split
@@ -23,6 +23,7 @@ UNREAD = (
     " table, or make sure that they are its rows, by the job's own ids"
 )
 """Warning of a table of the model that a run does not read."""
+T = TypeVar("T")
 _WHOLE = 1 << 62
 """Bytes of a split that no object is cut into."""
 
@@ -51,7 +52,18 @@ class TableSplit:
 
 def tables_by_type(storage: Storage, job: EmbeddingJob) -> dict[str, TypeTables]:
     """Node type -> the model's tables of it."""
-    found = tables_of(storage, job.spec.model.uri)
+    return _by_type(job, tables_of(storage, job.spec.model.uri))
+
+
+def categories_by_type(storage: Storage, job: EmbeddingJob) -> dict[str, list[tuple[int, int]]]:
+    """Node type with features -> their columns that are categories of the model."""
+    found = _by_type(job, categories_of(storage, job.spec.model.uri))
+    bare = [node.name for node in job.spec.input.nodes if node.features is None]
+    return {name: columns for name, columns in found.items() if columns and name not in bare}
+
+
+def _by_type(job: EmbeddingJob, found: Mapping[str, T]) -> dict[str, T]:
+    """By the manifest's names of node types; a model of one type does not name it."""
     names = [one.name for one in job.spec.input.nodes]
     if "" in found and len(names) == 1:
         return {names[0]: found[""]}

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from embertide.errors import InputError
+
 
 class RowError(ValueError):
     """An operation would mix rows."""
@@ -147,6 +149,23 @@ def _same(x: Tensor) -> Tensor:
     return x
 
 
+def _take(table: Tensor, index: Tensor) -> Tensor:
+    """Rows of a parameter by their numbers, whole ones in floating point.
+
+    Raises:
+        InputError: there is no row of such a number.
+    """
+    rows = index.long()
+    if rows.numel():
+        low, high = int(rows.min()), int(rows.max())
+        if low < 0 or high >= len(table):
+            raise InputError(
+                f"a category is {low if low < 0 else high}, but the model knows 0 to"
+                f" {len(table) - 1}; clean the features, or train the model again with it"
+            )
+    return table[rows]
+
+
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "same": _same,
     # Element by element.
@@ -154,7 +173,7 @@ FUNCTIONS: dict[str, Callable[..., Tensor]] = {
         name: getattr(torch, name)
         for name in (
             "abs", "cos", "erf", "exp", "expm1", "log", "log1p", "neg", "reciprocal", "rsqrt",
-            "sigmoid", "sign", "sin", "sqrt", "square", "tanh", "logical_not",
+            "sigmoid", "sign", "sin", "sqrt", "square", "tanh", "logical_not", "floor", "trunc",
         )
     },
     **{
@@ -185,6 +204,7 @@ FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "log_softmax": _log_softmax,
     "normalize": _normalize,
     "softmax": _softmax,
+    "take": _take,
     # Shapes; sizes are those of a row.
     "cat": _cat,
     "expand": _expand,

@@ -18,6 +18,7 @@ from embertide.models.summary import ModelSummary, summarise
 from embertide.models.weight_files import read_weights
 from embertide.models.weights import Weights
 from embertide.storage.protocol import Storage
+from embertide.tracing.categories import CategoriesOf, check_columns, with_features_of_categories
 from embertide.tracing.forward.entry import unwrapped, with_encoder
 from embertide.tracing.forward.prepare import edge_columns, find_types, prepare, reached
 from embertide.tracing.forward.relations import in_order
@@ -71,6 +72,8 @@ def export_module(
     tables: Mapping[str, str | Sequence[str]] | None = None,
     table_ids: Mapping[str, TableIds] | None = None,
     edge_features: int | None = None,
+    categories: CategoriesOf | None = None,
+    edge_categories: CategoriesOf | None = None,
 ) -> Export:
     """Trace a module and prove the program that comes out.
 
@@ -88,6 +91,9 @@ def export_module(
             without, row i is of the dense id i.
         edge_features: columns of the edges' features in a graph of one type, where the module
             does not tell them.
+        categories: node type ("" in a graph of one) -> column of its features -> how many
+            categories it has, whole numbers from 0.
+        edge_categories: relation -> the same of its edges' features.
 
     Raises:
         ModelError: the module does what no program can say, or the proof fails; names the
@@ -100,9 +106,13 @@ def export_module(
         columns = edge_columns(module, inputs or {}, graph, edge_features)
         subject = prepare(module, inputs or {}, graph, named, edge_features=bool(columns))
         if graph is not None:
-            types = with_tables(in_order(graph, module), named)
+            given = with_features_of_categories(graph, categories, edge_categories)
+            types = with_tables(in_order(given, module), named)
         else:
-            types = find_types(subject, width, init or {}, columns)
+            bare = GraphTypes({"": 0}, edge_features=columns)
+            bare = with_features_of_categories(bare, categories, edge_categories)
+            types = find_types(subject, width, init or {}, bare)
+        check_columns(types)
         types = reached(module, types)
 
         def lower(random: RandomGraph) -> Lowered:
@@ -111,7 +121,9 @@ def export_module(
         lowered = lower(random_graph(types, NODES, SEED))
         check_read(module, named, types, lowered.read)
         kind = type(module).__name__
-        files = folder_files(lowered.program, lowered.layers, kind, subject.library, stored)
+        files = folder_files(
+            lowered.program, lowered.layers, kind, subject.library, stored, types.categories
+        )
         exported = parse_folder(files.program, files.weights, "the program", exact=True)
         proof = prove(subject, exported.program, types, lower)
     return Export(exported, files.with_proof(proof.to_json()), proof)
@@ -130,13 +142,15 @@ def export_file(
     tables: Mapping[str, str | Sequence[str]] | None = None,
     table_ids: Mapping[str, str] | None = None,
     edge_features: int | None = None,
+    categories: CategoriesOf | None = None,
+    edge_categories: CategoriesOf | None = None,
     key: str = "",
 ) -> Export:
     """Import ``FILE.py:NAME``, load the weights, export and write.
 
     Args:
         graph: node types and relations, as `named_types` reads them.
-        tables, edge_features: as for :func:`export_module`.
+        tables, edge_features, categories, edge_categories: as for :func:`export_module`.
         table_ids: node type -> the path or URI of an npy file with the id of each row.
         key: where in the file of weights the state_dict is, dots between keys of nested dicts;
             "" for the only one.
@@ -157,6 +171,8 @@ def export_file(
         tables=tables,
         table_ids={name: read_table_ids(storage, uri) for name, uri in (table_ids or {}).items()},
         edge_features=edge_features,
+        categories=categories,
+        edge_categories=edge_categories,
     )
     done.write(storage, out)
     return done

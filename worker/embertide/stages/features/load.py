@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -81,6 +82,7 @@ def load_features(
     schema: FeatureSchema,
     new: NewRows | None = None,
     beside: int = 0,
+    categories: Sequence[tuple[int, int]] = (),
 ) -> RawFeatures:
     """Read our share of the feature rows, several splits at once.
 
@@ -92,9 +94,11 @@ def load_features(
         schema: of the features, as planned.
         new: nodes without a row, ours of them; None where all have one.
         beside: columns after those of the features, which are zeros.
+        categories: columns that hold whole numbers below the one beside each.
 
     Raises:
-        InputError: rows of another width, NaN or infinite values (how many, and the first id).
+        InputError: rows of another width, NaN or infinite values (how many, and the first id), or
+            a category that the model does not know.
     """
     placed = ctx.grid.world == 1 and node.ids == "dense"
     first_rows = [0, *accumulate(split.rows for split in splits)]
@@ -102,7 +106,7 @@ def load_features(
     held = rows + (0 if new is None else len(new.ids))
     nodes = node.count if placed and node.count is not None else held
     values = empty((nodes, schema.width + beside)).numpy()
-    loading = _Loading(ctx, node, features, schema, values, held, placed)
+    loading = _Loading(ctx, node, features, schema, values, held, placed, categories)
     numbered = list(zip(splits, first_rows, strict=False))
     found = map_splits(numbered, loading.load, readers(splits, ctx.threads))
     bad = sum(split.bad for split in found)
@@ -138,7 +142,9 @@ class _Loading:
         values: Float32s,
         rows: int,
         placed: bool,
+        categories: Sequence[tuple[int, int]],
     ) -> None:
+        self._categories = categories
         self.values = values
         self.ids = empty_array((0 if node.ids == "string" else rows,), np.int64)
         self._node, self._features = node, features
@@ -158,6 +164,8 @@ class _Loading:
             batch_bytes=_BATCH_BYTES,
             count=node.count,
         ):
+            for column, count in self._categories:
+                _check_category(batch, self._schema, column, count)
             if not self._keep(batch, at):
                 bad, first = non_finite(batch)
                 found.first_bad = found.first_bad if found.bad else first
@@ -193,6 +201,25 @@ class _Loading:
             self._done += rows
             self._ctx.work.add("features", rows=rows)
             self._ctx.progress("features", self._done / max(1, self._rows))
+
+
+def _check_category(batch: FeatureBatch, schema: FeatureSchema, column: int, count: int) -> None:
+    """Refuse what is no whole number from 0 to count - 1.
+
+    Raises:
+        InputError: names object, row, node and column of the first one.
+    """
+    values = batch.values[:, column]
+    bad = np.flatnonzero((values != np.floor(values)) | (values < 0) | (values >= count))
+    if len(bad):
+        at = int(bad[0])
+        node = batch.ids[at].item() if isinstance(batch.ids, np.ndarray) else str(batch.ids[at])
+        name = f" ({schema.columns[column]!r})" if schema.columns else ""
+        raise InputError(
+            f"{batch.where.row(at)}: column {column}{name} of the features of node {node!r} is"
+            f" {float(values[at]):g}, but the model knows the categories 0 to {count - 1}; clean"
+            " the features, or train the model again with it"
+        )
 
 
 def _widened(values: Float32s, width: int) -> Float32s:

@@ -71,7 +71,8 @@ def load_nodes(ctx: RunContext, node: NodeInput, splits: NodeSplits) -> LoadedNo
     raw = RawFeatures([], torch.empty(0, 0), placed=False)
     if node.features is not None and splits.schema is not None:
         beside = splits.table_width
-        raw = load_features(ctx, node, node.features, features, splits.schema, new, beside)
+        columns = splits.categories
+        raw = load_features(ctx, node, node.features, features, splits.schema, new, beside, columns)
     ids = find_nodes(ctx, node, raw, splits)
     nodes = LoadedNodes(node, ids, raw, np.empty(0, np.int64))
     nodes.dense = _dense_ids(ctx, nodes)

@@ -10,7 +10,7 @@ from torch import Tensor
 from embertide.models.dgl_interop import load_dgl
 from embertide.tracing.dgl.frames import Field
 from embertide.tracing.dgl.homogeneous import NUMBERS
-from embertide.tracing.record.graphs import RandomGraph
+from embertide.tracing.record.graphs import RandomGraph, as_passed
 
 
 def real_graph(
@@ -36,7 +36,12 @@ def real_graph(
         else:
             of_edges = real.edges[graph.types.triple(of)].data if of else real.edata
             edges = graph.edges[of]
-            of_edges[name] = edges.weight if kind == "edge_weight" else edges.features
+            categories = graph.types.edge_categories.get(of, {})
+            of_edges[name] = (
+                edges.weight
+                if kind == "edge_weight" or edges.features is None
+                else as_passed(edges.features, categories)
+            )
     return real
 
 

@@ -32,9 +32,9 @@ def hint(
         return " (edge_attr is None; --edge-features says how many features edges have)"
     if any(word in str(error) for word in _OF_CATEGORIES):
         return (
-            " (features are random numbers here, of any size and sign; categories that an"
-            " nn.Embedding or one_hot looks up are not supported in export: encode them in the"
-            " job's features, a column for each)"
+            " (features are random numbers here, of any size and sign; where a column has"
+            " categories, whole numbers from 0, say how many with --categories"
+            """ '{"0": 10}', or --edge-categories, by the number of the column)"""
         )
     if tables and "x" in roles.values() and not types.typed:
         names = ", ".join(one.name for one in tables[""])
@@ -64,7 +64,10 @@ def _asks_a_dict(text: str) -> bool:
     return any(text.endswith(f"'Tensor' object has no attribute '{name}'") for name in _OF_DICTS)
 
 
-_OF_CATEGORIES = ("index out of range in self", "Class values must be")
+_OF_CATEGORIES = (
+    *("index out of range in self", "Class values must be"),
+    *("to have one of the following scalar types: Long", "one_hot is only applicable to index"),
+)
 _OF_DICTS = ("items", "keys", "values", "get")
 
 

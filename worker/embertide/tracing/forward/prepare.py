@@ -163,7 +163,7 @@ def edge_columns(
 
 
 def find_types(
-    subject: Subject, width: int | None, init: Mapping[str, Any], edges: Mapping[str, int]
+    subject: Subject, width: int | None, init: Mapping[str, Any], bare: GraphTypes
 ) -> GraphTypes:
     """A graph of one node type with the columns that the module reads.
 
@@ -171,44 +171,51 @@ def find_types(
     reads features there, they are found beside the tables.
 
     Args:
-        edges: relation -> features of each of its edges.
+        bare: the graph without features of nodes.
 
     Raises:
         ModelError: as :func:`find_width`, or a table is of a named node type.
     """
     both = {"x", "node_id"} <= set(subject.roles.values())
-    if subject.tables and width is None and not both:
-        bare = with_tables(GraphTypes({"": 0}, edge_features=edges), subject.tables)
+    if subject.tables and width is None and not both and not bare.categories:
+        alone = with_tables(bare, subject.tables)
         try:
-            subject.fresh().record(random_graph(bare, _TRIED, seed=0))
+            subject.fresh().record(random_graph(alone, _TRIED, seed=0))
         except NumbersReadAsFeatures:
-            width = find_width(subject, None, init, edges)
+            width = find_width(subject, None, init, bare)
         except ModelError:
-            return bare
+            return alone
         else:
-            return bare
+            return alone
     else:
-        width = find_width(subject, width, init, edges)
-    return with_tables(GraphTypes({"": width}, edge_features=edges), subject.tables)
+        width = find_width(subject, width, init, bare)
+    return with_tables(replace(bare, nodes={"": width}), subject.tables)
 
 
 def find_width(
-    subject: Subject, given: int | None, init: Mapping[str, Any], edges: Mapping[str, int]
+    subject: Subject, given: int | None, init: Mapping[str, Any], bare: GraphTypes
 ) -> int:
     """Columns of the features: as given, or the first that the module's own sizes allow.
 
     Args:
-        edges: relation -> features of each of its edges.
+        bare: the graph without features of nodes.
 
     Raises:
         ModelError: ``forward`` fails with each of them.
     """
     problem: ModelError | None = None
     beside = [table.columns for table in subject.tables.get("", ())]
-    tried = list(dict.fromkeys([given] if given else _candidates(subject.module, init, beside)))
+    least = max(bare.categories.get("", {}), default=-1) + 1
+    sizes = [given] if given else [*_categorical(bare), *_candidates(subject.module, init, beside)]
+    if given and given < least:
+        raise ModelError(
+            f"column {least - 1} is declared to have categories, but the features have {given}"
+            f" columns, 0 to {given - 1}"
+        )
+    tried = [size for size in dict.fromkeys(sizes) if size >= least]
     for width in tried:
         try:
-            types = with_tables(GraphTypes({"": width}, edge_features=edges), subject.tables)
+            types = with_tables(replace(bare, nodes={"": width}), subject.tables)
             subject.fresh().record(random_graph(types, _TRIED, seed=0))
         except ModelError as error:
             if error.__cause__ is None:
@@ -226,6 +233,12 @@ def find_width(
         f"nothing in {type(subject.module).__name__} tells the columns of the features; give them"
         " with --width"
     )
+
+
+def _categorical(bare: GraphTypes) -> list[int]:
+    """The columns up to the last one of categories, where these may be all."""
+    columns = bare.categories.get("", {})
+    return [len(columns)] if columns and max(columns) + 1 == len(columns) else []
 
 
 def _candidates(module: nn.Module, init: Mapping[str, Any], beside: Sequence[int]) -> Iterator[int]:

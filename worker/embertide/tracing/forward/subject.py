@@ -20,7 +20,7 @@ from embertide.tracing.forward.module_calls import recorded
 from embertide.tracing.forward.passed import by_type, data_of, of_one_type, told
 from embertide.tracing.record.adjacency import Adjacency, matrix
 from embertide.tracing.record.arguments import arguments_of, left_out
-from embertide.tracing.record.graphs import GraphTypes, RandomGraph
+from embertide.tracing.record.graphs import GraphTypes, RandomGraph, as_passed
 from embertide.tracing.record.precision import computing_in
 from embertide.tracing.record.recording import Recording
 from embertide.tracing.record.roles import ALL
@@ -104,7 +104,9 @@ class Subject:
         merged = graph.merged if self.numbered else {}
         if graph.types.edge_features:
             values["edge_features"] = {
-                name: one.features for name, one in edges.items() if one.features is not None
+                name: as_passed(one.features, graph.types.edge_categories.get(name, {}))
+                for name, one in edges.items()
+                if one.features is not None
             }
         if not weighted:
             values.pop("edge_weight")
@@ -161,7 +163,7 @@ class Subject:
     ) -> RecordingGraph | TogetherGraph:
         """What ``forward`` is given as DGL's graph."""
         if self.numbered:
-            given = {"x": next(iter(recording.features.values()), None)} | merged
+            given: dict[str, Any] = {"x": next(iter(recording.features.values()), None)} | merged
             return TogetherGraph(recording, given, normed=_NORM in self.fields)
         return RecordingGraph(real_graph(recording.graph, {}, {}), recording)
 
@@ -176,6 +178,8 @@ class Subject:
         for name, of_type in self.tables.items():
             features, _ = parts_of_input(graph.x[name], of_type)
             passed[name] = graph.numbers(name) if features is None else features
+        for name, categories in graph.types.categories.items():
+            passed[name] = as_passed(passed[name], categories)
         return passed
 
     def _check_fields(self) -> None:

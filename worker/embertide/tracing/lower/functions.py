@@ -144,7 +144,9 @@ def _item(low: Lowering, node: Node) -> Any:
 # What leaves the numbers of a row as they are.
 
 
-def _same(_l: Lowering, _node: Node, x: Value, *_args: Any, **_kwargs: Any) -> Value:
+def _same(_l: Lowering, node: Node, x: Value, *_args: Any, **_kwargs: Any) -> Value:
+    if node.value.is_floating_point() != node.args[0].value.is_floating_point():
+        raise refuse(node.where, f"{node.op} to whole numbers is known of categories")
     return x
 
 

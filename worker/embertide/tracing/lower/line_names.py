@@ -6,9 +6,10 @@ UNARY = (
     *("abs", "cos", "erf", "exp", "expm1", "log", "log1p", "neg", "reciprocal", "rsqrt", "sign"),
     *("sin", "sqrt", "square", "sigmoid", "tanh", "logical_not", "relu", "silu", "relu6", "selu"),
     *("celu", "elu", "gelu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid"),
-    *("mish", "prelu", "softplus", "softsign", "tanhshrink", "log_sigmoid"),
+    *("mish", "prelu", "softplus", "softsign", "tanhshrink", "log_sigmoid", "floor", "trunc"),
+    *("long", "int"),
 )
-NAMED = {"log_sigmoid": "logsigmoid"}
+NAMED = {"log_sigmoid": "logsigmoid", "long": "trunc", "int": "trunc"}
 BINARY = {
     **{name: name for name in ("maximum", "minimum", "pow", "eq", "ne", "lt", "le", "gt", "ge")},
     **{name: name for name in ("logical_and", "logical_or", "add", "sub", "mul", "div")},

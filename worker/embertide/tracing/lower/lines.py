@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from embertide.tracing.lower.line_layers import LAYERS
@@ -76,6 +77,8 @@ class Lines:
             for one in node.sources():
                 self.of(one)
         self._at, op, args = node, node.op, node.args
+        if op in ("to", "type_as") and _is_whole(node.value) and not _is_whole(args[0].value):
+            return self.add(f"trunc({self.of(args[0])})")
         if op in SAME:
             if node.kwargs.get("training", op.endswith("dropout") and len(args) < 3):
                 raise refuse(node.where, "dropout stays active in eval mode; pass training=False")
@@ -98,6 +101,8 @@ class Lines:
             "where": self._plain,
             "clamp": self._plain,
             "columns": self._part,
+            "embedding": self._looked_up,
+            "one_hot": self._one_hot,
             "__getitem__": self._cut,
             "cat": self._joined,
             "stack": self._joined,
@@ -251,6 +256,28 @@ class Lines:
         dim = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)
         return self.add(f"{node.op}({self._value(node.args[0])}, {dim})")
 
+    def _looked_up(self, node: Node) -> str:
+        """Rows of a parameter by categories."""
+        index, table, *rest = node.args
+        if (len(rest) > 1 and rest[1] is not None) or node.kwargs.get("max_norm") is not None:
+            raise refuse(node.where, "nn.Embedding with max_norm changes rows as they are read")
+        if not isinstance(table, Tensor) or not isinstance(index, Node):
+            raise refuse(node.where, "embedding is known of categories of the features")
+        if any(one.op in ("source", "target") for one in _leading_to(index)):
+            raise refuse(
+                node.where,
+                "categories of nodes are looked up at the ends of edges; look them up before, for"
+                " the nodes: h = self.emb(x[:, 0]), and then h[row], or propagate",
+            )
+        return self.add(f"take({self.param(table)}, {self.of(index)})")
+
+    def _one_hot(self, node: Node) -> str:
+        """Columns of zeros, and a one at the category."""
+        count, index = node.value.shape[-1], node.args[0]
+        each = self.add(f"unsqueeze({self.of(index)}, {index.value.dim()})")
+        numbers = self.param(torch.arange(count, dtype=torch.float64))
+        return self.add(f"where({self.add(f'eq({each}, {numbers})')}, 1.0, 0.0)")
+
     def _part(self, node: Node) -> str:
         """A part of an input's columns."""
         x, start, stop = node.args
@@ -300,6 +327,21 @@ class Lines:
             else:
                 raise refuse(node.where, "columns are known by a slice, a number or a list of them")
         return name
+
+
+def _leading_to(node: Node) -> set[Node]:
+    """An operation on edges, and all on edges that lead to it."""
+    found, left = {node}, [node]
+    while left:
+        new = {one for one in left.pop().sources() if one.edges} - found
+        found |= new
+        left.extend(new)
+    return found
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether a tensor is of integers."""
+    return isinstance(value, Tensor) and not value.is_floating_point() and value.dtype != torch.bool
 
 
 def _number(value: Any) -> str:

@@ -122,6 +122,26 @@ def _cumsum(x: Tensor, dim: int) -> Tensor:
     return x @ torch.ones(size, size, dtype=x.dtype).triu()
 
 
+def _floor_divide(x: Any, other: Any) -> Any:
+    """As integers divide, if both are."""
+    whole = not x.is_floating_point() and isinstance(other, int)
+    found = torch.floor(x / other)
+    return found.long() if whole else found
+
+
+def _remainder(x: Any, other: Any) -> Any:
+    whole = not x.is_floating_point() and isinstance(other, int)
+    found = x - torch.floor(x / other) * other
+    return found.long() if whole else found
+
+
+def _bucketize(x: Tensor, boundaries: Any, *, right: bool = False, **_kwargs: Any) -> Tensor:
+    """The number of boundaries below each value."""
+    each, bounds = x.unsqueeze(-1), torch.as_tensor(boundaries, dtype=torch.float64)
+    below = each >= bounds if right else each > bounds
+    return torch.where(below, 1.0, 0.0).sum(-1).long()
+
+
 def _gru_cell(
     x: Tensor, h: Tensor, w_x: Tensor, w_h: Tensor, b_x: Any = None, b_h: Any = None
 ) -> Tensor:
@@ -239,6 +259,9 @@ DECOMPOSED: dict[str, Callable[..., Any]] = {
     "group_norm": _group_norm,
     "nan_to_num": _nan_to_num,
     "cumsum": _cumsum,
+    **dict.fromkeys(("floor_divide", "__floordiv__"), _floor_divide),
+    **dict.fromkeys(("remainder", "__mod__"), _remainder),
+    "bucketize": _bucketize,
     "glu": lambda x, dim=-1: x.chunk(2, dim)[0] * x.chunk(2, dim)[1].sigmoid(),
     "clamp_min": lambda x, least: x.clamp(min=least),
     "clamp_max": lambda x, most: x.clamp(max=most),

@@ -15,6 +15,10 @@ Ends = tuple[str, str]
 """The node types at both ends of a relation: of the sources, of the destinations."""
 
 
+Categories = Mapping[int, int]
+"""Column -> how many categories it has."""
+
+
 @dataclass(frozen=True)
 class GraphTypes:
     """What kinds of nodes and edges a graph has.
@@ -26,12 +30,17 @@ class GraphTypes:
         relations: each as ``source:name:destination``.
         edge_features: relation -> features of each of its edges, of those that have some.
         reached: whether every node has in-edges along every relation, as a module demands.
+        categories: node type -> column of its features -> how many categories it has, whole
+            numbers from 0.
+        edge_categories: relation -> the same of its edges' features.
     """
 
     nodes: dict[str, int]
     relations: tuple[str, ...] = ("",)
     edge_features: Mapping[str, int] = field(default_factory=dict)
     reached: bool = False
+    categories: Mapping[str, Categories] = field(default_factory=dict)
+    edge_categories: Mapping[str, Categories] = field(default_factory=dict)
 
     @property
     def typed(self) -> bool:
@@ -198,14 +207,32 @@ def random_graph(
         if columns:
             shape = len(made.src), columns
             values = torch.randn(shape, generator=g, dtype=torch.float64)
+            values = with_categories(values, types.edge_categories.get(relation, {}), g)
             made = replace(made, features=values)
         edges[relation] = made
     x = {
-        name: torch.randn(counts[name], width, generator=g, dtype=torch.float64)
+        name: with_categories(
+            torch.randn(counts[name], width, generator=g, dtype=torch.float64),
+            types.categories.get(name, {}),
+            g,
+        )
         for name, width in types.nodes.items()
         if width
     }
     return RandomGraph(types, counts, x, edges)
+
+
+def with_categories(values: Tensor, categories: Categories, g: torch.Generator) -> Tensor:
+    """The same with categories in some columns, each of them if there are as many rows."""
+    for column, count in categories.items():
+        order = torch.randperm(len(values), generator=g)
+        values[:, column] = (order % count).to(values.dtype)
+    return values
+
+
+def as_passed(features: Tensor, categories: Categories) -> Tensor:
+    """Features as ``forward`` gets them: whole numbers where all columns are categories."""
+    return features.long() if categories and features.shape[1] == len(categories) else features
 
 
 def _reaching(edges: RandomEdges, sources: int, destinations: int) -> RandomEdges:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from embertide.tracing.record.edge_ends import EdgeEnds
 from embertide.tracing.record.edges import Edges
-from embertide.tracing.record.graphs import GraphTypes, RandomGraph
+from embertide.tracing.record.graphs import GraphTypes, RandomGraph, as_passed
 from embertide.tracing.record.scopes import Scopes
 from embertide.tracing.record.self_loops import View
 from embertide.tracing.record.tables import Beside, Tables, parts_of_input
@@ -46,13 +46,19 @@ class Recording:
         }
         self.features: dict[str, Any] = self.x | self.numbers
         for name, of_type in (tables or {}).items():
-            features, _ = parts_of_input(self.x[name], of_type)
+            features: Any = parts_of_input(self.x[name], of_type)[0]
             if features is not None:
                 self.features[name] = features
+        for name, categories in graph.types.categories.items():
+            passed: Any = as_passed(self.features[name], categories)
+            self.features[name] = passed
         for relation in graph.edges:
             self._add(View(relation))
         self.edge_weight = self._of_edges("edge_weight", "weight")
-        self.edge_features = self._of_edges("edge_features", "features")
+        self.edge_features: dict[str, Any] = self._of_edges("edge_features", "features")
+        for relation, categories in graph.types.edge_categories.items():
+            of_edges: Any = as_passed(self.edge_features[relation], categories)
+            self.edge_features[relation] = of_edges
 
     @property
     def types(self) -> GraphTypes:

@@ -234,7 +234,7 @@ def filled(module: nn.Module, tables: Tables, x: Mapping[str, Tensor]) -> Iterat
             for table, part in zip(of_type, rows, strict=True):
                 for owner, short in _owners(module, module.get_parameter(table.name)):
                     undo.append((owner, short, owner._parameters[short]))
-                    owner._parameters[short] = part  # type: ignore[assignment]
+                    owner._parameters[short] = part
                     if isinstance(owner, nn.Embedding):
                         lookup = _Lookup(table.name, owner.num_embeddings, part)
                         owner.__dict__["forward"] = lookup

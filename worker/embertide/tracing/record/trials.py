@@ -114,4 +114,9 @@ def _light(graph: RandomGraph) -> RandomGraph:
 
 
 def _scaled(graph: RandomGraph, factor: float) -> RandomGraph:
-    return replace(graph, x={name: x * factor for name, x in graph.x.items()})
+    scaled = {}
+    for name, x in graph.x.items():
+        columns = list(graph.types.categories.get(name, {}))
+        scaled[name] = x * factor
+        scaled[name][:, columns] = x[:, columns]
+    return replace(graph, x=scaled)

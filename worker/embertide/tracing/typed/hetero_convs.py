@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, leaky_relu, linear
 
+from embertide.tracing.record.edges import Matrices
 from embertide.tracing.record.recording import Recording
 from embertide.tracing.record.roles import edges_of
 from embertide.tracing.record.traced import Traced, plain
 from embertide.tracing.record.user_code import here, refuse
-from embertide.tracing.typed.merged_softmax import Matrices, OfRelation, attended
+from embertide.tracing.typed.merged_softmax import OfRelation, attended
 
 _KEY, _QUERY, _VALUE = 0, 1, 2
 """Where HGTConv's one Linear of a node type has them."""

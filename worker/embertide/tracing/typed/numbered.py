@@ -17,12 +17,13 @@ from torch.nn.functional import linear
 from embertide.kernels.segments import Reduce
 from embertide.models.convs.aggregation import REDUCES
 from embertide.tracing.dgl.homogeneous import TogetherGraph
+from embertide.tracing.record.edges import Matrices
 from embertide.tracing.record.recording import Recording
 from embertide.tracing.record.roles import ALL, shaped
 from embertide.tracing.record.traced import Traced
 from embertide.tracing.record.user_code import here, refuse
 from embertide.tracing.typed.homogeneous import joined, parts_of
-from embertide.tracing.typed.merged_softmax import Matrices, OfRelation, attended
+from embertide.tracing.typed.merged_softmax import OfRelation, attended
 
 HINT = "name the graph's node types and its relations, in the order of their numbers, by --graph"
 
