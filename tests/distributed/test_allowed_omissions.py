@@ -207,11 +207,12 @@ def test_new_nodes_get_zeros_or_the_mean(
     assert (filled.node_type, filled.nodes, filled.rows, filled.missing) == (
         "tag", new, COUNTS["tag"], missing,
     )  # fmt: skip
-    assert f"{new} nodes of type 'tag' have no row in the model's table" in str(report.warnings)
+    those = "1 node of type 'tag' has" if new == 1 else f"{new} nodes of type 'tag' have"
+    assert f"{those} no row in the model's table" in str(report.warnings)
     assert omissions_in_manifest(job)["filledNodes"][0]["nodes"] == new
     (status,) = run_status(report, 1).filled_nodes or []
     assert (status.name, status.nodes) == ("tag", new)
-    assert any("have no row in the model's table" in note for note in estimate_job(job).notes)
+    assert any("no row in the model's table" in note for note in estimate_job(job).notes)
 
 
 def test_new_nodes_are_refused_by_default(tmp_path: Path) -> None:
@@ -231,6 +232,9 @@ def test_missing_is_for_tables_alone(tmp_path: Path) -> None:
     nodes = manifest["spec"]["input"]["nodes"]
     given = nodes[2]
     nodes[2] = {**given, "missing": "mean"}
+    with pytest.raises(InputError, match=r"missing is 'mean' for node type 'tag', but the model"):
+        planned(job_of(manifest))
+    nodes[2] = {"name": "tag", "ids": "int64", "table": {"uri": "/tags/"}, "missing": "mean"}
     with pytest.raises(ManifestError, match=r"nodes\[2\]\.missing: is 'mean', which is for nodes"):
         job_of(manifest)
     nodes[2] = {"name": "tag", "count": 3, "missing": "zeros"}

@@ -124,6 +124,18 @@ def test_several_tables(tmp_path: Path) -> None:
     assert_exact(job.published(), job.own(module))
 
 
+@pytest.mark.parametrize("ids", NAMES)
+def test_rows_of_tables_move_as_planned(tmp_path: Path, ids: str) -> None:
+    """What a run sends of features and tables before its layers; expected of rows in any order."""
+    report = make(tmp_path, ids, shake(Cat()), "emb").run((2, 1))
+    (sent,) = [one for one in report.traffic if (one.primitive, one.layer) == ("features", -1)]
+    (planned,) = [
+        one for one in report.planned_traffic if (one.primitive, one.layer) == ("features", -1)
+    ]
+    assert sent.messages <= 2 * planned.messages
+    assert abs(2 * planned.bytes_per_worker - sent.bytes_sent) <= 0.2 * sent.bytes_sent
+
+
 def grown(module: Any, missing: str) -> Any:
     """The module with a row for each new node."""
     table = module.emb.weight.detach()

@@ -114,6 +114,14 @@ class TableAndFeatures(Frames):
         return self.conv(g, self.table.weight + g.ndata["feat"])
 
 
+class NumbersBeside(Frames):
+    """The nodes' numbers as DGL keeps them in a subgraph, beside features."""
+
+    def forward(self, g):
+        node_id = g.ndata[load_dgl().NID]
+        return self.conv(g, self.table(node_id) + g.ndata["feat"])
+
+
 class ManyEdges(Frames):
     def forward(self, g, h):
         return self.conv(g, h) * (2 if g.num_edges() > 100_000 else 1)
@@ -151,7 +159,7 @@ def test_an_argument_and_a_frame_of_dgl(make: type[nn.Module], told: str) -> Non
 
 @needs_dgl
 def test_a_table_and_a_frame_of_dgl() -> None:
-    for make in (TableAndFeatures, Numbers):
+    for make in (TableAndFeatures, Numbers, NumbersBeside):
         done = export_module(shake(make()), tables={"": "table"})
         assert done.proof.largest_error <= done.proof.tolerance
 

@@ -15,6 +15,8 @@ from embertide.footprint import FLOAT_BYTES, ID_BYTES, GraphSize, Size
 from embertide.plan.plan import Plan
 from embertide.planning.graph import PlannedGraph, of_layers
 from embertide.planning.loads import NodeLoads, edge_loads, node_loads
+from embertide.planning.memory import TABLE_CHUNK_BYTES
+from embertide.planning.model_tables import TableSplit
 from embertide.planning.tensors import tensor_moves
 from embertide.planning.traffic_sums import TrafficSums
 from embertide.primitives.directory import LOCATED_ROWS
@@ -125,6 +127,21 @@ class _Traffic:
         rounds, mean = self.loads[name].rounds(LOCATED_ROWS)
         sent = located + 8 * peers * rounds
         self.sums.add("world", "features", -1, sent, peers * (rounds + mean))
+        for table in self.graph.types[name].splits.tables:
+            self._read_table(name, table)
+
+    def _read_table(self, name: str, table: TableSplit) -> None:
+        """Rows of a model's table to the workers that loaded the features of their nodes."""
+        size, peers = self.size.of_type(name), self.workers - 1
+        away = (1 - 1 / self.workers) / self.workers
+        rows = TABLE_CHUNK_BYTES // (FLOAT_BYTES * table.columns)
+        rounds = _rounds(table.rows / self.workers, max(1, rows))
+        sent = (4 + FLOAT_BYTES * table.columns) * size.nodes * away + 16 * peers * rounds
+        messages = 4 * rounds
+        if table.split.ids_uri is not None:
+            sent += 16 * table.rows * away + (size.index_bytes + 8) * size.nodes * away + 24 * peers
+            messages += 6
+        self.sums.add("world", "features", -1, sent, peers * messages)
 
     # -- tensors ---------------------------------------------------------------------------
 

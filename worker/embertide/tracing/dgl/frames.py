@@ -10,12 +10,16 @@ from embertide.tracing.record.arguments import PLAIN_WEIGHTS
 from embertide.tracing.record.traced import Traced
 from embertide.tracing.record.user_code import here, refuse
 
+NODE_ID = "_ID"
+"""``dgl.NID``."""
 Field = tuple[str, str]
-"""``ndata``, or of edges ``edge_weight``, ``edge_features`` or ``norm``; and of what."""
+"""``ndata`` or ``node_id``, or of edges ``edge_weight``, ``edge_features`` or ``norm``; and of
+what."""
 Given = Mapping[str, Traced]
 """The job's own tensors of a node type or relation, by such a word."""
 _WHAT = {
     "ndata": "features",
+    "node_id": "nodes' numbers",
     "edge_weight": "edge weights",
     "edge_features": "features of the edges",
     "norm": "norm of the edges",
@@ -51,6 +55,8 @@ class Frame(dict[str, Any]):
 
     def _kind(self, name: str) -> str | None:
         """What a name that was never set stands for: features of edges, unless it says weights."""
+        if name == NODE_ID and "node_id" in self.given:
+            return "node_id"
         if name == "norm" and name in self.given:
             return name
         if "edge_features" in self.given and name not in PLAIN_WEIGHTS:

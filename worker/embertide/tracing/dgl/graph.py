@@ -39,7 +39,7 @@ class RecordingGraph(GraphView):
     ) -> None:
         super().__init__(real, recording, relations)
         self._nodes, self._of_edges = frames or (
-            _frames(recording.types.nodes, ndata=recording.features),
+            _frames(recording.types.nodes, ndata=recording.features, node_id=recording.numbers),
             _frames(
                 recording.edges,
                 edge_weight=recording.edge_weight,

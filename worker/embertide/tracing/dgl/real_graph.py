@@ -31,8 +31,9 @@ def real_graph(
         return _together(graph, fields, x)
     real = _of_types(graph)
     for (kind, of), name in fields.items():
-        if kind == "ndata":
-            (real.nodes[of].data if of else real.ndata)[name] = x[of]
+        if kind in ("ndata", "node_id"):
+            value = x[of] if kind == "ndata" else graph.numbers(of)
+            (real.nodes[of].data if of else real.ndata)[name] = value
         else:
             of_edges = real.edges[graph.types.triple(of)].data if of else real.edata
             edges = graph.edges[of]

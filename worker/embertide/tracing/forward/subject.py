@@ -191,7 +191,7 @@ class Subject:
         for (kind, of), name in self.fields.items():
             role = "x" if kind == "ndata" else kind
             argument = next((one for one, has in self.roles.items() if has == role), None)
-            if argument is not None:
+            if argument is not None and kind != "node_id":
                 frame = "ndata" if kind == "ndata" else "edata"
                 raise refuse(
                     "",
