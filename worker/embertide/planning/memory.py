@@ -46,7 +46,7 @@ _ORDER_BYTES = 4
 _LOCATED_ROW_BYTES = 40
 """Of a loaded row while its owner is told: its owner's row, its order, and both as sent."""
 TABLE_CHUNK_BYTES = 16 << 20
-"""Of a worker's part of a model's table, at a time."""
+"""Of a model's table at a time, all workers' parts together."""
 _TABLE_ROW_BYTES = 40
 """Of a loaded row while it gets a table's row: its number, its order, both sorted, and as sent."""
 _DIRECTORY_BYTES = 1

@@ -134,7 +134,7 @@ class _Traffic:
         """Rows of a model's table to the workers that loaded the features of their nodes."""
         size, peers = self.size.of_type(name), self.workers - 1
         away = (1 - 1 / self.workers) / self.workers
-        rows = TABLE_CHUNK_BYTES // (FLOAT_BYTES * table.columns)
+        rows = TABLE_CHUNK_BYTES // (FLOAT_BYTES * table.columns * self.workers)
         rounds = _rounds(table.rows / self.workers, max(1, rows))
         sent = (4 + FLOAT_BYTES * table.columns) * size.nodes * away + 16 * peers * rounds
         messages = 4 * rounds

@@ -137,7 +137,8 @@ def _copy_rows(ctx: RunContext, table: TableSplit, wanted: Rows, to: Float32s) -
     ascending = torch.from_numpy(wanted[order])
     sums = np.zeros(table.columns)
     parts = list(pairwise(even_bounds(table.rows, ctx.grid.world)))
-    step = max(1, TABLE_CHUNK_BYTES // (FLOAT_BYTES * table.columns))
+    # So many that what all ranks send to one of them is bounded as well.
+    step = max(1, TABLE_CHUNK_BYTES // (FLOAT_BYTES * table.columns * ctx.grid.world))
     for first in range(0, max(stop - start for start, stop in parts), step):
         spans = [
             (min(start + first, stop), min(start + first + step, stop)) for start, stop in parts
