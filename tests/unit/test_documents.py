@@ -56,6 +56,7 @@ LEFT_OUT = {
     "kubectl get embeddingjob/products": "tests/cluster/test_orchestrators.py reads so",
     "embertide check job.yaml": "tests/unit/test_check.py runs it on many models",
     "embertide export shop/models.py:Net": "tests/distributed/test_export_runs.py exports and runs",
+    "embertide export molecules.py:Net": "tests/distributed/test_export_categories.py runs such",
     "embertide export hetero.py:Net": "tests/unit/test_export_hetero.py exports such models",
     "embertide diff job.yaml previous": "tests/unit/test_cli_held.py runs it",
     "embertide release job.yaml": "tests/unit/test_cli_held.py runs it",

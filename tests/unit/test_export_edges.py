@@ -206,10 +206,10 @@ AT_A_LINE = {
     "Columns": r"mat1 and mat2 shapes .*\(each edge has 3 features; --edge-features says another",
     "Mixed": "view mixes rows of edges",
     "AllEdges": "batch norm of edges is known with running statistics",
-    "OverEdges": "mean over all rows needs the whole graph at once",
+    "OverEdges": "mean over all edges needs all of them at once",
     "Median": r"conv \(GINEConv\) aggregates by MedianAggregation; known are sum, mean, max",
     "OwnAggregate": "OwnAggregate has an aggregate of its own that gives no row for each node; use",
-    "Unread": "a tensor of the edges is returned, or used among those of the nodes",
+    "Unread": "sum over all edges needs all of them at once; .* as a buffer",
 }
 ANYWHERE = {
     "Unknown": r"takes efeats, but nothing tells how many features edges have; say it with --edge",

@@ -30,7 +30,7 @@ AT_A_LINE = {
     **dict.fromkeys(("AsInTraining", "EvenNodes"), "depends on the number of nodes or edges"),
     "AllHaveEdges": r"unique gives as many rows as its numbers tell, and their number is read",
     "SomeLarge": r"nonzero gives as many rows as its numbers tell",
-    "SomeRows": r"__getitem__ gives as many rows as its numbers tell",
+    "SomeRows": r"picking rows by a condition gives as many rows as its numbers tell",
     "SomeWeights": r"masked_select gives as many rows as its numbers tell",
 }
 

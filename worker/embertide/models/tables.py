@@ -54,8 +54,8 @@ def tables_of(storage: Storage, model: str) -> dict[str, TypeTables]:
     file = _file_of(model)
     folder = file.rsplit("/", 1)[0]
     try:
-        inputs = [one for one in _inputs(storage, file) if one.get("tables")]
-        return {str(one.get("type", "")): _of_input(folder, one) for one in inputs}
+        inputs = [entry for entry in _inputs(storage, file) if entry.get("tables")]
+        return {str(entry.get("type", "")): _of_input(folder, entry) for entry in inputs}
     except _UNREADABLE:
         return {}
 
@@ -68,10 +68,10 @@ def categories_of(storage: Storage, model: str) -> dict[str, list[tuple[int, int
     """
     try:
         return {
-            str(one.get("type", "")): [
-                (int(of["column"]), int(of["count"])) for of in one.get("categories", [])
+            str(entry.get("type", "")): [
+                (int(of["column"]), int(of["count"])) for of in entry.get("categories", [])
             ]
-            for one in _inputs(storage, _file_of(model))
+            for entry in _inputs(storage, _file_of(model))
         }
     except _UNREADABLE:
         return {}
@@ -90,17 +90,17 @@ def _file_of(model: str) -> str:
 def _inputs(storage: Storage, file: str) -> list[Any]:
     if not file.endswith(f"/{PROGRAM_NAME}") or storage.stat(file) is None:
         return []
-    found: Any = yaml.safe_load(storage.read(file))
-    return list(found["inputs"])
+    content: Any = yaml.safe_load(storage.read(file))
+    return list(content["inputs"])
 
 
 def _of_input(folder: str, entry: Any) -> TypeTables:
     tables = tuple(
         ModelTable(
-            uri=f"{folder}/{one['file']}",
-            columns=int(one["columns"]),
-            ids=f"{folder}/{one['ids']}" if one.get("ids") else None,
+            uri=f"{folder}/{table['file']}",
+            columns=int(table["columns"]),
+            ids=f"{folder}/{table['ids']}" if table.get("ids") else None,
         )
-        for one in entry["tables"]
+        for table in entry["tables"]
     )
-    return TypeTables(int(entry["columns"]) - sum(one.columns for one in tables), tables)
+    return TypeTables(int(entry["columns"]) - sum(table.columns for table in tables), tables)

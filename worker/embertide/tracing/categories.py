@@ -28,24 +28,24 @@ def with_features_of_categories(
     )
 
 
-def _of(given: CategoriesOf, there: list[str], option: str) -> dict[str, dict[int, int]]:
-    unknown = [name for name in given if name not in there]
+def _of(declared: CategoriesOf, there: list[str], option: str) -> dict[str, dict[int, int]]:
+    unknown = [name for name in declared if name not in there]
     if unknown:
         known = ", ".join(filter(None, there)) or "one type, which has no name"
         raise ModelError(f"{option} names {unknown[0]!r}, but the graph has {known}")
-    return {name: _columns(columns, option) for name, columns in given.items() if columns}
+    return {name: _columns(columns, option) for name, columns in declared.items() if columns}
 
 
 def _columns(columns: Mapping[Any, int], option: str) -> dict[int, int]:
-    found = {}
+    counts = {}
     for column, count in columns.items():
         if not str(column).isdigit() or type(count) is not int or count < 1:
             raise ModelError(
                 f"{option} has {column!r}: {count!r}; give the number of a column, from 0, and how"
                 ' many categories it has: {"0": 10}'
             )
-        found[int(column)] = count
-    return found
+        counts[int(column)] = count
+    return counts
 
 
 def check_columns(types: GraphTypes) -> None:

@@ -34,25 +34,25 @@ def stored_tables(
             f"ids of rows are given for node type {unknown[0]!r}, of which no table is named; name"
             " it by --table"
         )
-    found: dict[str, list[StoredTable]] = {}
+    stored: dict[str, list[StoredTable]] = {}
     for node_type, of_type in tables.items():
         for table in of_type:
             rows = module.get_parameter(table.name).detach()
             own = None if node_type not in ids else _ids(ids[node_type], table.name, len(rows))
-            found.setdefault(node_type, []).append(StoredTable(rows, own))
-    return found
+            stored.setdefault(node_type, []).append(StoredTable(rows, own))
+    return stored
 
 
-def _ids(given: TableIds, table: str, rows: int) -> npt.NDArray[Any]:
+def _ids(raw: TableIds, table: str, rows: int) -> npt.NDArray[Any]:
     """[rows] int64 or texts.
 
     Raises:
         ModelError: they are not such, or do not fit the table.
     """
-    ids = np.asarray(given)
+    ids = np.asarray(raw)
     if ids.dtype.kind in "iu":
         ids = ids.astype(np.int64)
-    elif ids.dtype.kind == "O" and all(isinstance(one, str) for one in ids):
+    elif ids.dtype.kind == "O" and all(isinstance(name, str) for name in ids):
         ids = ids.astype(np.str_)
     if ids.ndim != 1 or ids.dtype.kind not in "iU":
         raise ModelError(
@@ -81,12 +81,12 @@ def read_table_ids(storage: Storage, uri: str) -> npt.NDArray[Any]:
     """
     data = storage.read(uri)
     try:
-        found: npt.NDArray[Any] = np.load(io.BytesIO(data), allow_pickle=False)
+        ids: npt.NDArray[Any] = np.load(io.BytesIO(data), allow_pickle=False)
     except ValueError as error:
         raise ModelError(
             f"{uri} is no npy file of whole numbers or texts ({error}); write it with"
             " numpy.save, texts as numpy.array(ids, dtype=str)"
         ) from None
-    if not isinstance(found, np.ndarray):
+    if not isinstance(ids, np.ndarray):
         raise ModelError(f"{uri} is an npz, an archive of arrays; save the ids alone by numpy.save")
-    return found
+    return ids

@@ -50,11 +50,11 @@ def part_of(module: nn.Module, path: str, where: str) -> nn.Module:
     """
     part = unwrapped(module)
     for name in path.split("."):
-        found = getattr(part, name, None)
-        if isinstance(found, nn.Module):
-            part = unwrapped(found)
-        elif getattr(found, "__self__", None) is part and path.endswith(name):
-            part.forward = found if name == "forward" else Entry(part, name)
+        attribute = getattr(part, name, None)
+        if isinstance(attribute, nn.Module):
+            part = unwrapped(attribute)
+        elif getattr(attribute, "__self__", None) is part and path.endswith(name):
+            part.forward = attribute if name == "forward" else Entry(part, name)
         else:
             raise ModelError(
                 f"{where} has no method or module {name}"
@@ -109,7 +109,7 @@ class Entry:
     @property
     def __signature__(self) -> inspect.Signature:
         own = inspect.signature(getattr(self.module, self.method))
-        named = [one for one in own.parameters.values() if one.kind not in _STARS]
+        named = [name for name, parameter in own.parameters.items() if parameter.kind not in _STARS]
         encoder = getattr(self.module, "encoder", None)
         if not named and isinstance(encoder, nn.Module):
             return inspect.signature(encoder.forward)

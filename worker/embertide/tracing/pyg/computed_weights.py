@@ -48,8 +48,8 @@ def gcn_norm(recording: Recording, real: Function) -> Function:
 def _own_edges(recording: Recording, edge_index: Any) -> Edges | None:
     """The edges of a relation as the job has them; None of other ones."""
     name = edges_of(edge_index.node) if isinstance(edge_index, Traced) else None
-    found = recording.edges.get(str(name))
-    return found if found is not None and found.view.loops == "keep" else None
+    edges = recording.edges.get(str(name))
+    return edges if edges is not None and edges.view.loops == "keep" else None
 
 
 def _is_computed(weight: Any) -> bool:
@@ -71,8 +71,8 @@ def _normalised(
     )
     of_others: Any = moved(recording, weight.flatten(), edges, others)
     total, others_total = (
-        one.aggregate(of_edges.view(-1, 1), "sum", scope).flatten()
-        for one, of_edges in ((edges, weight), (others, of_others))
+        along.aggregate(of_edges.view(-1, 1), "sum", scope).flatten()
+        for along, of_edges in ((edges, weight), (others, of_others))
     )
     loops: Any = edges.degree("in") - others.degree("in")
     loop = torch.where(loops > 0.5, (total - others_total) / loops.clamp(min=1.0), fill)

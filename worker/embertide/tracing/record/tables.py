@@ -66,13 +66,13 @@ def find_tables(module: nn.Module, names: Mapping[str, str | Sequence[str]]) -> 
     }
 
 
-def _find(module: nn.Module, given: str) -> Table:
+def _find(module: nn.Module, short: str) -> Table:
     params = dict(module.named_parameters(remove_duplicate=False))
-    name = given if given in params else f"{given}.weight"
-    tables = [one for one, param in params.items() if param.dim() == 2]
+    name = short if short in params else f"{short}.weight"
+    tables = [path for path, param in params.items() if param.dim() == 2]
     if name not in tables:
         raise ModelError(
-            f"the module has no table {given!r}: no parameter [nodes, columns] of that name; it"
+            f"the module has no table {short!r}: no parameter [nodes, columns] of that name; it"
             f" has {', '.join(tables) or 'none'}"
         )
     if not bool(torch.isfinite(params[name]).all()):
@@ -88,7 +88,7 @@ def _find(module: nn.Module, given: str) -> Table:
 
 def columns_of(tables: Sequence[Table]) -> int:
     """Columns of all of a type's tables."""
-    return sum(one.columns for one in tables)
+    return sum(table.columns for table in tables)
 
 
 def with_tables(types: GraphTypes, tables: Tables) -> GraphTypes:
@@ -207,14 +207,14 @@ class Beside:
         for node in read:
             if self._are(node):
                 of = f" of {node.of!r}" if node.of else ""
-                names = ", ".join(one.name for one in self.tables[node.of])
-                told = (
+                names = ", ".join(table.name for table in self.tables[node.of])
+                text = (
                     f"the module reads features{of} here, but gets the nodes' numbers, which name"
                     f" the rows of {names}; say how many columns the features have, with --width"
                     " or in --graph, so that it gets them, and take the numbers by an argument"
                     " called node_id"
                 )
-                raise NumbersReadAsFeatures(f"{here()}: {told}")
+                raise NumbersReadAsFeatures(f"{here()}: {text}")
 
     def _are(self, node: Node) -> bool:
         return bool(self.tables) and is_numbers(node)
