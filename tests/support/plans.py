@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from embertide.plan.fuse import fuse
-from embertide.plan.passes import MARKING, ORDERING, make_plan
-from embertide.plan.plan import Plan, Target
-from embertide.plan.whole_rows import choose_whole_rows
 from embertide.planning.graph import PlannedGraph
+from embertide.plans.fuse import fuse
+from embertide.plans.passes import MARKING, ORDERING, make_plan
+from embertide.plans.plan import Plan, Target
+from embertide.plans.whole_rows import choose_whole_rows
 from embertide.spec.grid import GridShape
 from embertide.steps import Program
 from embertide.steps.run import Run

@@ -47,7 +47,7 @@ is. The class has
 To add a kind: write the file, with `class Mine(Step, kind="mine")`, and name it in
 `steps/__init__.py`. `nodewise.py` has what steps without edges have in common, `base.py` the rest.
 A step whose rows can be finished as they are made (a bias, an activation, a product) is a `Leader`,
-and runs as one with the steps after it; `plan/fuse.py` and `plan/order.py` ask for properties
+and runs as one with the steps after it; `plans/fuse.py` and `plans/order.py` ask for properties
 (`product`, `added`, `row_activation`, `commutes`), not for classes.
 
 Then add programs with it to `tests/support/step_cases.py`: every grid is compared with its

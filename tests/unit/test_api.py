@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -231,3 +232,9 @@ def test_types_reach_those_who_import_it(tmp_path: Path) -> None:
     )  # fmt: skip
     problems = [json.loads(line) for line in checked.stdout.splitlines()]
     assert [(problem["line"], problem["code"]) for problem in problems] == [(6, "assignment")]
+
+
+def test_no_package_has_the_name_of_a_function() -> None:
+    """Once it is imported it would stand in the function's place."""
+    names = {module.name for module in pkgutil.iter_modules(embertide.__path__)}
+    assert names.isdisjoint(embertide.__all__)

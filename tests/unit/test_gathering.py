@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from embertide.plan.passes import make_plan
-from embertide.plan.shared_rows import gather_needs
+from embertide.plans.passes import make_plan
+from embertide.plans.shared_rows import gather_needs
 from embertide.steps import Attend, PairAttend, Program, Step
 from tests.support import hetero_cases_pyg
 from tests.support.hetero_case import shaken

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from embertide.plan.checking import check
-from embertide.plan.passes import make_plan
-from embertide.plan.plan import Plan, Target
-from embertide.plan.summary import summarise_plan
+from embertide.plans.checking import check
+from embertide.plans.passes import make_plan
+from embertide.plans.plan import Plan, Target
+from embertide.plans.summary import summarise_plan
 from embertide.spec.grid import GridShape
 from embertide.steps import (
     Activation,

@@ -11,9 +11,9 @@ import torch
 from embertide.errors import ModelError
 from embertide.footprint import GraphSize
 from embertide.models.reference import run_typed_reference
-from embertide.plan.passes import make_plan
-from embertide.plan.scores import narrow_scores
 from embertide.planning.tensors import tensor_moves
+from embertide.plans.passes import make_plan
+from embertide.plans.scores import narrow_scores
 from embertide.spec.grid import GridShape
 from embertide.steps import HeadDot, Linear, Program
 from embertide.steps.heads import fold_heads

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from embertide.plan.passes import make_plan
-from embertide.plan.plan import Target
+from embertide.plans.passes import make_plan
+from embertide.plans.plan import Target
 from embertide.spec.grid import GridShape
 from embertide.steps import Aggregate, GraphNorm, Linear, Program, Propagate, Step
 from tests.support import sharing_programs

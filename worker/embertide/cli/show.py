@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from embertide.models.summary import ModelSummary, StepSummary
-    from embertide.plan.summary import PlanSummary
+    from embertide.plans.summary import PlanSummary
     from embertide.spec.grid import GridShape
     from embertide.steps.program import Program
 
@@ -83,9 +83,9 @@ def show(
 
 def _planned(program: Program, grid: GridShape | None, in_place: bool) -> PlanSummary:
     """How the workers of a grid run a program; one worker where none is named."""
-    from embertide.plan.passes import make_plan
-    from embertide.plan.plan import Target
-    from embertide.plan.summary import summarise_plan
+    from embertide.plans.passes import make_plan
+    from embertide.plans.plan import Target
+    from embertide.plans.summary import summarise_plan
     from embertide.spec.grid import GridShape
 
     return summarise_plan(make_plan(program, Target(grid=grid or GridShape(), in_place=in_place)))

@@ -10,7 +10,7 @@ from embertide.context import RunContext
 from embertide.kernels.csr import Csr
 from embertide.pipeline.prepare import Prepared
 from embertide.pipeline.typed_graph import TypedGraph
-from embertide.plan.passes import make_plan
+from embertide.plans.passes import make_plan
 from embertide.primitives.graph import LayerGraph
 from embertide.stages.csr import gather_partition
 from embertide.stages.infer import Arrangement, Graphs, arrange, infer

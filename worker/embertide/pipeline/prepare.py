@@ -16,12 +16,12 @@ from embertide.pipeline.typed_graph import (
     load_types,
     omissions_of,
 )
-from embertide.plan.passes import make_plan
-from embertide.plan.plan import Plan, Target
 from embertide.planning.graph import plan_graph
 from embertide.planning.growth import Growth, growths
 from embertide.planning.inputs import Inputs, with_tables
 from embertide.planning.matching import check_model, match_relations, narrow, published
+from embertide.plans.passes import make_plan
+from embertide.plans.plan import Plan, Target
 from embertide.stages.features import LoadedNodes, loaded_features
 from embertide.stages.limits import check_read, check_unchanged
 from embertide.stages.report import run_facts, type_counts

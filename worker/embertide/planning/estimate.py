@@ -14,8 +14,6 @@ from embertide.errors import GridError, InputsNotReady, ObjectMissing
 from embertide.footprint import FLOAT_BYTES, ID_BYTES
 from embertide.kernels.staging import PINNED_BYTES
 from embertide.models.read import read_model
-from embertide.plan.passes import make_plan
-from embertide.plan.plan import Target
 from embertide.planning.duration import basis, seconds_range, start_range, work_of
 from embertide.planning.graph import PlannedGraph, plan_graph
 from embertide.planning.grids import grids_to_compare
@@ -34,6 +32,8 @@ from embertide.planning.sizing import (
     worker_bytes,
 )
 from embertide.planning.traffic import planned_traffic
+from embertide.plans.passes import make_plan
+from embertide.plans.plan import Target
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.schemes import is_local

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from embertide.footprint import FLOAT_BYTES, GraphSize
 from embertide.layouts import ROW_TYPES
-from embertide.plan.plan import Plan
 from embertide.planning.inputs import Inputs, NodeSplits
 from embertide.planning.matching import match_relations, match_types, narrow
 from embertide.planning.sizes import TEXT_FORMATS
+from embertide.plans.plan import Plan
 from embertide.readers.splits import Split
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EdgeInput, EmbeddingJob, NodeInput

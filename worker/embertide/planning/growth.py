@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from embertide.plan.plan import Plan
 from embertide.planning.graph import PlannedGraph
 from embertide.planning.memory import planned_gpu_memory, planned_memory
+from embertide.plans.plan import Plan
 from embertide.spec.relations import Relation
 
 EVEN = 1.1

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from embertide.footprint import ID_BYTES, Size
-from embertide.plan.plan import Plan
 from embertide.planning.graph import PlannedGraph, PlannedRelation
 from embertide.planning.tensors import tensor_peak
+from embertide.plans.plan import Plan
 from embertide.steps.base import Step
 from embertide.steps.program import Program
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from embertide.compare.memory import comparing_bytes
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, LOCATION_BYTES, Size
 from embertide.kernels.staging import PINNED_BYTES
-from embertide.plan.plan import Plan
 from embertide.planning.edge_memory import (
     STRING_BYTES,
     csr_bytes,
@@ -23,6 +22,7 @@ from embertide.planning.graph import PlannedGraph, PlannedType, of_layers
 from embertide.planning.inputs import NodeSplits
 from embertide.planning.layer_memory import layers_bytes, partition_bytes
 from embertide.planning.loads import edge_loads, node_loads
+from embertide.plans.plan import Plan
 from embertide.primitives.directory import LOCATED_ROWS
 from embertide.readers.pool import are_afar, coming_from_afar, held_afar, readers
 from embertide.steps.program import Program

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from embertide.footprint import GraphSize
-from embertide.plan.plan import Plan
+from embertide.plans.plan import Plan
 from embertide.steps.moves import Move
 from embertide.steps.walk import Walk
 

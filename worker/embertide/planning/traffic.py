@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, GraphSize, Size
-from embertide.plan.plan import Plan
 from embertide.planning.graph import PlannedGraph, of_layers
 from embertide.planning.loads import NodeLoads, edge_loads, node_loads
 from embertide.planning.memory import TABLE_CHUNK_BYTES
 from embertide.planning.model_tables import TableSplit
 from embertide.planning.tensors import tensor_moves
 from embertide.planning.traffic_sums import TrafficSums
+from embertide.plans.plan import Plan
 from embertide.primitives.directory import LOCATED_ROWS
 from embertide.primitives.finding import LOOK_UP_NODES
 from embertide.primitives.gemm import round_rows

@@ -1,7 +1,7 @@
 """Which steps over edges read rows of the same tensors, so that each row travels once for all.
 
 The first of them brings the rows and makes the results of all: whatever the others read has to be
-there by then. `plan/shared_rows.py` puts steps into an order in which it is.
+there by then. `plans/shared_rows.py` puts steps into an order in which it is.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from embertide.context import RunContext
 from embertide.grid import RowRanges
-from embertide.plan.plan import Plan
+from embertide.plans.plan import Plan
 from embertide.primitives.exchange import Exchange
 
 

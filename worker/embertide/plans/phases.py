@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import accumulate
 
-from embertide.plan.plan import Plan
+from embertide.plans.plan import Plan
 from embertide.steps.reach import Reach
 
 

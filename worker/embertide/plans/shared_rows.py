@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from embertide.plan.plan import Plan
+from embertide.plans.plan import Plan
 from embertide.steps import Step
 from embertide.steps.sharing import reads_together
 

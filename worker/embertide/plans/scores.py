@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from embertide.plan.plan import Plan
+from embertide.plans.plan import Plan
 from embertide.steps import HeadDot, Linear, Program, Step
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from embertide.footprint import GraphSize
-from embertide.plan.plan import Pass, Plan
+from embertide.plans.plan import Pass, Plan
 from embertide.spec.relations import Relation
 from embertide.steps.moves import Conversion, HeadScores, LoadedRows, Move, Statistics, TileRows
 from embertide.steps.program import Program

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from embertide.plan.plan import Plan
+from embertide.plans.plan import Plan
 from embertide.steps.run import Run
 
 

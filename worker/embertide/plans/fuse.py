@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from embertide.plan.plan import Plan
+from embertide.plans.plan import Plan
 from embertide.steps.base import Leader, Step
 from embertide.steps.program import Program
 from embertide.steps.run import Product, Run

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from embertide.plan.checking import check
-from embertide.plan.fuse import fuse
-from embertide.plan.order import keep_readers_close, order_products
-from embertide.plan.phases import mark_phases
-from embertide.plan.plan import Pass, Plan, Target
-from embertide.plan.scores import narrow_scores
-from embertide.plan.shared_rows import gather_needs
-from embertide.plan.whole_rows import choose_whole_rows
+from embertide.plans.checking import check
+from embertide.plans.fuse import fuse
+from embertide.plans.order import keep_readers_close, order_products
+from embertide.plans.phases import mark_phases
+from embertide.plans.plan import Pass, Plan, Target
+from embertide.plans.scores import narrow_scores
+from embertide.plans.shared_rows import gather_needs
+from embertide.plans.whole_rows import choose_whole_rows
 from embertide.steps.program import Program
 
 ORDERING: tuple[Pass, ...] = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from embertide.plan.plan import Plan
+from embertide.plans.plan import Plan
 
 
 def check(plan: Plan) -> Plan:

@@ -1,7 +1,7 @@
 """The order of steps: readers after what they read, and products before or after sums.
 
 A step that alone reads what another makes follows it as soon as all it reads is there: then the
-two can run as one (:mod:`embertide.plan.fuse`), and fewer tensors are alive.
+two can run as one (:mod:`embertide.plans.fuse`), and fewer tensors are alive.
 
 A normalised sum over in-edges acts on rows, a product on columns, so they commute:
 ``sum(x @ W.T) == sum(x) @ W.T``, whatever factors and edge weights the sum has. The order decides
@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from embertide.plan.plan import Plan
+from embertide.plans.plan import Plan
 from embertide.steps.base import Step
 from embertide.steps.program import Program
 
