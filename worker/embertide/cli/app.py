@@ -67,7 +67,7 @@ def _root(
       embertide neighbors job.yaml ID      # look at it
       embertide rollback job.yaml previous # go back
       embertide diff job.yaml previous current
-      embertide release job.yaml           # though the gate holds it
+      embertide release job.yaml           # a held version
       embertide submit job.yaml --at now   # on Kubernetes
       embertide logs products              # why it failed
     """

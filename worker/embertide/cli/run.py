@@ -79,7 +79,7 @@ def run(
       embertide run job.yaml
       embertide run job.yaml --grid 2x2
       embertide run job.yaml --workers 4 --threads 1
-      embertide run job.yaml --force   # though nothing has changed
+      embertide run job.yaml --force   # though unchanged
       embertide run job.yaml --json | tail -1   # the report
 
     Where spec.output.gate holds the version, the command ends with exit code 11: readers keep
