@@ -158,7 +158,10 @@ def models_below(model: type[BaseModel]) -> set[type[BaseModel]]:
 
 
 def test_every_field_is_described() -> None:
-    models = models_below(SpecModel)
+    # Other tests make some of their own.
+    models = {
+        model for model in models_below(SpecModel) if model.__module__.startswith("embertide.")
+    }
     assert EmbeddingJob in models
     for model in models:
         for name, field in model.model_fields.items():
