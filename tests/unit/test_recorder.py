@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from embertide.telemetry.clock import Clock
+from embertide.telemetry.graph_facts import GraphFacts
 from embertide.telemetry.memory import MemoryWatch
 from embertide.telemetry.recorder import (
     MOST_RELATIONS,
@@ -95,7 +96,7 @@ def test_neither_snapshot_nor_metrics_grow_with_groups(groups: int) -> None:
         recorder.received(label, 100)
         recorder.arrived(label)
     clock = Clock(MemoryWatch(), lambda _event: None)
-    taken = clock.snapshot(0, 0, recorder, [], Work(), TransferStats())
+    taken = clock.snapshot(0, 0, GraphFacts(), recorder, [], Work(), TransferStats())
     # The digits of the counts may differ.
     assert len(json.dumps(taken.to_json())) < 800
     assert len(recorder.totals) == 1
