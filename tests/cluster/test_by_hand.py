@@ -78,6 +78,12 @@ def test_edits_are_put_right_and_lost_objects_end_their_attempt(
         assert (status["attempt"], "lastFailure" in status) == (1, False)
         jobs.kubectl("delete", "sts", "edited", "--wait=false")
         statuses = [jobs.await_("edited", lambda s: s.get("disruptions") == 1)]
+        # Workers that go on before they are asked to stop publish within a second.
+        jobs.cluster.wait_for(
+            lambda: all("deletionTimestamp" in pod["metadata"] for pod in jobs.pods()),
+            60,
+            "the pods are being stopped",
+        )
     await_pods(jobs, "edited", 2)
     jobs.kubectl("delete", "pod", "edited-1", "--wait=false")
     statuses.append(jobs.await_("edited", lambda s: s["disruptions"] == 2))
