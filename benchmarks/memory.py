@@ -35,7 +35,11 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Shape:
-    """A made-up graph and the grids that it runs on; sizes grow with ``--times``."""
+    """A made-up graph and the grids that it runs on; sizes grow with ``--times``.
+
+    Attributes:
+        compared: a version is published first, with which the others are compared.
+    """
 
     nodes: int
     edges: int
@@ -44,6 +48,7 @@ class Shape:
     self_loops: str | None = None
     pyg: bool = False
     types: bool = False
+    compared: bool = False
 
     def make(self, folder: Path, times: float) -> Path:
         """Write the job; its manifest's path."""
@@ -51,9 +56,12 @@ class Shape:
         manifest = yaml.safe_load(job.read_text())
         # The same inputs and model, on another grid, would only be confirmed.
         manifest["spec"]["refresh"] = {"mode": "full"}
+        manifest["spec"]["output"]["compare"] = self.compared
         if self.self_loops:
             manifest["spec"]["input"]["edges"][0]["selfLoops"] = self.self_loops
         job.write_text(yaml.safe_dump(manifest))
+        if self.compared:
+            embertide.run(job, grid="1x1")
         return job
 
     def _make_one_type(self, folder: Path, times: float) -> Path:
@@ -106,6 +114,7 @@ SHAPES = {
     "more-loops": Shape(
         1 << 19, 4 << 20, ("1x1", "2x1"), {**NARROW, "weights": True}, self_loops="addToAll"
     ),
+    "compared": Shape(1 << 20, 2 << 20, ("1x1", "2x1"), {"layers": 1}, compared=True),
     "single-loops": Shape(1 << 19, 10 << 20, ("1x1", "2x1"), {}, pyg=True),
 }
 
