@@ -56,6 +56,8 @@ def test_a_table_must_have_the_nodes_of_the_job(tmp_path: Path, manifest: dict[s
     with pytest.raises(InputError, match=r"has 3 rows, but the type has 4 nodes \(count\)"):
         listed({"name": "tag", "count": 4})
     ids = {"name": "tag", "ids": "int64", "table": {"uri": f"file://{tmp_path}/lone"}}
-    with pytest.raises(InputError, match=r"by number of row, but its ids are int64.*idsUri") as no:
+    with pytest.raises(
+        InputError, match=r"by number of row, but its ids are int64.*--table-ids"
+    ) as no:
         listed(ids)
-    assert table in str(no.value)
+    assert table.uri in str(no.value)
