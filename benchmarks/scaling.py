@@ -41,10 +41,10 @@ def one_run(data: Path, conv: str, grid: str, work: Path) -> Run:
     drop_cached(data)
     took = run(ours.command(job, grid, threads=1), watch=True, memory=False)
     report = ours.report(took.stdout)
+    planned = embertide.plan(job, grid=grid).traffic
     shutil.rmtree(output)
     cpu = [seconds for name, seconds in took.cpu.items() if name.startswith(WORKER)]
     memory = [rank["peak_bytes"] - rank["baseline_bytes"] for rank in report["memory"]]
-    planned = embertide.plan(job, grid=grid).traffic
     return {
         "wall": took.wall,
         "work": report["total_seconds"],

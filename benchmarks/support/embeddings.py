@@ -34,7 +34,7 @@ def published(output: Path, types: Sequence[str | None]) -> Batches:
     from embertide.versions.reading import iter_embeddings
 
     uri = f"file://{output / 'embeddings'}"
-    storage, first = open_storage(uri), 0
+    storage, first = open_storage(None), 0
     for of_type in types:
         count = 0
         for ids, rows in iter_embeddings(storage, uri, node_type=of_type):
