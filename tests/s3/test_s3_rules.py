@@ -231,7 +231,7 @@ def test_inputs_and_output_in_two_stores(
     for command in ("plan", "run"):
         done = commands.run(command, str(tmp_path / "two.yaml"), "--json")
         assert done.code == 0, done.out + done.err
-    s3_report = done.events[-1]["s3"]
+    s3_report = done.events[-1]["storage"]
     assert s3_report["bytes_read"] > 0 < s3_report["bytes_written"]
     assert len(list_versions(storage, f"{place}/embeddings")) == 1
     # Without its entry, the default store is asked, which has no such bucket.

@@ -51,6 +51,7 @@ LEFT_OUT = {
     "make test": "these are the tests",
     "make cluster": "the cluster's tests start the same, and .ci/run the packages",
     "embertide run job.yaml --grid 2x2": "tests/distributed/test_traces.py runs jobs so",
+    "embertide run job.yaml --force": "tests/distributed/test_unchanged.py runs it",
     "kubectl apply -f job.yaml": "tests/cluster/test_orchestrators.py creates jobs",
     "kubectl wait embeddingjob/products": "tests/cluster/test_orchestrators.py waits so",
     "kubectl get embeddingjob/products": "tests/cluster/test_orchestrators.py reads so",
