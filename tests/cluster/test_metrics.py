@@ -63,8 +63,9 @@ def check_workers(scrapes: list[Scrape]) -> None:
         assert seen.one(names.WORKER_INFO, **at) == 1
         assert all(at.items() <= labels.items() for _, labels, _ in seen.samples)
         assert seen.one(names.PLANNED_BYTES, **at, **shuffle) > 0
-        assert seen.one(names.STORAGE_REQUESTS, **at, operation="GetObject") > 0
-        assert seen.one(names.STORAGE_READ_BYTES, **at) > 0
+    # It reads the model for all; of the inputs, which are small, one of them may read everything.
+    assert scrapes[0].one(names.STORAGE_REQUESTS, operation="GetObject") > 0
+    assert scrapes[0].one(names.STORAGE_READ_BYTES) > 0
     # The others may stand just before they write down what they did in the stage before.
     assert scrapes[0].one(names.SENT_BYTES, **shuffle) > 0
     read = [value for seen in scrapes for _, value in seen.all(names.EDGES, stage="ingest")]
