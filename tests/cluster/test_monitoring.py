@@ -115,8 +115,10 @@ def watch(
 
 @pytest.fixture(scope="module")
 def healthy(watch: Watch, big: Inputs) -> float:
-    """A job on a grid of 2 x 2 workers has published; when."""
+    """A job on a grid of 2 x 2 workers has published, beside an earlier version; when."""
     output = f"{watch.jobs.root}/healthy"
+    watch.jobs.apply(big.job("earlier", output))
+    watch.jobs.complete("earlier")
     watch.jobs.apply(big.job("healthy", output, workers=workers(2, 2), freshness={"maxAge": "26h"}))
     # On a fast machine it would be over between two scrapes, and no counter would have grown.
     with watch.jobs.held("healthy", 1, "features") as held:
