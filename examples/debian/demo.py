@@ -30,7 +30,7 @@ The embeddings: {output}
 
 Try next:
   {embertide} neighbors {job} YOUR-PACKAGE --features
-  {embertide} run {job} --grid 4x1         # any grid gives the same embeddings
+  {embertide} run {job} --force --grid 4x1  # any grid gives the same embeddings
   {embertide} plan {job}                   # files, memory and bytes exchanged, before a run
   {embertide} versions {job}               # what is published; rollback goes back
   README.md says how to run your own graph and model.
