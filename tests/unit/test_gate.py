@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from embertide.compare.gate import Facts, violations
 from embertide.compare.histogram import Histogram
-from embertide.spec.gate import Gate, share_of
+from embertide.spec.gate import Gate
+from embertide.spec.matching import percent_share
 from embertide.telemetry.comparison import Comparison, RowsRead, TypeComparison
 from embertide.telemetry.omissions import DroppedEdges
 
@@ -145,4 +146,4 @@ def test_a_share_is_a_percentage(text: str) -> None:
 
 
 def test_shares_are_numbers() -> None:
-    assert [share_of(text) for text in ("0%", "12.5%", "100%")] == [0, 0.125, 1]
+    assert [percent_share(text) for text in ("0%", "12.5%", "100%")] == [0, 0.125, 1]

@@ -12,7 +12,8 @@ import pytest
 from embertide.errors import InputError, InputsNotReady
 from embertide.planning.readiness import describe, missing_inputs, wait_for_inputs
 from embertide.spec.manifest import EmbeddingJob, load_manifest
-from embertide.spec.readiness import look_again_seconds, percent_share
+from embertide.spec.matching import percent_share
+from embertide.spec.readiness import look_again_seconds
 from embertide.spec.reports import InputsReport, MissingInput
 from embertide.storage.opening import open_storage
 from tests.support.small_job import NODES, SmallJob

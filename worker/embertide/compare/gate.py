@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from embertide.spec.gate import Gate, share_of
+from embertide.spec.gate import Gate
+from embertide.spec.matching import percent_share
 from embertide.telemetry.comparison import Comparison, TypeComparison
 from embertide.telemetry.format import human_seconds
 from embertide.telemetry.omissions import DroppedEdges
@@ -62,7 +63,7 @@ def _of_type(gate: Gate, of_type: TypeComparison) -> Iterator[str]:
     )
     for what, count, whole, bound, limit in shares:
         share = (count or 0) / max(1, whole)
-        if share > share_of(limit):
+        if share > percent_share(limit):
             yield f"{what}{of}: {share:.1%}; {bound} is {limit}"
     yield from _of_vectors(gate, of_type)
 
@@ -79,7 +80,7 @@ def _of_vectors(gate: Gate, of_type: TypeComparison) -> Iterator[str]:
         if count_before is None:
             continue
         share, before = count / rows, count_before / max(1, of_type.previous_rows or 0)
-        if share - before > share_of(limit):
+        if share - before > percent_share(limit):
             yield f"{what}{of}: {share:.1%} of the rows, {before:.1%} before; {bound} is {limit}"
     cosine, overlap = of_type.cosine(_AT), of_type.overlap
     if cosine is not None and cosine < gate.min_cosine:
@@ -87,7 +88,7 @@ def _of_vectors(gate: Gate, of_type: TypeComparison) -> Iterator[str]:
             f"cosine with the current version{of}: {cosine:.3f} at the {_AT} of the rows that moved"
             f" most; minCosine is {gate.min_cosine:g}"
         )
-    if overlap is not None and overlap < share_of(gate.min_overlap):
+    if overlap is not None and overlap < percent_share(gate.min_overlap):
         yield f"nearest neighbours kept{of}: {overlap:.1%}; minOverlap is {gate.min_overlap}"
 
 
@@ -96,7 +97,7 @@ def _of_edges(gate: Gate, comparison: Comparison) -> Iterator[str]:
         if edges.previous is None:
             continue
         change = abs(edges.rows - edges.previous) / max(1, edges.previous)
-        if change > share_of(gate.max_edge_change):
+        if change > percent_share(gate.max_edge_change):
             yield (
                 f"edges of {edges.name}: {edges.rows:,}, {edges.previous:,} before;"
                 f" maxEdgeChange is {gate.max_edge_change}"
@@ -106,7 +107,7 @@ def _of_edges(gate: Gate, comparison: Comparison) -> Iterator[str]:
 def _of_dropped(gate: Gate, dropped: list[DroppedEdges]) -> Iterator[str]:
     for relation in dropped:
         share = relation.edges / max(1, relation.rows)
-        if share > share_of(gate.max_dropped_edges):
+        if share > percent_share(gate.max_dropped_edges):
             yield (
                 f"dropped edges of {relation.relation}: {share:.1%};"
                 f" maxDroppedEdges is {gate.max_dropped_edges}"

@@ -14,7 +14,7 @@ from typing import Any
 from embertide.errors import InputTooSmall
 from embertide.planning.inputs import Inputs, rows_of
 from embertide.spec.manifest import EmbeddingJob
-from embertide.spec.readiness import percent_share
+from embertide.spec.matching import percent_share
 from embertide.storage.protocol import Storage
 
 TEXT_FORMATS = ("csv", "tsv")

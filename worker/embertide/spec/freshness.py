@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import Field
 
-from embertide.spec.base import VALIDATIONS, SpecModel
-from embertide.spec.cel import Rule
+from embertide.spec.base import SpecModel
+from embertide.spec.matching import Matching
 
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = r"^[1-9][0-9]{0,7}[smhd]$"
 _MUST = "must be a whole number above 0 and a unit (s, m, h or d), such as 26h"
 _LONGEST = 9
 
-
-def _check_duration(text: str) -> str:
-    if not re.fullmatch(_DURATION, text):
-        raise ValueError(f"is {text!r}; {_MUST}")
-    return text
-
-
-Duration = Annotated[
-    str,
-    AfterValidator(_check_duration),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "maxLength": _LONGEST,
-            VALIDATIONS: [Rule(f"self.matches(r'{_DURATION}')", _MUST).to_schema()],
-        }
-    ),
-]
+Duration = Annotated[str, Matching(_DURATION, _LONGEST, _MUST)]
 """A whole number with a unit: s, m, h or d."""
 
 

@@ -2,42 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import Field
 
-from embertide.spec.base import VALIDATIONS, SpecModel
-from embertide.spec.cel import Rule
+from embertide.spec.base import SpecModel
 from embertide.spec.freshness import Duration, duration_seconds
-
-_SHARE = r"^(100|[0-9]{1,2}(\.[0-9]{1,3})?)%$"
-_SHARE_MUST = "must be a percentage from 0% to 100%, such as 10%"
-
-
-def _check_share(text: str) -> str:
-    if not re.fullmatch(_SHARE, text):
-        raise ValueError(f"is {text!r}; {_SHARE_MUST}")
-    return text
-
-
-Share = Annotated[
-    str,
-    AfterValidator(_check_share),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "maxLength": 7,
-            VALIDATIONS: [Rule(f"self.matches(r'{_SHARE}')", _SHARE_MUST).to_schema()],
-        }
-    ),
-]
-"""A share with a percent sign, such as 10%."""
-
-
-def share_of(text: str) -> float:
-    """The number that a :data:`Share` stands for, such as 0.1 for ``10%``."""
-    return float(text.removesuffix("%")) / 100
+from embertide.spec.matching import PercentOrAll
 
 
 class Gate(SpecModel):
@@ -48,31 +19,31 @@ class Gate(SpecModel):
         description="What happens to a version beyond a bound. hold: it is complete but does not "
         "become current, until embertide release. warn: it becomes current, with a warning.",
     )
-    max_removed_rows: Share = Field(
+    max_removed_rows: PercentOrAll = Field(
         default="10%",
         description="Share of the current version's rows, by node type, that the new version may "
         "lack.",
     )
-    max_new_rows: Share = Field(
+    max_new_rows: PercentOrAll = Field(
         default="50%",
         description="Share of the new version's rows, by node type, whose ids the current version "
         "may lack.",
     )
-    max_edge_change: Share = Field(
+    max_edge_change: PercentOrAll = Field(
         default="20%",
         description="Share by which the rows of an edge type's input may be more or fewer than for "
         "the current version.",
     )
-    max_dropped_edges: Share = Field(
+    max_dropped_edges: PercentOrAll = Field(
         default="5%",
         description="Share of an edge type's rows that may be dropped (unknownNodes: drop).",
     )
-    max_zero_rows: Share = Field(
+    max_zero_rows: PercentOrAll = Field(
         default="1%",
         description="Share of rows, by node type, that may be zero vectors beyond the share that "
         "the current version has.",
     )
-    max_duplicate_rows: Share = Field(
+    max_duplicate_rows: PercentOrAll = Field(
         default="5%",
         description="Share of rows, by node type, whose vector another row may have too, beyond "
         "the share that the current version has.",
@@ -85,7 +56,7 @@ class Gate(SpecModel):
         "but the 5% that moved most, by node type. Not for another model, whose vectors are not "
         "comparable.",
     )
-    min_overlap: Share = Field(
+    min_overlap: PercentOrAll = Field(
         default="60%",
         description="Least share of its 10 nearest neighbours that a row keeps, on average, within "
         "a sample of 20,000 ids.",

@@ -16,8 +16,9 @@ from embertide.spec.cel import Rule, or_default
 from embertide.spec.edge_columns import EdgeColumns, EdgeFeatures
 from embertide.spec.edges import EdgeFormat, EdgeInput
 from embertide.spec.features import FeatureFormat, FeatureInput, FeatureScaling
+from embertide.spec.matching import Percent
 from embertide.spec.nodes import IdKind, NodeInput, NodeTable
-from embertide.spec.readiness import Percent, Ready
+from embertide.spec.readiness import Ready
 from embertide.spec.relations import Relation
 from embertide.spec.tables import TABLE_FORMATS
 

@@ -5,7 +5,6 @@ Each field is one condition, and all that are set must hold.
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, WithJsonSchema
@@ -22,8 +21,6 @@ _MARKER_MUST = (
     f"must be a name below uri, such as _SUCCESS, or an {_STARTS} URI with a valid bucket"
 )
 _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 15.0, 300.0
-_PERCENT = r"^[0-9]{1,2}(\.[0-9]{1,3})?%$"
-_PERCENT_MUST = "must be a percentage from 0% to below 100%, such as 10%"
 
 
 def _check_marker(text: str) -> str:
@@ -34,12 +31,6 @@ def _check_marker(text: str) -> str:
             raise ValueError
     except ValueError:
         raise ValueError(f"is {text!r}; {_MARKER_MUST}") from None
-    return text
-
-
-def _check_percent(text: str) -> str:
-    if not re.fullmatch(_PERCENT, text):
-        raise ValueError(f"is {text!r}; {_PERCENT_MUST}")
     return text
 
 
@@ -59,17 +50,6 @@ Marker = Annotated[
         _MARKER_MUST,
     ),
 ]
-Percent = Annotated[
-    str,
-    AfterValidator(_check_percent),
-    _text(7, f"self.matches(r'{_PERCENT}')", _PERCENT_MUST),
-]
-"""A share with a percent sign, such as 10%."""
-
-
-def percent_share(text: str) -> float:
-    """The share that a :data:`Percent` stands for, such as 0.1 for ``10%``."""
-    return float(text.removesuffix("%")) / 100
 
 
 class Ready(SpecModel):

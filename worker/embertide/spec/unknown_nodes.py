@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from embertide.spec.base import SpecModel, raise_problems
 from embertide.spec.cel import Rule, or_default
-from embertide.spec.readiness import Percent
+from embertide.spec.matching import Percent
 
 _DEFAULT_MAX_SHARE = "1%"
 
