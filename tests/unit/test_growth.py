@@ -95,6 +95,20 @@ def test_rows_weigh_no_more_than_is_enough() -> None:
     assert 4000 - 2200 <= bound < 1950
 
 
+def test_cuts_keep_to_limits_that_no_weight_of_rows_does() -> None:
+    """One stage's peak grows with rows, another's with edges, and workers have most of either."""
+    degrees, grid = degrees_in_order(4000), Grid(GridShape.of(4, 1))
+    limits = [
+        Growth(row_bytes=1.0, edge_bytes=0.0, most_bytes=1.7 * 1000),
+        Growth(row_bytes=0.0, edge_bytes=1.0, most_bytes=1.5 * degrees.sum() / 4),
+    ]
+    bounds = cut_ranges(degrees, 1, 4000, grid, lambda: limits).workers
+    rows, edges = np.diff(bounds), np.diff(np.concatenate([[0], degrees.cumsum()])[list(bounds)])
+    assert sum(rows) == 4000
+    for limit in limits:
+        assert limit.share(rows.astype(float), edges.astype(float)) <= 1
+
+
 def test_nobody_plans_for_rows_that_are_even() -> None:
     def never() -> list[Growth]:
         raise AssertionError("asked")

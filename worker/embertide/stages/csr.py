@@ -35,6 +35,7 @@ _Ints = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float64]
 _ROW_SHARES = sorted((step / 32 for step in range(33)), key=lambda share: abs(share - 0.5))
 """Of a row's cost; from the one that balances work to those that weigh rows or edges alone."""
+_BISECTIONS = 30
 
 
 def choose_ranges(
@@ -66,8 +67,8 @@ def cut_ranges(
 
     A row costs as much as the mean row's edges do, so that no worker has more than twice the mean
     of rows, nor of edges but for those of one bucket. Where that takes more memory than workers
-    may take, rows weigh more or less, as little as is enough. Every worker has a row where there
-    are enough nodes.
+    may take, rows weigh more or less, as little as is enough; where no weight is, the fullest
+    worker is as empty as it can be. Every worker has a row where there are enough nodes.
 
     Args:
         histogram: edges per ``bucket`` consecutive nodes, the last bucket possibly short.
@@ -86,12 +87,13 @@ def cut_ranges(
     uneven = max(each.max() / max(1.0, each.mean()) for each in sizes(bounds))
     limits = grown() if uneven > EVEN else ()
     if limits:
-        bounds = min((_cut(starts, before, grid, rows) for rows in _ROW_SHARES), key=fullest)
+        cuts = [_cut(starts, before, grid, rows) for rows in _ROW_SHARES]
+        bounds = min((*cuts, _level(starts, before, grid, limits)), key=fullest)
     return RowRanges.of_workers(bounds, grid.feature)
 
 
 def _cut(starts: _Ints, before: _Ints, grid: Grid, row_share: float) -> list[int]:
-    """The W + 1 bounds of workers.
+    """The W + 1 bounds of workers that cost the same.
 
     Args:
         starts: of the buckets, and where the last one ends.
@@ -101,9 +103,38 @@ def _cut(starts: _Ints, before: _Ints, grid: Grid, row_share: float) -> list[int
     nodes, edges = int(starts[-1]), max(1, int(before[-1]))
     cumulative = row_share * starts / nodes + (1 - row_share) * before / edges
     targets = cumulative[-1] * np.arange(1, grid.world) / grid.world
-    cuts = np.interp(targets, cumulative, starts).round().astype(int)
+    return _with_rows(np.interp(targets, cumulative, starts), nodes, grid)
+
+
+def _level(starts: _Ints, before: _Ints, grid: Grid, limits: Sequence[Growth]) -> list[int]:
+    """The W + 1 bounds of which the fullest worker takes the least that it can.
+
+    One after the other takes as many rows as come to a share of the most, and the share is the
+    smallest with which all rows are taken, by bisection.
+    """
+    taken = [limit.row_bytes * starts + limit.edge_bytes * before for limit in limits]
+
+    def filled(share: float) -> list[float]:
+        cuts = [0.0]
+        for _ in range(grid.world):
+            ends = [
+                np.interp(np.interp(cuts[-1], starts, of) + share * limit.most_bytes, of, starts)
+                for limit, of in zip(limits, taken, strict=True)
+            ]
+            cuts.append(float(min(ends)))
+        return cuts[1:]
+
+    low, high = 0.0, max(limit.share(starts[-1:], before[-1:]) for limit in limits)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if filled(middle)[-1] >= starts[-1] else (middle, high)
+    return _with_rows(filled(high)[:-1], int(starts[-1]), grid)
+
+
+def _with_rows(cuts: Sequence[float] | _Floats, nodes: int, grid: Grid) -> list[int]:
+    """The W + 1 bounds of cuts at whole nodes, with a row for each worker if there are enough."""
     bounds, least = [0], min(1, nodes // grid.world)
-    for number, cut in enumerate(cuts, 1):
+    for number, cut in enumerate(np.round(cuts).astype(int), 1):
         low = bounds[-1] + least
         high = nodes - (grid.world - number) * least
         bounds.append(int(min(max(cut, low), high)))
