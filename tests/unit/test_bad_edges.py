@@ -13,7 +13,6 @@ import pytest
 from embertide.errors import ObjectMissing
 from embertide.readers import text as read_text
 from embertide.readers.edges import read_edges, split_edges
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from tests.support.edge_files import (
     COMPRESS,
@@ -24,11 +23,6 @@ from tests.support.edge_files import (
     refused,
     write_parquet,
 )
-
-
-@pytest.fixture(scope="module")
-def storage() -> Storage:
-    return open_storage(None)
 
 
 def test_missing_objects(tmp_path: Path, storage: Storage) -> None:

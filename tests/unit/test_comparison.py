@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from embertide.compare.rows import (
 )
 from embertide.compare.sample import Pairs
 from embertide.errors import ObjectMissing, OutputError
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.telemetry.comparison import Comparison
 from embertide.versions.keys import KeyRange, from_hex, key_at, key_words, ranges_from, to_hex
@@ -37,16 +35,6 @@ from tests.support.compared import (
 from tests.support.versions import CURRENT, NEXT, OLD, path_of
 
 WIDTH = 6
-
-
-@pytest.fixture
-def storage() -> Storage:
-    return open_storage()
-
-
-@pytest.fixture
-def output(tmp_path: Path) -> str:
-    return f"file://{tmp_path}/out"
 
 
 def changed(rows: Rows, seed: int, *, drop: int = 20, add: int = 30, move: int = 40) -> Rows:

@@ -13,7 +13,6 @@ from pydantic import ValidationError
 
 from embertide.errors import InputError
 from embertide.readers.edges import edge_feature_width
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from tests.support.edge_files import edge_input, read_all, refused, write_parquet
 
@@ -21,11 +20,6 @@ SRC, DST = np.arange(5), np.arange(5)[::-1].copy()
 PRICE = np.array([1.5, -2, 0.25, 3, 4])
 AGE = np.array([7, 1, 2**24 + 2, 0, 5])
 ROWS = np.stack([PRICE, AGE], 1).astype(np.float32)
-
-
-@pytest.fixture(scope="module")
-def storage() -> Storage:
-    return open_storage(None)
 
 
 def found(storage: Storage, edges: Any) -> np.ndarray:

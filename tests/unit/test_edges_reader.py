@@ -16,7 +16,6 @@ from embertide.readers.dialect import Dialect
 from embertide.readers.edges import split_edges
 from embertide.readers.nodes import read_nodes, split_nodes
 from embertide.spec.manifest import NodeTable
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from tests.support.edge_files import (
     COMPRESS,
@@ -31,11 +30,6 @@ from tests.support.edge_files import (
     rows_of,
     write_parquet,
 )
-
-
-@pytest.fixture(scope="module")
-def storage() -> Storage:
-    return open_storage(None)
 
 
 @pytest.mark.parametrize("target", [1, 900, 1 << 30])

@@ -11,14 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from embertide.readers.feature_schema import feature_schema
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from tests.support.feature_files import feature_input, read_all, refused
-
-
-@pytest.fixture(scope="module")
-def storage() -> Storage:
-    return open_storage(None)
 
 
 def write(path: Path, **columns: Any) -> None:

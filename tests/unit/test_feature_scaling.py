@@ -18,7 +18,6 @@ from embertide.readers.feature_schema import feature_schema
 from embertide.readers.features import non_finite, read_features, split_features
 from embertide.spec.manifest import FeatureInput, NodeInput
 from embertide.stages.publish import describe_features
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from tests.support.feature_files import feature_input, read_all, refused
 
@@ -28,11 +27,6 @@ RAW = RNG.standard_normal((40, 3)) * SCALE + MEAN
 RAW[:, 0] = RAW[:, 0].round()
 SCALED = ((RAW - MEAN) / SCALE).astype(np.float32)
 FORMS = ("columns", "vector", "npy")
-
-
-@pytest.fixture(scope="module")
-def storage() -> Storage:
-    return open_storage(None)
 
 
 def write(folder: Path, form: str, values: Any = RAW) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from embertide.readers.features import (
     non_finite,
     split_features,
 )
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from tests.support.feature_files import feature_input, read_all, refused
 
@@ -28,11 +27,6 @@ RNG = np.random.default_rng(3)
 VALUES = RNG.standard_normal((203, WIDTH)).astype(np.float32)
 IDS = RNG.permutation(203)
 VECTOR = {"vectorColumn": "x"}
-
-
-@pytest.fixture(scope="module")
-def storage() -> Storage:
-    return open_storage(None)
 
 
 def lists(values: np.ndarray[Any, Any], held: Any) -> Any:

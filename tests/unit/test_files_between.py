@@ -12,17 +12,11 @@ import pytest
 
 from embertide.errors import InputError, ObjectMissing
 from embertide.readers.objects import list_objects
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Listing, ObjectInfo, Storage
 from tests.support.edge_files import edge_input, read_all, refused, rows_of, write_parquet
 from tests.support.feature_files import feature_input
 from tests.support.feature_files import read_all as read_features
 from tests.support.feature_files import refused as features_refused
-
-
-@pytest.fixture(scope="module")
-def storage() -> Storage:
-    return open_storage(None)
 
 
 @pytest.fixture

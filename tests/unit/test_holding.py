@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from embertide.errors import ObjectMissing, OutputError
 from embertide.spec.version_names import new_version
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import find_version, latest, list_versions
 from embertide.versions.publish import finish, rollback
@@ -19,16 +17,6 @@ from tests.support.versions import CURRENT, LATER, NEXT, OLD, hooked, names, pat
 
 WHY = ("rows removed: 50.0%; maxRemovedRows is 10%",)
 ROWS = random_rows(20, 3, 1)
-
-
-@pytest.fixture
-def storage() -> Storage:
-    return open_storage()
-
-
-@pytest.fixture
-def output(tmp_path: Path) -> str:
-    return f"file://{tmp_path}/out"
 
 
 @pytest.fixture

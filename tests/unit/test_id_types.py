@@ -18,15 +18,9 @@ from embertide.readers.features import read_features, split_features
 from embertide.readers.nodes import read_nodes, split_nodes
 from embertide.readers.reference import read_reference, split_reference
 from embertide.spec.manifest import FeatureInput, NodeTable
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from tests.support.edge_files import edge_input, read_all, refused, rows_of, write_parquet
 from tests.support.tool_files import IDS, TEXTS, WHOLE_NUMBERS, both
-
-
-@pytest.fixture(scope="module")
-def storage() -> Storage:
-    return open_storage(None)
 
 
 @pytest.mark.parametrize("tool", WHOLE_NUMBERS)

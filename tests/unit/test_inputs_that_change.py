@@ -13,17 +13,11 @@ import pytest
 
 from embertide.errors import InputError
 from embertide.readers.edges import read_edges, split_edges
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from tests.support.edge_files import edge_input
 
 ROWS = 40_000
 DENSE: Any = ("dense", "dense")
-
-
-@pytest.fixture(scope="module")
-def storage() -> Storage:
-    return open_storage(None)
 
 
 def write(path: Path, first: int) -> None:

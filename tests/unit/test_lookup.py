@@ -12,7 +12,6 @@ import pytest
 
 import embertide
 from embertide.errors import InputError
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.versions.lookup import read_rows_of
 from tests.support.compared import in_order, publish_rows, random_rows
@@ -20,16 +19,6 @@ from tests.support.versions import CURRENT, OLD, hooked
 
 COUNT, WIDTH = 400, 5
 CUTS = tuple(at / 10 for at in range(1, 10))
-
-
-@pytest.fixture
-def storage() -> Storage:
-    return open_storage()
-
-
-@pytest.fixture
-def output(tmp_path: Path) -> str:
-    return f"file://{tmp_path}/out"
 
 
 @pytest.mark.parametrize("keys", [True, False], ids=["keys", "no keys"])

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from embertide.errors import OutputError
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.versions.part_sinks import HashedSink
 from embertide.versions.parts import PartDigest, PartWriter
@@ -25,11 +24,6 @@ from embertide.versions.reading import read_part
 
 WORDS = ["", "naïve", "a" * 300, "日本", "x"]
 CASES = [(f, i, d) for f in ("parquet", "npy") for i in ("int64", "string") for d in (32, 16)]
-
-
-@pytest.fixture
-def storage() -> Storage:
-    return open_storage()
 
 
 @pytest.fixture

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 from embertide.errors import AccessDenied, OutputError
 from embertide.spec.version_names import new_version, version_uri
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import latest
 from embertide.versions.publish import discard, rollback
@@ -26,17 +24,6 @@ from tests.support.versions import (
     publish_one,
     write_parts,
 )
-
-
-@pytest.fixture
-def storage() -> Storage:
-    return open_storage()
-
-
-@pytest.fixture
-def output(tmp_path: Path) -> str:
-    return f"file://{tmp_path}/out"
-
 
 # Retention
 

@@ -21,11 +21,6 @@ from tests.support.storage_contract import StorageContract
 
 
 @pytest.fixture
-def storage() -> Storage:
-    return open_storage(None)
-
-
-@pytest.fixture
 def root(tmp_path: Path) -> str:
     return f"file://{tmp_path}"
 

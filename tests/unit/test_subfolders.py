@@ -16,15 +16,9 @@ from embertide.readers.features import split_features
 from embertide.readers.nodes import split_nodes
 from embertide.readers.splits import Split
 from embertide.spec.manifest import EdgeInput, FeatureInput, NodeTable, load_manifest
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from tests.support.edge_files import EDGES, edge_input, read_all, rows_of, write_parquet
 from tests.support.small_job import SmallJob
-
-
-@pytest.fixture(scope="module")
-def storage() -> Storage:
-    return open_storage(None)
 
 
 def write(path: Path) -> None:

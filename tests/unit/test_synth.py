@@ -18,16 +18,10 @@ from embertide.readers.feature_schema import feature_schema
 from embertide.readers.features import non_finite, read_features, split_features
 from embertide.spec import load_manifest
 from embertide.spec.manifest import EdgeInput, NodeInput
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.synth import SynthOptions, job, synthesize, write
 from embertide.synth.graphs import Choice, edge_maker, scramble
 from embertide.synth.tables import plan_files
-
-
-@pytest.fixture(scope="module")
-def storage() -> Storage:
-    return open_storage(None)
 
 
 @pytest.fixture(autouse=True)

@@ -14,16 +14,10 @@ import pytest
 
 from embertide.readers import text as read_text
 from embertide.spec.edges import EdgeInput
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from tests.support.edge_files import COMPRESS, edge_input, read_all, refused, rows_of
 
 ROWS = [("café", "b,c", 0.5), ('say "hi"', "a;b", -1.25), ("it's", "x\\y", 3.0)]
-
-
-@pytest.fixture(scope="module")
-def storage() -> Storage:
-    return open_storage(None)
 
 
 def read(storage: Storage, path: Path, **fields: Any) -> list[tuple[Any, ...]]:

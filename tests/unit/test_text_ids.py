@@ -15,7 +15,6 @@ from embertide.readers.features import read_features, split_features
 from embertide.readers.nodes import read_nodes, split_nodes
 from embertide.readers.reference import read_reference, split_reference
 from embertide.spec.manifest import FeatureInput, NodeTable
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from tests.support.edge_files import edge_input, read_all, refused, rows_of, write_parquet
 
@@ -26,11 +25,6 @@ HELD = {
     "string_view": LATIN.cast(pa.string_view()),
 }
 SHOWN = "is b'caf\\xe9', whose byte 3 (from 0) is not UTF-8; convert the ids to UTF-8"
-
-
-@pytest.fixture(scope="module")
-def storage() -> Storage:
-    return open_storage(None)
 
 
 @pytest.mark.parametrize("held", HELD)

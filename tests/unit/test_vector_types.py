@@ -16,7 +16,6 @@ import pytest
 
 from embertide.errors import InputError
 from embertide.readers.reference import read_reference, split_reference
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from tests.support import edge_files
 from tests.support.feature_files import feature_input, read_all, refused
@@ -104,11 +103,6 @@ TOOLS: dict[str, Callable[[Path], None]] = {
     "numbers": _texts("0.5,-1,0", "0, 2, 0", "1 0 4"),
     "bytes of text": _arrow(pa.array([b"[0.5, -1, 0]", b"[0, 2, 0]", b"[1, 0, 4]"])),
 }
-
-
-@pytest.fixture(scope="module")
-def storage() -> Storage:
-    return open_storage(None)
 
 
 @pytest.mark.parametrize("tool", TOOLS)

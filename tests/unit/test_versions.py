@@ -11,7 +11,6 @@ import pytest
 
 from embertide.errors import ObjectMissing, OutputError
 from embertide.spec.version_names import begun, is_version, new_version, version_uri
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import latest, list_versions
 from embertide.versions.pointer import read_pointer
@@ -35,16 +34,6 @@ from tests.support.versions import (
 )
 
 MISSING = "20200101T000000Z-000000"
-
-
-@pytest.fixture
-def storage() -> Storage:
-    return open_storage()
-
-
-@pytest.fixture
-def output(tmp_path: Path) -> str:
-    return f"file://{tmp_path}/out"
 
 
 def once(operation: str, name: str, act: Callable[[], object]) -> Callable[[str, str], None]:
