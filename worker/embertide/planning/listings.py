@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, cast
 
 from embertide.errors import InputChanged, ObjectMissing
-from embertide.readers.objects import listed_folder
+from embertide.readers.objects import is_included, listed_folder
 from embertide.readers.places import expand
 from embertide.storage.protocol import Listing, ObjectInfo, Storage
 
@@ -110,12 +109,9 @@ def state_of(objects: Sequence[ObjectInfo], include: Sequence[str] = ()) -> Stat
 
 def _counted(objects: Sequence[ObjectInfo], include: Sequence[str]) -> list[ObjectInfo]:
     """The objects whose names an input includes."""
-    names = ((info, info.uri.rpartition("/")[2]) for info in objects)
-    return [
-        info
-        for info, name in names
-        if not include or any(fnmatchcase(name, pattern) for pattern in include)
-    ]
+    if not include:
+        return list(objects)
+    return [info for info in objects if any(is_included(info, pattern) for pattern in include)]
 
 
 def check_listings(

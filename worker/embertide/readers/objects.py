@@ -102,13 +102,18 @@ def _included(
 ) -> list[ObjectInfo]:
     if include is None:
         return objects
-    found = [info for info in objects if fnmatchcase(_name(info), include)]
+    found = [info for info in objects if is_included(info, include)]
     if not found:
         raise ObjectMissing(
             f"{uri} has no objects whose names match {include!r} ({_include_field(field)}), but"
             f" {_listed(objects)}; correct the pattern"
         )
     return found
+
+
+def is_included(info: ObjectInfo, include: str) -> bool:
+    """Whether an object has a name that fits the pattern of an input."""
+    return fnmatchcase(_name(info), include)
 
 
 def _name(info: ObjectInfo) -> str:
