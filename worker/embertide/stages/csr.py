@@ -124,7 +124,8 @@ def _level(starts: _Ints, before: _Ints, grid: Grid, limits: Sequence[Growth]) -
             cuts.append(float(min(ends)))
         return cuts[1:]
 
-    low, high = 0.0, max(limit.share(starts[-1:], before[-1:]) for limit in limits)
+    sums = starts[-1:].astype(float), before[-1:].astype(float)
+    low, high = 0.0, max(limit.share(*sums) for limit in limits)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         low, high = (low, middle) if filled(middle)[-1] >= starts[-1] else (middle, high)
