@@ -48,7 +48,7 @@ def _outcome(night: Night, folder: Path) -> str:
 
 
 def _of_another_seed(good: Night, folder: Path) -> str:
-    """A sample of neighbours that is drawn with another seed, in an output of its own."""
+    """A sample of neighbours that is drawn with another seed, in another output."""
     output = folder / "sampled"
     fanout = [3, 3]
     good.run(folder / "night", output, inference={"fanout": fanout, "seed": 1})

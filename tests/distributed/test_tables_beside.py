@@ -193,7 +193,9 @@ def test_ids_that_no_table_has_are_refused(tmp_path: Path) -> None:
 def test_features_of_another_width_name_the_tables(tmp_path: Path) -> None:
     job = make(tmp_path, "dense", shake(Cat()), "emb")
     job.job.write_features(np.arange(ROWS), RNG.standard_normal((ROWS, FEATURES + 1)))
-    told = f"have {FEATURES + 1} columns, but the model .* takes {FEATURES} beside 4 of its own"
+    told = (
+        f"have {FEATURES + 1} columns, but the model .* takes {FEATURES} beside 4 from its tables"
+    )
     with pytest.raises(ModelError, match=told):
         job.run()
 

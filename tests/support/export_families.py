@@ -16,7 +16,7 @@ WIDTH, OUT, EDGE_FEATURES = 5, 4, 2
 
 
 class Weighing(nn.Module):
-    """Weights that forward changes before a convolution with self-loops of its own."""
+    """Weights that forward changes before a convolution that adds self-loops."""
 
     def __init__(self, conv: nn.Module, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
         super().__init__()

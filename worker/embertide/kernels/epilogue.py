@@ -36,7 +36,7 @@ class Factors:
         return factor if weights is None else factor.mul_(weights)
 
     def alone(self, chunk: Chunk) -> Factors:
-        """Those of a chunk that is a block of its own."""
+        """Those of a chunk that is a whole block."""
         weights = None if self.weights is None else self.weights[chunk.span]
         target = None if self.target is None else self.target[chunk.rows]
         return Factors(weights, self.source, target)

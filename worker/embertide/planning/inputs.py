@@ -280,7 +280,7 @@ def list_inputs(
 
 def _model_objects(storage: Storage, uri: str) -> list[dict[str, Any]]:
     """The model's objects as a version's manifest has them; [] where it is missing: the plan,
-    which reads it, says so."""
+    which reads it, refuses it."""
     try:
         infos = storage.scan(uri).objects
     except ObjectMissing:

@@ -99,7 +99,7 @@ def _check_features(job: EmbeddingJob, inputs: Inputs, name: str, width: int) ->
     found, own = inputs.by_nodes[name].feature_width, inputs.by_nodes[name].table_width
     if found + own != width:
         of = f" for node type {name!r}" if len(job.spec.input.nodes) > 1 else ""
-        beside = f" beside {own} of its own tables" if own else ""
+        beside = f" beside {own} from its tables" if own else ""
         raise ModelError(
             f"{features.location}: the features have {found} columns, but the model {model} takes"
             f" {width - own}{beside}{of}; give the features or the model that belong together"

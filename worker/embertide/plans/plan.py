@@ -18,7 +18,7 @@ class Target:
     Attributes:
         grid: the workers.
         in_place: all of them are on one host, and read each other's tensors where they stand.
-        sampled: each layer reads a sample of the edges of its own.
+        sampled: each layer reads another sample of the edges.
     """
 
     grid: GridShape

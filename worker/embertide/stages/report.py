@@ -38,7 +38,7 @@ NOT_CURRENT = (
 )
 HELD = (
     "the version is complete but held, so that readers keep the one before: {why}. `embertide"
-    " release` makes it current, `embertide discard` removes it; the next run goes on as ever"
+    " release` makes it current, `embertide discard` removes it; the next run goes on as usual"
 )
 NOT_KEPT = "the version is published, but the report of its run could not be kept beside it: {}"
 

@@ -26,7 +26,7 @@ def reasons_held(storage: Storage, output_uri: str, version: str) -> list[str]:
     """Why a version is held; [] where it is not.
 
     Raises:
-        OutputError: the object that says so is damaged.
+        OutputError: the object that has the reasons is damaged.
     """
     uri = _uri(output_uri, version)
     try:

@@ -4,6 +4,6 @@
 - `functions`: which step each function of torch becomes; `arithmetic`, `layers`, `graph_norms`.
 - `convs`: a convolution that was recorded as one operation.
 - `edge_sums`: sums over edges; `products`, `attention`, `merged_softmax`, `message_lines`.
-- `row_wise`, `lines`, `line_layers`, `line_names`: whatever has no step of its own, as lines of
+- `row_wise`, `lines`, `line_layers`, `line_names`: what no step is for, as lines of
   operations on rows.
 """
