@@ -10,7 +10,8 @@ import pytest
 from embertide.spec import naming
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.jobs import Jobs, find_condition
-from tests.support.crd_cases import BASE, DONE, FROZEN, THAWED, Case
+from tests.support.crd_cases import BASE, Case
+from tests.support.crd_life_cases import DONE, FROZEN, THAWED
 from tests.support.crd_rule_cases import CASES
 
 pytestmark = pytest.mark.cluster

@@ -6,25 +6,18 @@ from tests.support.crd_bound_cases import BOUNDS
 from tests.support.crd_cases import (
     ABSENT,
     EDGE,
-    INT_NPY,
-    MANY,
     NODE,
     NPY,
     PLAIN_EDGE,
     SCALING,
-    SEVERAL,
     TAKEN,
-    WINDOW,
     Case,
     a_node,
 )
+from tests.support.crd_edge_cases import EDGE_RULES
 
 _URI = "must be s3://bucket/path, file:///absolute/path or /absolute/path"
 _DURATION = "must be a whole number above 0 and a unit (s, m, h or d), such as 26h"
-_BY_NAME = "must be column names, since parquet, and csv and tsv with a header, have them"
-_BY_INDEX = "must be 0-based indexes, since npy, and csv and tsv with header: false"
-_DIFFERENT = "source, destination and weight must be different columns"
-_DELIMITER = "must be one ASCII character that does not end a line or quote"
 _NO_COLUMNS = "npy has no columns; omit it (idsUri gives the ids)"
 _MARKER = "must be a name below uri, such as _SUCCESS, or an s3:// or file:/// URI"
 _NO_NEWER = "is for formats delta and iceberg without a fixed asOf"
@@ -41,6 +34,7 @@ SOLD = {"name": "sold", "sourceType": "item", "destinationType": "user"}
 FOLLOWS = {"name": "follows", "sourceType": "user", "destinationType": "user"}
 
 RULES = (
+    *EDGE_RULES,
     Case("a name too long for its pods", {"metadata.name": "p" * 53}, "at most 52 characters"),
     Case("a name with a dot", {"metadata.name": "pro.ducts"}, "lower-case letters, digits and '-'"),
     Case("a name with a digit first", {"metadata.name": "7products"}, "begin with a letter"),
@@ -135,184 +129,6 @@ RULES = (
             }
         },
         "is required with a table, whose rows have no order",
-    ),
-    # Edges.
-    Case("an index in parquet", {f"{EDGE}.columns.source": 0}, _BY_NAME),
-    Case("an index beside a header", {EDGE: PLAIN_EDGE | {"columns": {"weight": 2}}}, _BY_NAME),
-    Case("a name in npy", INT_NPY | {f"{EDGE}.columns": {"source": "a"}}, _BY_INDEX),
-    Case(
-        "a name without a header",
-        {EDGE: PLAIN_EDGE | {"header": False, "columns": {"weight": "w"}}},
-        _BY_INDEX,
-    ),
-    Case("source is destination", {f"{EDGE}.columns": {"source": "dst"}}, _DIFFERENT),
-    Case("weight is source", {f"{EDGE}.columns.weight": "a"}, _DIFFERENT),
-    Case("weight is source by default", INT_NPY | {f"{EDGE}.columns": {"weight": 0}}, _DIFFERENT),
-    Case("parquet without header", {f"{EDGE}.header": False}, "only csv and tsv can lack a header"),
-    Case("parquet with delimiter", {f"{EDGE}.delimiter": ";"}, "only format csv has a delimiter"),
-    *(
-        Case(
-            f"the delimiter {mark!r}",
-            {f"{EDGE}.format": "csv", f"{EDGE}.delimiter": mark},
-            _DELIMITER,
-        )
-        for mark in ("\n", "\r", '"', "\0", "\u0080", "\u00a6")
-    ),
-    Case(
-        "parquet with a dialect",
-        {f"{EDGE}.dialect": {"comment": "#"}},
-        "only csv and tsv have a dialect; omit it",
-    ),
-    *(
-        Case(
-            f"{field} {mark!r}",
-            {EDGE: PLAIN_EDGE | {"dialect": {field: mark}}},
-            "must be of ASCII characters that end no line, or empty for none",
-        )
-        for field in ("quote", "escape", "comment")
-        for mark in ("\n", "\0", "\u0080")
-    ),
-    Case(
-        "an escape that is the quote",
-        {EDGE: PLAIN_EDGE | {"dialect": {"escape": '"'}}},
-        "must be another character than quote",
-    ),
-    *(
-        Case(
-            f"a delimiter that is the {field}",
-            {EDGE: PLAIN_EDGE | {"delimiter": mark, "dialect": {field: mark}}},
-            "quote, escape, comment and decimal must differ from the delimiter",
-        )
-        for field, mark in {"quote": "'", "escape": "|", "comment": "#", "decimal": ","}.items()
-    ),
-    Case(
-        "a decimal comma beside the usual delimiter",
-        {EDGE: PLAIN_EDGE | {"dialect": {"decimal": ","}}},
-        "quote, escape, comment and decimal must differ from the delimiter",
-    ),
-    Case(
-        "a pattern of paths",
-        {f"{EDGE}.include": "dt=*/a.parquet"},
-        "is matched with names, not with paths; it must have no /",
-    ),
-    Case(
-        "undirected between two types",
-        {
-            "spec.input.nodes": [a_node("user"), a_node("item")],
-            EDGE: PLAIN_EDGE | {"sourceType": "user", "destinationType": "item", "directed": False},
-        },
-        "edges between two node types have a direction",
-    ),
-    Case(
-        "self-loops added to nodes that are not named",
-        {f"{EDGE}.selfLoops": "add"},
-        "must be keep, remove, addToAll (one more at every node, as add_self_loop of DGL",
-    ),
-    Case(
-        "self-loops between two types",
-        {
-            "spec.input.nodes": [a_node("user"), a_node("item")],
-            EDGE: PLAIN_EDGE
-            | {"sourceType": "user", "destinationType": "item"}
-            | {"selfLoops": "addToAll"},
-        },
-        "edges between two node types have no self-loops",
-    ),
-    Case(
-        "a reverse of undirected edges",
-        {EDGE: PLAIN_EDGE | {"directed": False, "reverse": "back"}},
-        "is for directed edges: with directed: false every edge goes both ways already",
-    ),
-    # Features of edges.
-    Case("no feature columns", {f"{EDGE}.features": {}}, "is empty; give columns, a list of"),
-    Case(
-        "feature columns and vectors",
-        {f"{EDGE}.features": {"columns": ["p"], "vectorColumn": "x"}},
-        "cannot be combined with vectorColumn of the edges",
-    ),
-    Case(
-        "an index of a feature in parquet",
-        {f"{EDGE}.features": {"columns": ["p", 3]}},
-        "of edges must be names, since parquet",
-    ),
-    Case(
-        "a feature's name in npy",
-        INT_NPY | {f"{EDGE}.features": {"columns": ["p"]}},
-        "of edges must be 0-based indexes, since npy",
-    ),
-    Case(
-        "vectors in csv without a header",
-        {EDGE: PLAIN_EDGE | {"header": False, "features": {"vectorColumn": "x"}}},
-        "of edges is for parquet, and csv and tsv with a header; give columns",
-    ),
-    *(
-        Case(f"a feature of edges that is {name}", changes, "cannot be their source or destination")
-        for name, changes in {
-            "the source": {f"{EDGE}.features": {"columns": ["p", "a"]}},
-            "the destination by default": {EDGE: PLAIN_EDGE | {"features": {"columns": ["dst"]}}},
-            "the source by index": INT_NPY | {f"{EDGE}.features": {"columns": [2, 0]}},
-            "the destination, of vectors": {f"{EDGE}.features": {"vectorColumn": "b"}},
-        }.items()
-    ),
-    # Places.
-    Case("no place", {f"{EDGE}.uri": ABSENT}, "or uris is required, and not both"),
-    Case("two ways to name a place", {f"{EDGE}.uris": MANY}, "or uris is required, and not both"),
-    Case(
-        "no place of features",
-        {f"{NODE}.features.uri": ABSENT},
-        "features.uri: Required value: or uris is required",
-    ),
-    Case("no place of a table", {f"{NODE}.table": {}}, "table.uri: Required value: or uris"),
-    Case(
-        "a window of several places",
-        {EDGE: SEVERAL | {"window": WINDOW}},
-        "is for uri, the folder that its days are in; omit uris",
-    ),
-    Case(
-        "a window of a pattern",
-        {f"{EDGE}.uri": "s3://shop/e*/", f"{EDGE}.window": WINDOW},
-        "needs a uri without *, ? and [",
-    ),
-    Case(
-        "a window without an end",
-        {f"{EDGE}.window": {"last": "7d", "of": "dt=%Y-%m-%d"}},
-        "window.until: Required value: is required: the last day of the window",
-    ),
-    Case(
-        "a window until no day",
-        {f"{EDGE}.window": WINDOW | {"until": "yesterday"}},
-        "must be a day, such as 2026-11-22",
-    ),
-    Case(
-        "a window of absolute paths",
-        {f"{EDGE}.window": WINDOW | {"of": "/dt=%Y-%m-%d"}},
-        "must be the name of a day's folder below uri",
-    ),
-    Case(
-        "ids beside a pattern",
-        INT_NPY | {f"{NODE}.features": NPY | {"uri": "s3://shop/x*/", "idsUri": "s3://shop/ids"}},
-        "goes with one uri, without a pattern or window",
-    ),
-    # What may be missing.
-    Case(
-        "a share of refused edges",
-        {f"{EDGE}.unknownNodes": {"maxShare": "1%"}},
-        "unknownNodes.maxShare: Forbidden: is for action: drop; omit it",
-    ),
-    Case(
-        "an optional edge type alone",
-        {f"{EDGE}.optional": True},
-        "one edge type at least must not be optional",
-    ),
-    Case(
-        "vectors of optional edges",
-        {f"{EDGE}.optional": True, f"{EDGE}.features": {"vectorColumn": "v"}},
-        "needs features.columns: without objects nothing says how long vectors are",
-    ),
-    Case(
-        "what new nodes of a table get",
-        {NODE: {"ids": "int64", "table": {"uri": "s3://shop/nodes/"}, "missing": "zeros"}},
-        "is for nodes that a table of the model has no row of: give their count, or features",
     ),
     # Edges and nodes together.
     Case(

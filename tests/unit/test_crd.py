@@ -16,7 +16,8 @@ from embertide.spec import EmbeddingJob, load_manifest
 from embertide.spec.crd import crd, crd_yaml, schedule_crd
 from embertide.spec.status import Condition, JobStatus, ProgressStatus
 from tests.support.crd_bound_cases import BOUNDS
-from tests.support.crd_cases import BASE, DONE, FROZEN, TAKEN, THAWED, Case
+from tests.support.crd_cases import BASE, TAKEN, Case
+from tests.support.crd_life_cases import DONE, FROZEN, THAWED
 from tests.support.crd_rule_cases import RULES
 from tests.support.paths import ROOT
 
