@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -170,7 +171,17 @@ def _other_release(job: Published) -> str:
     changed = text.replace(f'"embertide": "{embertide.__version__}"', '"embertide": "0.0.1"')
     assert changed != text
     path.write_text(changed)
+    pointer = job.folder / "embeddings/LATEST"
+    digests = [hashlib.sha256(version.encode()).hexdigest() for version in (text, changed)]
+    pointer.write_text(pointer.read_text().replace(*digests))
     return "another release computed it"
+
+
+def _change_the_manifest(job: Published) -> str:
+    """By hand, so that it no longer is what the run wrote."""
+    path = job.only("embeddings/versions/*/_manifest.json")
+    path.write_text(path.read_text().replace('"edges": 1280', '"edges": 1281'))
+    return "was changed after it was published"
 
 
 def _lose_the_pointer(job: Published) -> str:
@@ -183,6 +194,7 @@ def _lose_the_pointer(job: Published) -> str:
     [
         _append_edges, _add_object, _change_weights, _write_in_place, _sample, _change_format,
         _ask_for_all, _bound_the_age, _lose_a_part, _lose_the_report, _other_release,
+        _change_the_manifest,
         _lose_the_pointer,
     ],
 )  # fmt: skip

@@ -47,7 +47,9 @@ def confirm_unchanged(storage: Storage, job: EmbeddingJob, inputs: Inputs) -> st
         return "spec.refresh.mode is full"
     version = pointer.version
     try:
-        manifest, _ = read_manifest(storage, output, version)
+        manifest, digest = read_manifest(storage, output, version)
+        if digest != pointer.manifest_digest:
+            return f"the manifest of version {version} was changed after it was published"
         change = _change(storage, job, inputs, manifest)
         if change:
             return change
