@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 import re
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +38,11 @@ _WANTED = {
 }
 _ARCHIVE = b"PK"
 _SURROGATE = "[\ud800-\udfff]"
+
+HEADERS = threading.Lock()
+"""Held while numpy reads a header, which it does with Python's own parser: before Python 3.13 that
+counts how deep it is in one number for all threads, and raises SystemError where two interleave
+(python/cpython#106905)."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +112,8 @@ def _parse_header(info: ObjectInfo, first: bytes) -> Header:
             (1, 0): np.lib.format.read_array_header_1_0,
             (2, 0): np.lib.format.read_array_header_2_0,
         }[version]
-        shape, fortran, dtype = parse(held)
+        with HEADERS:
+            shape, fortran, dtype = parse(held)
     except (ValueError, KeyError) as error:
         raise InputError(
             f"{info.uri} is not readable as npy ({error}): it is truncated, damaged or in another "

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from embertide.errors import InputError, ManifestError, ObjectMissing
 from embertide.readers.columns import Float32s
+from embertide.readers.npy import HEADERS
 from embertide.spec.manifest import FeatureScaling
 from embertide.storage.protocol import ObjectInfo, Storage
 
@@ -128,7 +129,7 @@ def _parse(uri: str, data: bytes) -> Vectors:
 
 
 def _npz(data: bytes) -> dict[str, Any]:
-    with np.load(io.BytesIO(data), allow_pickle=False) as held:
+    with HEADERS, np.load(io.BytesIO(data), allow_pickle=False) as held:
         return {name: held[name] for name in held.files}
 
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from embertide.errors import ModelError
 from embertide.models.folder_writing import StoredTable
+from embertide.readers.npy import HEADERS
 from embertide.storage.protocol import Storage
 from embertide.tracing.record.tables import Tables
 
@@ -81,7 +82,8 @@ def read_table_ids(storage: Storage, uri: str) -> npt.NDArray[Any]:
     """
     data = storage.read(uri)
     try:
-        ids: npt.NDArray[Any] = np.load(io.BytesIO(data), allow_pickle=False)
+        with HEADERS:
+            ids: npt.NDArray[Any] = np.load(io.BytesIO(data), allow_pickle=False)
     except ValueError as error:
         raise ModelError(
             f"{uri} is no npy file of whole numbers or texts ({error}); write it with"
