@@ -51,7 +51,7 @@ def main(api_type: type[KubernetesApi] = KubernetesApi) -> int:
 
 
 def _make_leadership(settings: Settings, metrics: Metrics) -> Leadership:
-    """With connections of its own: a renewal waits for no other request, and is asked anew."""
+    """With connections of its own: a renewal waits for no other request, and is sent again."""
     configuration = Configuration.get_default_copy()
     configuration.retries = False
     own = KubernetesApi(
@@ -62,14 +62,14 @@ def _make_leadership(settings: Settings, metrics: Metrics) -> Leadership:
     leadership = make_leadership(own, settings)
     metrics.watch_leadership(lambda: leadership.leads)
 
-    def told_to_end(*_: object) -> None:
+    def asked_to_end(*_: object) -> None:
         """Until kopf takes the signals, which it does before anything is reconciled."""
         leadership.stop_waiting()
         if leadership.leads:
             sys.exit(0)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, told_to_end)
+        signal.signal(number, asked_to_end)
     return leadership
 
 

@@ -307,6 +307,6 @@ FEATURES = {
     "add": lambda: Features("add"),
     "add mean": lambda: Features("add", fill="mean"),
     "add none": lambda: Features("add", fill=None),
-    "anew": lambda: Features("remove", "add", fill="max"),
+    "replace": lambda: Features("remove", "add", fill="max"),
     "remove": lambda: Features("remove"),
 }

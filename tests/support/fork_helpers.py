@@ -34,7 +34,7 @@ def _fork(_interpreter: bytes, arguments: Sequence[str], handles: Sequence[int])
         return helper
     status = 1
     try:
-        _begin_anew(handles)
+        _begin_again(handles)
         exec(arguments[arguments.index("-c") + 1], {"__name__": "__main__"})
         status = 0
     except SystemExit:
@@ -46,7 +46,7 @@ def _fork(_interpreter: bytes, arguments: Sequence[str], handles: Sequence[int])
         os._exit(status)
 
 
-def _begin_anew(handles: Sequence[int]) -> None:
+def _begin_again(handles: Sequence[int]) -> None:
     """Undo what a new interpreter would not have: open files, signal handlers, settings."""
     opened = {int(name) for name in os.listdir("/proc/self/fd")}  # noqa: PTH208 - not paths
     for number in opened - {0, 1, 2, *handles}:

@@ -1,7 +1,7 @@
 """Commands as forks of a process that has imported everything, where their start is not the point.
 
 A :class:`ForkedProcess` is to be used as a ``subprocess.Popen``. What differs from a command that
-a shell starts: its own process has torch in memory, and its fork server does not import it anew.
+a shell starts: its own process has torch in memory, and its fork server does not import it again.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def edge_features() -> dict[str, Program]:
     cases = {}
     for loops, fill in (
         ("keep", "mean"), ("none", "mean"), ("single", 0.5),
-        ("single", "mean"), ("single", "max"), ("anew", "add"), ("more", 0.5), ("more", "min"),
+        ("single", "mean"), ("single", "max"), ("replace", "add"), ("more", 0.5), ("more", "min"),
     ):  # fmt: skip
         read = {"loops": loops, "loop_features": fill, "edge_features": EDGE_FEATURES}
         cases[f"edge features {loops} {fill}"] = program(
@@ -115,7 +115,7 @@ def degrees() -> dict[str, Program]:
     """Degrees of every kind beside the features, as scalers and gates of edges need them."""
     cases = {}
     for of in ("in", "out", "weight", "out_weight"):
-        for loops in ("keep", "single", "anew", "more"):
+        for loops in ("keep", "single", "replace", "more"):
             cases[f"degree {of} {loops}"] = program(
                 Degree(out="d", layer=0, of=of, loops=loops, loop_weight=2.0),
                 Concat(out="c", layer=0, inputs=("d", "x")),
@@ -140,7 +140,7 @@ def weighted_norms() -> dict[str, Program]:
     for loops, norms in (
         ("keep", ("in_weighted", "out_weighted", "both_weighted", "sym_out_weighted")),
         ("none", ("out_weighted", "both_weighted", "sym_out_weighted")),
-        ("anew", ("sym_in_weighted", "both_weighted")),
+        ("replace", ("sym_in_weighted", "both_weighted")),
         ("more", ("sym_in_weighted", "both_weighted")),
     ):
         for norm in norms:

@@ -44,8 +44,8 @@ def test_readers_beyond_the_threads_are_planned(tmp_path: Path) -> None:
         graph = plan_graph(job, given, program, GridShape(), in_place=True)
         return planned_memory(graph, planned_for(program, graph), None, threads=2)
 
-    here, afar = planned("file"), planned("s3")
-    more = {stage: round((afar[stage] - here[stage]) / MIB) for stage in here}
+    here, remote = planned("file"), planned("s3")
+    more = {stage: round((remote[stage] - here[stage]) / MIB) for stage in here}
     # Eight and four readers, what comes for them, and what their threads hold of files.
     client, threads = 20, 2 * 18
     assert more.pop("features") == client + 8 * 4 + 16 - threads

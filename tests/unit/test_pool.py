@@ -9,7 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from embertide.readers.pool import coming_from_afar, held_afar, map_splits, read_ahead, readers
+from embertide.readers.pool import (
+    map_splits,
+    read_ahead,
+    readers,
+    remote_bytes_arriving,
+    remote_bytes_held,
+)
 from embertide.readers.splits import Split
 from embertide.storage.protocol import ObjectInfo
 
@@ -119,26 +125,26 @@ def test_more_splits_of_a_store_that_is_far_away_are_read_at_once(
     # What they hold is planned, of as many splits as a worker has: a split's ranges but the last.
     ranges = {16 * MIB: 12 * MIB, 900 * MIB: 24 * MIB}.get(size, size)
     each = 0 if uri.startswith("file") else ranges
-    assert held_afar(some, 1, threads) == expected * each
-    assert held_afar(some, 20, threads) == each
-    assert held_afar(some, 5, 1) == min(4, readers(some, 1)) * each
+    assert remote_bytes_held(some, 1, threads) == expected * each
+    assert remote_bytes_held(some, 20, threads) == each
+    assert remote_bytes_held(some, 5, 1) == min(4, readers(some, 1)) * each
 
 
 def test_what_is_left_of_an_object_is_held_beside_its_larger_splits() -> None:
     some = [*splits("s3://shop/x", 2, 16 * MIB), *splits("s3://shop/x", 1, 8 * MIB)]
-    assert held_afar(some, 1, 2) == (2 * 12 + 4) * MIB
+    assert remote_bytes_held(some, 1, 2) == (2 * 12 + 4) * MIB
     # One worker has the first, another one the others.
-    assert held_afar(some, 2, 2) == (12 + 4) * MIB
-    assert held_afar(some, 3, 2) == 12 * MIB
+    assert remote_bytes_held(some, 2, 2) == (12 + 4) * MIB
+    assert remote_bytes_held(some, 3, 2) == 12 * MIB
 
 
 @pytest.mark.parametrize(("size", "held"), [(16, 16), (64, 64), (900, 24)])
 def test_columns_that_are_fetched_whole_are_held_whole(size: int, held: int) -> None:
     some = [replace(split, row_groups=(0,)) for split in splits("s3://shop/x", 20, size * MIB)]
-    assert held_afar(some, 20, 1) == held * MIB
-    assert coming_from_afar(some, held * MIB) == min(16, held) * MIB
-    assert coming_from_afar(splits("s3://shop/x", 20, size * MIB), held * MIB) == 0
+    assert remote_bytes_held(some, 20, 1) == held * MIB
+    assert remote_bytes_arriving(some, held * MIB) == min(16, held) * MIB
+    assert remote_bytes_arriving(splits("s3://shop/x", 20, size * MIB), held * MIB) == 0
 
 
 def test_nothing_to_read_needs_no_more_readers() -> None:
-    assert (readers([], 3), held_afar([], 2, 3)) == (3, 0)
+    assert (readers([], 3), remote_bytes_held([], 2, 3)) == (3, 0)

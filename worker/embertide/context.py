@@ -28,7 +28,7 @@ class RunContext:
         threads: how many this worker computes and reads with.
         work: counts the rows and edges that stages are done with.
         graph_facts: what the stages find out about the graph.
-        ahead: told the stage's fraction after a number of edges that it goes over from now on.
+        ahead: called with the stage's fraction after a number of edges that are still to come.
         span: the part of a stage that :meth:`progress` tells of; 0 to 1 is the whole stage.
     """
 

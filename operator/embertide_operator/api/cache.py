@@ -53,7 +53,7 @@ class Cache:
         self._events: dict[tuple[str, str], tuple[float, list[Object]]] = {}
 
     def start(self, seconds: float, on_failure: Callable[[str], None]) -> None:
-        """Begin to watch, once; each watch lasts for so many seconds and is then made anew."""
+        """Begin to watch, once; each watch lasts for so many seconds and is then made again."""
         if self._watches:
             return
         self._began = time.monotonic()

@@ -16,7 +16,7 @@ class RateLimit:
     Args:
         rate: calls a second.
         burst: how many may come at once after a time of rest.
-        on_wait: told of the seconds that each call that has to wait waits.
+        on_wait: called with the seconds that each call that has to wait waits.
     """
 
     def __init__(

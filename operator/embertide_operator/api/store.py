@@ -1,4 +1,4 @@
-"""The objects of one kind, as watches and our own writes have told them.
+"""The objects of one kind, as watches and our own writes have reported them.
 
 Of two versions of an object the one with the higher resource version stays, whatever came first.
 Resource versions of one resource are numbers that grow, which Kubernetes promises since 1.35 and
@@ -18,7 +18,7 @@ from embertide_operator.api.routes import Object
 Name = tuple[str, str]
 """Namespace and name of an object."""
 OnChange = Callable[[str, Object | None, Object | None], None]
-"""Told of every change, in any thread: kind, the object before and after; None is absence."""
+"""Called at every change, in any thread: kind, the object before and after; None is absence."""
 
 
 def version_of(item: Object) -> int:
@@ -33,14 +33,14 @@ def name_of(item: Object) -> Name:
 
 
 def slim(item: Object) -> Object:
-    """The object without ``managedFields``, which are often half of it and nobody here reads."""
+    """The object without ``managedFields``, which are often half of it and nothing here reads."""
     meta = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
     return {**item, "metadata": meta}
 
 
 @dataclass
 class _Scope:
-    """What one watch has told, of one kind in one namespace ("" for all).
+    """What one watch has reported, of one kind in one namespace ("" for all).
 
     Attributes:
         version: that of the newest event; all before it is known.
@@ -83,7 +83,7 @@ class Store:
     def written(self, item: Object) -> None:
         """The API server's answer to a write or a read of ours."""
         with self._lock:
-            # What a watch has already told is here, or deleted since.
+            # What a watch has already reported is here, or deleted since.
             if version_of(item) > self._scope_of(item).version:
                 self._put(slim(item))
 

@@ -18,7 +18,7 @@ from embertide_operator.api.rate_limit import RateLimit
 from embertide_operator.api.routes import Object, request_of
 
 OnRequest = Callable[[str, str, str, float], None]
-"""Told of every request: verb, resource, HTTP status (or ``unanswered``), seconds."""
+"""Called at every request with: verb, resource, HTTP status (or ``unanswered``), seconds."""
 
 TIMEOUT_SECONDS = 15.0
 _WATCH_MARGIN_SECONDS = 5.0
@@ -190,7 +190,7 @@ def _watch_event(line: bytes) -> tuple[str, Object]:
             raise ApiError(int(found.get("code") or 500), str(found.get("message") or "an error"))
         found["metadata"]["resourceVersion"]
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise ApiError(503, "a watch said what is no event") from None
+        raise ApiError(503, "a watch sent what is no event") from None
     return kind, found
 
 

@@ -34,7 +34,7 @@ class Watch:
     Attributes:
         labels: the selector that the server applies; "" for all objects.
         seconds: how long one watch lasts; a dead connection is noticed in little more.
-        on_failure: told of the resource of each list or watch that failed.
+        on_failure: called with the resource of each list or watch that failed.
     """
 
     api: KubernetesApi
@@ -74,7 +74,7 @@ class Watch:
             except Exception:
                 # Whatever it was: what is known now may be wrong, so all is listed again.
                 self._version = ""
-                log.exception("the watch of %s failed and begins anew", self.store.kind)
+                log.exception("the watch of %s failed and begins again", self.store.kind)
                 self._pause()
 
     def _list(self) -> None:
@@ -100,7 +100,7 @@ class Watch:
         if error.code == _EXPIRED or self._failures % _RELIST_AFTER == 0:
             self._version = ""
         if error.code != _EXPIRED:
-            log.warning("the watch of %s failed and is made anew: %s", self.store.kind, error)
+            log.warning("the watch of %s failed and is made again: %s", self.store.kind, error)
         self._pause()
 
     def _pause(self) -> None:

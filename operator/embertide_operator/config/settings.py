@@ -181,7 +181,7 @@ class Settings:
             that does not exist, an object that the API server refuses) may last before the job
             fails.
         resync_seconds: how often all unfinished jobs are reconciled, besides on events, and how
-            long a watch lasts before it is made anew.
+            long a watch lasts before it is made again.
         stale_seconds: with a watch that hears nothing or a pass that does not end for this long,
             ``/healthz`` fails.
         max_running_jobs: how many jobs run at once, the others wait; 0 for any number.

@@ -74,7 +74,7 @@ def _log(seen: Observed) -> str:
 
 
 def _is_not_asked_yet(seen: Observed, draft: Draft) -> bool:
-    """Whether rank 0 could say that it has published, and nobody has asked it yet.
+    """Whether rank 0 may have published, and has not been asked yet.
 
     So it is for a moment when the operator has been away.
     """
@@ -119,7 +119,7 @@ def check_progress(seen: Observed, job: EmbeddingJob, draft: Draft) -> Failure |
     if progressing.get("reason") == UNREACHABLE or _is_not_asked_yet(seen, draft):
         return None
     progress = draft["progress"] or {}
-    # Progressing was set anew when rank 0 could be asked again.
+    # Progressing was set again when rank 0 could be asked again.
     moments = (ready["lastTransitionTime"], progressing.get("lastTransitionTime"))
     last = max(filter(None, (*moments, progress.get("lastUpdateTime"))), key=parse_time)
     limit = job.spec.progress_deadline_seconds

@@ -1,12 +1,12 @@
-"""What keeps the pods of an attempt from starting: told at once, and remembered.
+"""What keeps the pods of an attempt from starting: reported at once, and remembered.
 
 Most obstacles may go by themselves: a node gets room, a registry answers again. Those last until
 ``preRunningDeadlineSeconds``. A mistake does not: a Secret, a key or an image that does not exist,
 an object or a pod that the API server refuses for good. Somebody may be about to mend it, so it is
 given ``mistakeSeconds`` of the operator's settings, and then ends the job.
 
-``status.obstacle`` remembers what was told and since when, so that it is one Event however often
-the kubelet tries.
+``status.obstacle`` remembers what was reported and since when, so that it is one Event
+however often the kubelet tries.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NO_SUCH_IMAGE = re.compile(
 
 
 def note_obstacle(draft: Draft, reason: str, message: str) -> None:
-    """Set ``WorkersReady=False`` with a reason; an obstacle is remembered, and told once."""
+    """Set ``WorkersReady=False`` with a reason; an obstacle is remembered, and reported once."""
     if reason in NO_OBSTACLE:
         clear_obstacle(draft)
     else:
@@ -93,7 +93,7 @@ def clear_obstacle(draft: Draft) -> None:
 
 
 def check_obstacle(draft: Draft, settings: Settings) -> Failure | None:
-    """The failure of a job whose workers cannot start by a mistake that nobody mends."""
+    """The failure of a job whose workers cannot start by a mistake that does not mend itself."""
     found = draft["obstacle"]
     if found is None or draft["phase"] == "Running":
         return None

@@ -42,7 +42,7 @@ _MOST_TYPES_SHOWN = 4
 
 @dataclass(frozen=True)
 class Publication:
-    """What rank 0 said of its published version; ``over_http``: by ``/status``."""
+    """What rank 0 reports of its published version; ``over_http``: by ``/status``."""
 
     output: OutputReport
     progress: ProgressReport | None = None
@@ -64,9 +64,9 @@ def complete_if_published(seen: Observed, draft: Draft) -> Decision | None:
 
 def _publication(seen: Observed, attempt: int) -> Publication | None:
     """What rank 0 of an attempt says of its version, over ``/status`` or through its container."""
-    said = seen.report
-    if said is not None and said.state == "succeeded" and said.output is not None:
-        return Publication(said.output, said.progress, said.report, over_http=True)
+    report = seen.report
+    if report is not None and report.state == "succeeded" and report.output is not None:
+        return Publication(report.output, report.progress, report.report, over_http=True)
     pod = seen.rank_zero(attempt)
     output = published_by(pod) if pod is not None else _confirmed_by_planner(seen)
     if output is None or not _is_of(output, seen.job["metadata"]["uid"], attempt):
@@ -188,8 +188,8 @@ def _complete(seen: Observed, draft: Draft) -> Decision:
     draft.drop("Failed")
     draft.drop("Suspended")
     draft.set("Progressing", False, "Complete", "the version is published")
-    said = draft.condition("Published").get("reason")
-    reason = said if said in (CONFIRMED, HELD) else "Published"
+    before = draft.condition("Published").get("reason")
+    reason = before if before in (CONFIRMED, HELD) else "Published"
     draft.set("Complete", True, reason, f"version {draft['output']['version']}")
     draft.add_event("Completed", f"attempt {draft['attempt']} succeeded; the workers are stopped")
     return stop_pods(seen, draft)

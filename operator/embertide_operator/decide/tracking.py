@@ -16,7 +16,7 @@ from embertide_operator.job.status import Draft, timestamp
 UNREACHABLE = "WorkerUnreachable"
 """Reason of ``Progressing=Unknown`` while rank 0 is Ready and ``/status`` cannot be had."""
 _UNREACHABLE_SECONDS = 10.0
-"""How long rank 0 may not answer before that is said: a busy one misses a question or two."""
+"""How long rank 0 may not answer before that is reported: a busy one misses a question or two."""
 _PROGRESS_EVERY_SECONDS = 5.0
 """How often progress within one percent is written to the status."""
 _SHOWN = ("OutputInUse", "InputsNotReady", "Queued", UNREACHABLE)

@@ -30,7 +30,7 @@ _POD_SECONDS = 2.0
 _MARGIN_SECONDS = 0.1
 
 Look = list[MissingInput] | Failure | None
-"""What a pod saw: what is missing, [] for nothing; a failure; None while it has not said."""
+"""What a pod saw: what is missing, [] for nothing; a failure; None while it has not answered."""
 
 
 def await_inputs(

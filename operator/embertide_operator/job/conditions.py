@@ -86,7 +86,7 @@ def set_fresh(draft: Draft, job: Object, last_success: str) -> float | None:
 
 
 def is_outdated(job: Object, last_success: str, now: datetime) -> bool:
-    """Whether the condition Fresh of a job has to be set anew."""
+    """Whether the condition Fresh of a job has to be set again."""
     limit = objective_of(job)
     found = condition(job, "Fresh")
     if limit is None:

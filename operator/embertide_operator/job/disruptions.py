@@ -14,11 +14,11 @@ from embertide_operator.job.observe import condition, container_status
 from embertide_operator.job.status import Draft
 
 LASTED_SECONDS = 600.0
-"""An attempt that ran and lasted this long begins the count of disruptions in a row anew."""
+"""An attempt that ran and lasted this long sets the count of disruptions in a row back to zero."""
 _FIRST_PAUSE_SECONDS = 2.0
 _LONGEST_PAUSE_SECONDS = 300.0
 _STOPPED_EXIT_CODES = (0, 137, 143)
-"""Of a container that was told to stop: by itself, by SIGKILL, by SIGTERM."""
+"""Of a container that was asked to stop: by itself, by SIGKILL, by SIGTERM."""
 _OWN_FAULTS = ("DeadlineExceeded", "PodOSNotSupported", "SysctlForbidden")
 """Reasons of the kubelet that lie in the job's pod template; every node would give them."""
 _OWN_LIMIT = re.compile(r"exceed(s|ed) .*\blimit\b")
@@ -26,13 +26,13 @@ _OWN_LIMIT = re.compile(r"exceed(s|ed) .*\blimit\b")
 
 
 def why_disrupted(pod: Object) -> str:
-    """Why a pod ends before its work is done, in Kubernetes' words; "" where nobody ends it.
+    """Why a pod ends before its work is done, in Kubernetes' words; "" where nothing ends it.
 
     The condition ``DisruptionTarget`` alone is no end: who sets it deletes the pod afterwards.
     """
     status = pod.get("status") or {}
     target = condition(pod, "DisruptionTarget")
-    told = (
+    cause = (
         (target.get("message") or target.get("reason") or "")
         if target.get("status") == "True"
         else ""
@@ -42,11 +42,11 @@ def why_disrupted(pod: Object) -> str:
         reason = str(status.get("reason") or "")
         if is_own_fault(reason, str(status.get("message") or "")):
             return ""
-        told = str(status.get("message") or "") or told or reason
-        return told or ("its pod was deleted" if deleted else "")
+        cause = str(status.get("message") or "") or cause or reason
+        return cause or ("its pod was deleted" if deleted else "")
     if deleted:
-        return told or "its pod was deleted"
-    return told if "terminated" in (container_status(pod).get("state") or {}) else ""
+        return cause or "its pod was deleted"
+    return cause if "terminated" in (container_status(pod).get("state") or {}) else ""
 
 
 def is_own_fault(reason: str, message: str) -> bool:
@@ -55,7 +55,7 @@ def is_own_fault(reason: str, message: str) -> bool:
 
 
 def was_stopped(end: Object) -> bool:
-    """Whether a container of a disrupted pod only did as it was told when it terminated."""
+    """Whether a container of a disrupted pod only did as it was asked when it terminated."""
     return end["exitCode"] in _STOPPED_EXIT_CODES and end.get("reason") != "OOMKilled"
 
 

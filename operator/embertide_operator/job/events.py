@@ -19,7 +19,7 @@ _LONGEST_MESSAGE = 1024
 
 
 def event_object(job: Object, event: PendingEvent, now: datetime) -> Object:
-    """The API object of an Event about a job; later ones have names that sort behind.
+    """The API object of an Event about a job; later ones have names that sort after it.
 
     Times of Events are in seconds, and what is sorted by them keeps the order of the names.
     """

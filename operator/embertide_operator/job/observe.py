@@ -83,7 +83,7 @@ class Observed:
         return next(found, None)
 
     def before_answers(self) -> Observed:
-        """The same for an attempt that starts now: what rank 0 said is of the one before."""
+        """The same for an attempt that starts now: what rank 0 answered is of the one before."""
         return replace(self, report=None, unreachable_seconds=0.0, unreachable_why="")
 
     def planners(self) -> list[Object]:
@@ -203,7 +203,7 @@ def observe(source: Source, job: Object, kinds: Sequence[str]) -> Observed:
 
 
 def is_of_job(pod: Object, uid: str, children: dict[str, Object]) -> bool:
-    """Whether a pod is one of this job's, whoever owns it now, and not of a deleted namesake."""
+    """Whether a pod is one of this job's, whatever owns it now, and not of a deleted namesake."""
     if labelled := label(pod, LABEL_JOB_UID):
         return labelled == uid
     # Pods that an operator has started which did not set the label yet.

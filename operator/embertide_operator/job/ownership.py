@@ -36,7 +36,7 @@ class Heartbeat:
         operator: its identity, ``namespace/name``.
         operator_class: ``spec.operatorClass`` of its jobs; "" for those without.
         watches: the namespaces that it watches, for people to read.
-        renewed: when it said so, by its own clock; RFC 3339 in UTC.
+        renewed: when it was renewed, by the holder's clock; RFC 3339 in UTC.
     """
 
     operator: str

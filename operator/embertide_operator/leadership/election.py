@@ -1,6 +1,6 @@
 """Which replica leads: what one candidate makes of the Lease that all of them see.
 
-A pure state machine, told what was read and written and when. The rules are those of Kubernetes'
+A pure state machine, given what was read and written and when. The rules are those of Kubernetes'
 own components. A Lease that has not changed for its duration may be taken; its times are the
 holder's clock and are never compared with this machine's, only whether it changed is seen on the
 monotonic clock. A leader counts from before it asked for its last renewal, others from after they
@@ -37,7 +37,7 @@ class Election:
     """One candidate. Times are seconds on the monotonic clock; not thread-safe.
 
     Attributes:
-        holder: who held the Lease when it was last seen; "" for nobody.
+        holder: who held the Lease when it was last seen; "" for none.
         leads: whether this candidate holds it.
     """
 

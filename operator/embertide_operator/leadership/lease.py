@@ -38,7 +38,7 @@ class Leadership(Protocol):
         """Seconds since it was last known who leads."""
 
     def wait(self) -> bool:
-        """Return when this process leads (True) or was told to end (False)."""
+        """Return when this process leads (True) or was asked to end (False)."""
 
     def stop_waiting(self) -> None:
         """End :meth:`wait`; a signal handler may call."""
@@ -116,7 +116,7 @@ class ElectedLeadership:
         return time.monotonic() - self._answered
 
     def wait(self) -> bool:
-        """Return when this replica leads (True) or was told to end (False)."""
+        """Return when this replica leads (True) or was asked to end (False)."""
         self._elector.start()
         self._decided.wait()
         if self.leads:
@@ -187,9 +187,10 @@ class ElectedLeadership:
             log.info("this replica leads")
             self._decided.set()
         elif led and not self.leads:
-            self._on_lost(f"{self._election.holder or 'nobody'} holds the Lease: this process ends")
+            leader = self._election.holder or "no process"
+            self._on_lost(f"{leader} holds the Lease: this process ends")
         elif not self.leads and self._election.holder != holder:
-            log.info("%s leads", self._election.holder or "nobody")
+            log.info("%s leads", self._election.holder or "no process")
 
     def _watch_deadline(self) -> None:
         """End a leader that could not renew, also while a request of it hangs."""

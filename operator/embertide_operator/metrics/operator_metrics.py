@@ -1,6 +1,6 @@
 """The operator's metrics: its own work, and the series of jobs, last runs and outputs.
 
-Counters count what this process did; the series are made anew at each scrape from the jobs as they
+Counters count what this process did; the series are made again at each scrape from the jobs as they
 were last read and from the records of the outputs. kopf's own watch of jobs is not counted.
 """
 

@@ -1,6 +1,6 @@
 """Whether an object in the API still says what the operator applied.
 
-Fields that the operator does not set are nobody's business here: defaults of the API server, and
+Fields that the operator does not set do not matter here: defaults of the API server, and
 what webhooks add. The API server also writes some values in a form of its own, such as ``1`` for
 the quantity ``1000m``, and leaves out empty ones.
 """
@@ -40,7 +40,7 @@ def was_changed(wanted: Object, found: Object) -> bool:
 
 
 def _is_within(wanted: Any, found: Any, field: str, *, whole: bool) -> bool:
-    """Whether a field's value is what is wanted; with ``whole`` nobody may have added items."""
+    """Whether a field's value is what is wanted; ``whole``: with nothing added to lists."""
     whole = whole or field in _WHOLE_LISTS
     if field in _QUANTITIES:
         return _are_same_amounts(wanted, found)

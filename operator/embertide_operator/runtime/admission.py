@@ -8,7 +8,7 @@ and takes no room, but younger ones do not overtake it to its output: readers wo
 data last. Who
 holds, waits and is ready is kept by an index that every change of a job updates, so a question
 costs the jobs of one output and not all. Concurrent passes cannot start two jobs where one may: a
-pass that is told that its job may start holds the place until it is released.
+pass whose job may start holds the place until it is released.
 """
 
 from __future__ import annotations

@@ -222,7 +222,7 @@ class Controller:
             self._poller.forget(key)
             return await self._clear(key, threads)
         later = self.ownership.postponed(job, self.cache.get("StatefulSet", *key))
-        if later is not None:  # another one's: nobody is asked, and nothing is written
+        if later is not None:  # another one's: no worker is asked, and nothing is written
             self._poller.forget(key)
             self.metrics.job_gone(*key)
             return later if math.isfinite(later) else None

@@ -1,4 +1,4 @@
-"""Why a pod is gone that nobody saw go: a StatefulSet replaces one that its node has ended at once.
+"""Why a pod is gone whose end was not seen: a StatefulSet replaces at once what its node ended.
 
 Then only Events still tell what became of it.
 """

@@ -62,7 +62,7 @@ class Passes:
     """Everything that a pass needs; several threads run passes of different jobs.
 
     Attributes:
-        latest_answer: what rank 0 of a job's attempt has said, by key, UID and attempt.
+        latest_answer: what rank 0 of a job's attempt answered last, by key, UID and attempt.
         may_write: asked before every write.
     """
 
@@ -83,7 +83,7 @@ class Passes:
     def look(self, job: Object) -> Decision | None:
         """The decision from the cache where it is to do nothing; None where a pass has to be run.
 
-        It asks nobody and takes a few milliseconds, so it needs no thread of its own.
+        It sends no request and takes a few milliseconds, so it needs no thread of its own.
         """
         if is_finished(job) or not job.get("status"):
             return None

@@ -2,7 +2,7 @@
 
 A pod runs what its owner put into it, and its answer ends up in the job's status. So an answer that
 is too large, has a number or a time that the API would refuse, or is for another attempt is no
-answer, and the reason is told. The report of the run decides nothing: a bad one is left out.
+answer, and the reason is reported. The report of the run decides nothing: a bad one is left out.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from embertide_operator.job.status import LONGEST_MESSAGE, parse_time, timestamp
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 """Annotation of a Job that the CronJob controller made."""
 _GRACE_SECONDS = 30.0
-"""How long a firing may take to make its job before that is said."""
+"""How long a firing may take to make its job before that is reported."""
 _MISSED_SECONDS = 60.0
 """How late a firing may be before it counts as missed."""
 _MOST_MISSED = 100
@@ -93,7 +93,7 @@ def next_status(facts: ScheduleFacts, old: Object, now: datetime, why: Why) -> d
     """The status of a schedule.
 
     Args:
-        old: its status before, which keeps what Jobs that are deleted by now have said.
+        old: its status before, which keeps what Jobs reported that are deleted by now.
     """
     meta, spec = facts.cron_job["metadata"], facts.cron_job["spec"]
     since = _since(facts, old, now)

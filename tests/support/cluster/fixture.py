@@ -272,7 +272,7 @@ class KubernetesCluster:
             self.kubectl(*node, "--for=create")
             self.kubectl(*node, "--for=condition=Ready")
         except AssertionError as error:
-            # The next start makes the logs anew; what they say last is why.
+            # The next start makes the logs again; their last lines are the reason.
             for log in sorted(self.layout.logs.glob("*.log")):
                 if log.name != "audit.log":
                     lines = log.read_text(errors="replace").splitlines()[-_LAST_LINES:]

@@ -42,7 +42,7 @@ SECOND = Machine("node-2", "198.18.0.2", "198.18.192.0/18")
 class Layout:
     """Files of one cluster under ``root``.
 
-    ``state`` is made anew at every start and left for reading afterwards, without ``objects``.
+    ``state`` is made again at every start and left for reading afterwards, without ``objects``.
     """
 
     root: Path = CACHE

@@ -1,6 +1,6 @@
 """What people do with dashboards: ``python -m tests.support.monitoring COMMAND``.
 
-dashboards       write the chart's dashboards anew
+dashboards       write the chart's dashboards again
 pictures FOLDER  draw them into docs/images from what a Prometheus kept, as Grafana would, with
                  Chromium; tests/cluster/test_monitoring.py leaves such a folder behind:
                  make test ARGS="tests/cluster/test_monitoring.py --basetemp=/tmp/watched"

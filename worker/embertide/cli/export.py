@@ -181,7 +181,7 @@ def _proved(module: str, proof: Proof) -> Iterator[str]:
     """What was compared, and what was not."""
     compared = len(proof.graphs) - len(proof.not_compared)
     yield (
-        f"Agrees with {module} on {compared} random graphs: largest error {_told(proof.errors)}"
+        f"Agrees with {module} on {compared} random graphs: largest error {_errors(proof.errors)}"
         f" (up to {proof.tolerance:g} is agreement)"
     )
     for one in proof.not_compared:
@@ -190,7 +190,7 @@ def _proved(module: str, proof: Proof) -> Iterator[str]:
         yield f"Not passed to forward, so that their defaults hold: {', '.join(proof.left_out)}"
 
 
-def _told(errors: dict[str, float]) -> str:
+def _errors(errors: dict[str, float]) -> str:
     """The error, or that of each node type."""
     return ", ".join(
         f"{error:.3g} for {name}" if name else f"{error:.3g}" for name, error in errors.items()

@@ -1,4 +1,4 @@
-"""Progress for whoever watches: a moving line on a terminal, plain lines in a log, JSON.
+"""Progress for a person or a program: a moving line on a terminal, plain lines in a log, JSON.
 
 All three go through `ProgressClock`, so that they tell the same percentage and forecast.
 """

@@ -281,10 +281,10 @@ def _planned_traffic_table(estimate: Estimate) -> Table:
     words = ["axis", "primitive", "layer", *(["relation"] if named else [])]
     table = new_table("Bytes sent, of each worker", words, ["bytes", "messages"])
     for item in estimate.traffic:
-        told = [*_traffic_words(item), escaped(item.relation)][: len(words)]
+        names = [*_traffic_words(item), escaped(item.relation)][: len(words)]
         fewest = "" if item.fewest_messages is None else f"{item.fewest_messages:,} to "
         messages = f"{fewest}{item.messages:,}"
-        table.add_row(*told, human_bytes(item.bytes_per_worker), messages)
+        table.add_row(*names, human_bytes(item.bytes_per_worker), messages)
     total = human_bytes(estimate.traffic_total_bytes)
     table.add_row("all workers together", *[""] * (len(words) - 1), total, "", style="bold")
     return table

@@ -148,7 +148,7 @@ def versions_table(uri: str, found: list[VersionInfo], width: int) -> Table:
     """The table for a terminal of ``width`` columns.
 
     A narrow one leaves out when they were published, which the names nearly say, and the width.
-    How rows were held is said where any were held in another type than float32.
+    The type in which rows were kept is shown where any were kept in another type than float32.
     """
     rounded = any(info.row_type != "float32" for info in found)
     narrow = width < _WIDE + _ROW_TYPE * rounded

@@ -130,7 +130,7 @@ def _duplicates(manifest: dict[str, Any], name: str) -> int | None:
 
 
 def current_base(storage: Storage, output_uri: str) -> Base:
-    """The current version of an output; a version that cannot be read is no error, but said."""
+    """The current version of an output; its problem if it cannot be read."""
     try:
         pointer = read_pointer(storage, output_uri)
         if pointer is None:

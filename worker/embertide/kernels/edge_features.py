@@ -110,7 +110,7 @@ def more_loop_features(csr: Csr, features: torch.Tensor, fill: LoopFill) -> torc
 
 
 def _with_last(csr: Csr, rows: torch.Tensor, kept: torch.Tensor, fill: LoopFill) -> torch.Tensor:
-    """Those of edges [e] that stay, in their rows, and behind each row's the fill."""
+    """Those of edges [e] that stay, in their rows, and after each row's the fill."""
     ends = (torch.bincount(rows, minlength=csr.rows) + 1).cumsum(0)
     out = kept.new_empty(len(kept) + csr.rows, kept.shape[1])
     out[torch.arange(len(rows)) + rows] = kept

@@ -25,7 +25,7 @@ _PAGE_BYTES = mmap.PAGESIZE
 
 
 def empty(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """An uninitialised CPU tensor; its memory is touched first by whoever writes it."""
+    """An uninitialised CPU tensor; its memory is touched first by the thread that writes it."""
     size = math.prod(shape) * dtype.itemsize
     if native.lib is None or size < LEAST_BYTES:
         return torch.empty(shape, dtype=dtype)

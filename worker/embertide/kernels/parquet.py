@@ -78,7 +78,7 @@ def stored(kind: Any, chunk: Any, column: Any) -> Stored | None:
 
 
 def where_stored(chunk: Any) -> tuple[int, int]:
-    """The first byte of a column chunk, and the one behind its last."""
+    """The first byte of a column chunk, and the one after its last."""
     first = chunk.data_page_offset
     if chunk.dictionary_page_offset:
         first = min(first, chunk.dictionary_page_offset)

@@ -56,7 +56,7 @@ class Prefaulted:
 
 
 class Prefault:
-    """Files that a thread fills with pages, until told to stop."""
+    """Files that a thread fills with pages, until it is stopped."""
 
     def __init__(self) -> None:
         self._files: list[int] = []

@@ -2,7 +2,7 @@
 
 Nothing runs in a process that is killed by SIGKILL, so its folders stay. Each of ours holds a file
 that its process has locked; the system releases that lock when the process ends, however it ends.
-A folder whose lock is free belongs to nobody.
+A folder whose lock is free belongs to no process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def temporary_folder() -> Iterator[Path]:
 def keep_sockets_in_own_folder() -> None:
     """Let multiprocessing make its sockets in a folder that does not outlive this process for long.
 
-    One for the process's lifetime, as multiprocessing's own is, which nobody removes after a kill.
+    One for the process's lifetime, as multiprocessing's own is, which stays after a kill.
 
     Raises:
         OutputError: no temporary folder can be made.

@@ -1,4 +1,4 @@
-"""Whether a job's output can be published to, asked by a plan, which must leave nothing behind."""
+"""Whether a job's output can be published to, asked by a plan, which must leave nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a worker is, said a few times a second, also while a stage has nothing to say.
+"""How far a worker is, reported a few times a second, also while a stage reports nothing.
 
 Stages report where they stand, and between two of their reports may lie minutes: one step over a
 billion edges. Whether work goes on meanwhile shows in what is counted anyway: groups received,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.1
 _PROGRESS_BYTES = 1 << 20
-"""Of events that are kept; a run may take days, and nobody reads them twice."""
+"""Of events that are kept; a run may take days, and they are read once."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class RunFolder:
     # -- how it goes ---------------------------------------------------------------------
 
     def append_progress(self, event: Progress) -> None:
-        """Add one progress event, a line of JSON; the file begins anew when it is long."""
+        """Add one progress event, a line of JSON; the file begins again when it is long."""
         with self._progress.open("a") as file:
             if file.tell() > _PROGRESS_BYTES:
                 file.truncate(0)
@@ -131,7 +131,7 @@ class RunFolder:
             return at
         with self._progress.open("rb") as file:
             if file.seek(0, 2) < at:
-                at = 0  # it began anew
+                at = 0  # it began again
             file.seek(at)
             text = file.read()
         complete = text[: text.rfind(b"\n") + 1]

@@ -1,4 +1,4 @@
-"""What a run waits for, said at the stage that waits for it."""
+"""What a run waits for, reported at the stage that waits for it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One worker process: join the process group, run the pipeline, report what went wrong.
 
-What a worker is told and what it reports goes through its run folder (``run_folder.py``). In pods
+What a worker gets and what it reports goes through its run folder (``run_folder.py``). In pods
 each rank has a folder of its own, so only rank 0's holds the order; it broadcasts it.
 Importing this module imports all that a worker needs, so that a fork server can do it once.
 """

@@ -23,7 +23,7 @@ from embertide.planning.inputs import Inputs
 from embertide.planning.omissions import planned_omissions
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.shuffle import Edges
-from embertide.readers.pool import are_afar
+from embertide.readers.pool import are_remote
 from embertide.readers.splits import assign_splits
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.relations import Relation
@@ -99,8 +99,8 @@ def load_types(ctx: RunContext, inputs: Inputs) -> dict[str, LoadedNodes]:
     given = ctx.job.spec.input.nodes
     splits = [inputs.by_nodes[node.name] for node in given]
     shares = ctx.parts([max(1, of_type.feature_rows) for of_type in splits])
-    afar = are_afar([*inputs.features, *inputs.table])
-    with arrow_on_the_heap() if afar else nullcontext():
+    remote = are_remote([*inputs.features, *inputs.table])
+    with arrow_on_the_heap() if remote else nullcontext():
         return {
             node.name: load_nodes(share, node, of_type)
             for share, node, of_type in zip(shares, given, splits, strict=True)

@@ -9,13 +9,13 @@ from embertide.planning.loads import edge_loads
 from embertide.primitives.shuffle import round_edges
 from embertide.readers.edges import splits_at_once
 from embertide.readers.parquet import BUFFER_BYTES, UNBUFFERED_BYTES
-from embertide.readers.pool import AHEAD_BYTES, are_afar, coming_from_afar, held_afar
+from embertide.readers.pool import AHEAD_BYTES, are_remote, remote_bytes_arriving, remote_bytes_held
 from embertide.readers.table import BATCH_ROWS
 from embertide.spec.tables import COLUMN_FORMATS
 
 STRING_BYTES = 24
 """Of a string id: 16 of text, assumed, since metadata do not say it, and where it begins."""
-_TEXT_AFAR_BYTES = 20 << 20
+_REMOTE_TEXT_BYTES = 20 << 20
 """At most, of columns of strings beside what arrives of them from a store that is far away."""
 _WORDS_IN_ROUNDS = 5
 """A hash is among a round's, twice among the different ones and twice among those asked of us."""
@@ -60,8 +60,10 @@ def ingesting(graph: PlannedGraph, worker: int, threads: int, buffers: int) -> f
         # Alone, each reader looks up a small batch of its own.
         hashed = size.workers > 1 and any(kinds[name] != "dense" for name in ends)
         text = any(kinds[name] == "string" for name in ends)
-        held = held_afar(relation.splits, size.workers, threads)
-        coming: float = coming_from_afar(relation.splits, held) + text * min(_TEXT_AFAR_BYTES, held)
+        held = remote_bytes_held(relation.splits, size.workers, threads)
+        coming: float = remote_bytes_arriving(relation.splits, held) + text * min(
+            _REMOTE_TEXT_BYTES, held
+        )
         if hashed:
             # Readers wait while ids are looked up.
             # Who reads more than others takes more rounds, not larger ones (measured).
@@ -83,7 +85,7 @@ def _reading(relation: PlannedRelation, size: Size, threads: int) -> float:
     largest = max((split.size for split in relation.splits), default=0)
     columns = len(features.columns or [features.vector_column])
     streamed = BUFFER_BYTES * (columns + _END_COLUMNS)
-    whole = UNBUFFERED_BYTES if are_afar(relation.splits) else streamed
+    whole = UNBUFFERED_BYTES if are_remote(relation.splits) else streamed
     fetched, decoded = min(largest, whole), min(largest, _PAGE_BYTES * columns)
     at_once = splits_at_once(relation.splits, threads)
     readers = min(at_once, -(-len(relation.splits) // size.workers))

@@ -24,7 +24,7 @@ from embertide.planning.layer_memory import layers_bytes, partition_bytes
 from embertide.planning.loads import edge_loads, node_loads
 from embertide.plans.plan import Plan
 from embertide.primitives.directory import LOCATED_ROWS
-from embertide.readers.pool import are_afar, coming_from_afar, held_afar, readers
+from embertide.readers.pool import are_remote, readers, remote_bytes_arriving, remote_bytes_held
 from embertide.steps.program import Program
 from embertide.versions.parts import MOST_WRITERS, count_parts
 
@@ -36,7 +36,7 @@ _THREAD_BYTES = 18 << 20
 """Of a thread that reads or writes: its buffers, of which the first thread keeps none."""
 _BUFFERING_THREADS = 2
 """At most; more have not been seen to take more."""
-_AFAR_BYTES = 20 << 20
+_REMOTE_BYTES = 20 << 20
 """Of a client of a store that is far away, its connections and threads: measured."""
 _UPLOADED_BYTES = 24 << 20
 """At most, of an upload: two parts of 8 MiB on their way, and one that fills or waits for them; or
@@ -134,7 +134,7 @@ def _planned_of_worker(
     writers = 1 if uploads or gpu else min(threads, MOST_WRITERS, count_parts(max(results)))
     buffers, left = buffering * _THREAD_BYTES, (buffering - 1) * _THREAD_BYTES
     # Readers of what is far away have given their buffers back.
-    kept_by_readers = left if _is_afar(graph) else buffers
+    kept_by_readers = left if _is_remote(graph) else buffers
     stages = {
         "features": _loading(held) + max(float(buffers), _fetched_rows(graph, threads)),
         "ingest": loaded + ingesting(graph, worker, threads, buffers),
@@ -149,7 +149,7 @@ def _planned_of_worker(
     }
     if gpu:
         stages |= {name: stages[name] + PINNED_BYTES for name in _STAGED}
-    overhead = _OVERHEAD + (_AFAR_BYTES if uploads or _is_afar(graph) else 0)
+    overhead = _OVERHEAD + (_REMOTE_BYTES if uploads or _is_remote(graph) else 0)
     return {name: int(size_bytes) + overhead for name, size_bytes in stages.items()}
 
 
@@ -281,11 +281,11 @@ def _results(graph: PlannedGraph, program: Program) -> list[float]:
     ]
 
 
-def _is_afar(graph: PlannedGraph) -> bool:
+def _is_remote(graph: PlannedGraph) -> bool:
     """Whether anything is read from a store that is far away."""
     types, relations = graph.types.values(), graph.relations.values()
-    return any(are_afar(one.splits.features) for one in types) or any(
-        are_afar(one.splits) for one in relations
+    return any(are_remote(one.splits.features) for one in types) or any(
+        are_remote(one.splits) for one in relations
     )
 
 
@@ -305,10 +305,10 @@ def _fetched_rows(graph: PlannedGraph, threads: int) -> float:
 
 def _fetched_of_type(name: str, graph: PlannedGraph, threads: int) -> float:
     splits, workers = graph.types[name].splits, graph.size.grid.workers
-    held = held_afar(splits.features, workers, threads)
+    held = remote_bytes_held(splits.features, workers, threads)
     if not held:
         return 0.0
-    fetched = float(held + coming_from_afar(splits.features, held))
+    fetched = float(held + remote_bytes_arriving(splits.features, held))
     if workers > 1 and graph.size.in_place:
         return fetched
     ours = -(-len(splits.features) // workers)

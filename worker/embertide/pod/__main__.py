@@ -31,7 +31,7 @@ def main() -> None:
         print("usage: python -m embertide.pod work|plan|look", file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
-    # Libraries' threads may be waiting for other pods; nobody waits for them.
+    # Libraries' threads may be waiting for other pods; they are not waited for.
     os._exit(code)
 
 

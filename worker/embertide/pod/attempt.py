@@ -56,7 +56,7 @@ class WorkerAttempt:
 
     Attributes:
         may_have_written: something of the version may lie in the output.
-        interruptible: nothing is being written, so nobody need wait for us.
+        interruptible: nothing is being written, so this rank need not be waited for.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class WorkerAttempt:
 
         Raises:
             EmbertideError, AttemptFailed: why it failed.
-            Stopping: ``check`` said so.
+            Stopping: raised by ``check``.
         """
         with fork_server(*preloads(self._job.model_dump_json())):
             self._folder.path.mkdir(parents=True, exist_ok=True)

@@ -48,7 +48,7 @@ class Board:
         return time.monotonic() - self._beat < HEARTBEAT_SECONDS
 
     def hold(self, status: WorkerStatus) -> None:
-        """Say again what an earlier container of this pod said."""
+        """Report again what an earlier container of this pod reported."""
         with self._lock:
             self._status = status
 

@@ -44,7 +44,7 @@ Values = Mapping[tuple[str, ...], float]
 
 
 class WorkerCollector(Collector):
-    """Reads everything anew at each scrape.
+    """Reads everything again at each scrape.
 
     Attributes:
         job: None until the manifest is read; there are no series before, since all carry its name.

@@ -1,6 +1,6 @@
 """What a container of a pod leaves for the next one, should Kubernetes start it again.
 
-An attempt is run once: a container that is started again only repeats what the one before said.
+An attempt is run once: a container that is started again only repeats what the one before reported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def ended_path(scratch: Path) -> Path:
 
 
 def earlier_status(scratch: Path, settings: WorkSettings) -> WorkerStatus | None:
-    """What an earlier container of this pod said of this attempt; None for the first one."""
+    """What an earlier container of this pod reported of this attempt; None for the first one."""
     ended = _read(ended_path(scratch), settings)
     if ended is not None:
         return ended

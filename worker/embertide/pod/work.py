@@ -4,7 +4,7 @@ The main thread only watches: it answers signals within a fraction of a second, 
 attempt's thread is doing in a library, and its heartbeat is what /healthz reports.
 
 - Success: /status says so until SIGTERM comes. Worker process and fork server end at once, so what
-  holds is small. Rank 0 writes what was published into the termination message, too; where nobody
+  holds is small. Rank 0 writes what was published into the termination message, too; where nothing
   has stopped it within 10 seconds, its container ends with 0, so that the message shows in the
   pod's status, which an operator can read where it cannot reach /status.
 - Failure: the reason goes into the termination message and the container ends.

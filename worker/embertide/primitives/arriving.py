@@ -86,7 +86,7 @@ def arriving(
         return
     pace = channel.exchange.merging.pace(channel, depth)
     ahead: deque[_Message] = deque()
-    behind: Pending | None = None
+    computed: Pending | None = None
     spans = enumerate(pace.spans(sources.rounds))
     # One is being computed, or still being read by a peer, while `depth` are under way.
     buffers = pace.depth + 1
@@ -100,17 +100,17 @@ def arriving(
         start = time.perf_counter()
         message = ahead.popleft()
         message.pending.received()
-        if behind is not None:
-            behind.wait()
-        behind = message.pending
+        if computed is not None:
+            computed.wait()
+        computed = message.pending
         ahead.extend(map(fetch, islice(spans, 1)))
         for number in range(message.first, min(message.last, len(sources.remote))):
             with channel.group(number + 1).computing():
                 slots, rows = slice(*sources.group(number)), message.rows(sources, number, apart)
                 yield Arrived(rows, slots, number)
         pace.took(message.number, message.last - message.first, time.perf_counter() - start)
-    if behind is not None:
-        behind.wait()
+    if computed is not None:
+        computed.wait()
 
 
 def _in_place(

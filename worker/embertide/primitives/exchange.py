@@ -204,7 +204,7 @@ class Channel:
     def computing(self) -> AbstractContextManager[None]:
         """Count the body of a ``with`` as computing beside the channel's transfers.
 
-        With nobody else on the axis there are none, and nothing is counted.
+        With no other rank on the axis there are none, and nothing is counted.
         """
         if self.axis.size == 1:
             return nullcontext()

@@ -143,7 +143,7 @@ def _at_loaders(
     counts: Counts,
     group_rows: int,
 ) -> tuple[Places, Counts, dict[int, Request]]:
-    """Where sources arrive that whoever read them holds, and what peers need of ours."""
+    """Where sources arrive that the rank that read them holds, and what peers need of ours."""
     axis, kind = channel.axis, id_type(members.nodes)
     starts = np.cumsum(counts) - counts
     remote = counts.copy()

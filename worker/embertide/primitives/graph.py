@@ -267,5 +267,5 @@ def _looped(csr: Csr, view: EdgeView) -> Csr:
     """The graph with the self-loops that a view has."""
     if view.loops == "none":
         return without_loops(csr)
-    add = {"single": single_loops, "anew": new_loops, "more": more_loops}[view.loops]
+    add = {"single": single_loops, "replace": new_loops, "more": more_loops}[view.loops]
     return add(csr, view.loop_weight)

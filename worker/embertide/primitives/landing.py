@@ -122,8 +122,8 @@ def _taken(source: torch.Tensor, index: torch.Tensor, out: torch.Tensor) -> torc
 class _Scatter:
     """Sends each owner its rows and columns of batch after batch; the last one still travels.
 
-    How many rows all batches have is told before the first: told of a batch, it would arrive behind
-    the one before, which the next would wait for.
+    How many rows all batches have is sent before the first: sent with a batch, it would arrive
+    after the one before, which the next would wait for.
 
     All methods are collective: every rank must call.
 
@@ -145,11 +145,12 @@ class _Scatter:
         # One batch travels while the next is filled.
         self._sent, self._received = Buffers(2, out), Buffers(2, out)
         self._flying: tuple[Pending, dict[int, tuple[torch.Tensor, torch.Tensor]]] | None = None
-        self._told = counts.t().contiguous()
-        self._hears = torch.empty_like(self._told)
+        self._sent_counts = counts.t().contiguous()
+        self._received_counts = torch.empty_like(self._sent_counts)
         others = channel.axis.others()
         self._sizes = channel.start(
-            [(i, self._told[i]) for i in others], [(i, self._hears[i]) for i in others]
+            [(i, self._sent_counts[i]) for i in others],
+            [(i, self._received_counts[i]) for i in others],
         )
 
     def post(
@@ -189,7 +190,7 @@ class _Scatter:
     ) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
         """Axis index -> (rows, values) that are its own; ourselves included."""
         buffer, at = self._sent.take(number, result.numel()), 0
-        packed, counts = {}, self._told[:: self._copies, number].tolist()
+        packed, counts = {}, self._sent_counts[:: self._copies, number].tolist()
         for owner, (count, end) in enumerate(zip(counts, accumulate(counts), strict=True)):
             run = slice(end - count, end)
             for m in range(self._copies):
@@ -202,7 +203,7 @@ class _Scatter:
     def _room(self, number: int) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
         """Axis index -> (rows, values) to be received of it."""
         others, width = self._channel.axis.others(), self._out.shape[1]
-        counts = [int(self._hears[i, number]) for i in others]
+        counts = [int(self._received_counts[i, number]) for i in others]
         numbers = self._out.new_empty(sum(counts), dtype=torch.int64).split(counts)
         values = self._received.take(number, sum(counts) * width).split([c * width for c in counts])
         return {

@@ -2,7 +2,7 @@
 
 Edges travel packed, eight bytes each and beside them what they carry, in rounds of bounded size:
 while one round is on its way the next is packed, and the one before is put into the buckets from
-which the rows are sorted. How many edges each round and bucket has is counted and told first, so
+which the rows are sorted. How many edges each round and bucket has is counted and sent first, so
 that all buffers have their exact size from the start.
 """
 

@@ -141,7 +141,7 @@ class _Sum:
         return as_type(self._out if self._whole else self._finished(), self._dtype)
 
     def _finished(self) -> torch.Tensor:
-        """Where there were several groups: what is done to a row behind its sum."""
+        """Where there were several groups: what is done to a row after its sum."""
         if self._reduction.reduce == "max":
             out = self._out.masked_fill_(self._out == float("-inf"), 0.0)
             return self._last.apply_(out)

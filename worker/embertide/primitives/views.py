@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-Loops = Literal["keep", "single", "anew", "more", "none"]
+Loops = Literal["keep", "single", "replace", "more", "none"]
 """``single``: the layer graph with exactly one self-loop per node, as PyG's convolutions make it;
 ``more``: with one more per node, whether it has some or not, as PyG's `add_self_loops` adds them;
 ``none``: without self-loops; ``keep``: as it is. Where edge weights count, an existing loop keeps
 its weight (of several the heaviest, so that the order of edges never matters) and a new one gets
 ``loop_weight``; where they do not (not asked for, or the graph has none) every edge and loop
-counts 1, whatever ``loop_weight`` says: PyG does so. ``anew``: as ``single``, but that every
+counts 1, whatever ``loop_weight`` says: PyG does so. ``replace``: as ``single``, but that every
 self-loop is a new one, as `remove_self_loops` and then `add_self_loops` make it."""
 
 

@@ -66,10 +66,10 @@ class ColumnPatterns:
         fewer = [name for name in columns if name not in found]
         if more or fewer:
             ways = [("it also has", more), ("it lacks", fewer)]
-            said = " and ".join(f"{verb} {listed(which)}" for verb, which in ways if which)
+            difference = " and ".join(f"{verb} {listed(which)}" for verb, which in ways if which)
             raise InputError(
                 f"{uri} has other columns for {listed(self.given)} {_FIELD} than the first object: "
-                f"{said}; all objects must have the same, or name the columns one by one"
+                f"{difference}; all objects must have the same, or name the columns one by one"
             )
 
 

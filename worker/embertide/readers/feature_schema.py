@@ -1,6 +1,6 @@
 """What one row of features consists of: which columns, in which order, how wide, how scaled.
 
-Told once, by the process that lists the inputs; ranks and the version's manifest repeat it.
+Decided once, by the process that lists the inputs; ranks and the version's manifest repeat it.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 AHEAD_BYTES = 64 << 20
-"""How much :func:`read_ahead` holds that nobody has asked for yet."""
+"""How much :func:`read_ahead` holds that has not been asked for yet."""
 
-_READERS_AFAR, _BYTES_AFAR = 8, 64 << 20
+_REMOTE_READERS, _REMOTE_BYTES = 8, 64 << 20
 """Splits of a store that is far away which are read at once, and what they may hold together."""
 _STREAMED_BYTES = 24 << 20
 """Of a file that is read on and on: the ranges that it holds."""
@@ -37,18 +37,18 @@ def readers(splits: Sequence[Split], threads: int) -> int:
 
     Reading from there is waiting for one answer after the other, a few for each split.
     """
-    if not are_afar(splits):
+    if not are_remote(splits):
         return threads
     largest = max(1, max(split.size for split in splits))
-    return max(threads, min(_READERS_AFAR, _BYTES_AFAR // largest))
+    return max(threads, min(_REMOTE_READERS, _REMOTE_BYTES // largest))
 
 
-def are_afar(splits: Sequence[Split]) -> bool:
+def are_remote(splits: Sequence[Split]) -> bool:
     """Whether any is in a store that is far away."""
     return not all(is_local(split.uri) for split in splits)
 
 
-def held_afar(splits: Sequence[Split], workers: int, threads: int) -> int:
+def remote_bytes_held(splits: Sequence[Split], workers: int, threads: int) -> int:
     """Bytes that a worker's readers hold of splits in a store that is far away, at most.
 
     Of as many as are read at once, the largest that one worker has: not all of a worker's are
@@ -57,7 +57,7 @@ def held_afar(splits: Sequence[Split], workers: int, threads: int) -> int:
     Args:
         splits: of all workers.
     """
-    if not are_afar(splits):
+    if not are_remote(splits):
         return 0
     at_once = readers(splits, threads)
     assigned = assign_splits(splits, workers)
@@ -74,7 +74,7 @@ def _held(split: Split) -> int:
     return min(max(split.size - BLOCK_BYTES, min(split.size, BLOCK_BYTES)), _STREAMED_BYTES)
 
 
-def coming_from_afar(splits: Sequence[Split], held: int) -> int:
+def remote_bytes_arriving(splits: Sequence[Split], held: int) -> int:
     """Bytes of parquet columns that arrive, beside what they are put together to.
 
     Args:

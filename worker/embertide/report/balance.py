@@ -46,7 +46,7 @@ class Quantity:
 
 
 def balance(run: Run) -> Html | None:
-    """The section; None where there is nobody to share with."""
+    """The section; None where there is no worker to share with."""
     if run.alone or not run.workers:
         return None
     found = quantities(run)

@@ -127,7 +127,7 @@ def axis(scale: Scale, says: str) -> Html:
 
 
 def hatches() -> Html:
-    """The patterns that charts refer to: what is hatched is told apart without its colour."""
+    """The patterns that charts refer to: what is hatched is distinguished without its colour."""
     lines = tag("path", d="M-1,1 l2,-2 M0,6 l6,-6 M5,7 l2,-2", class_="hatch-lines")
     ground = tag("rect", width=6, height=6, class_="hatch-ground")
     pattern = tag(

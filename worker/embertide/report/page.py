@@ -78,6 +78,6 @@ def _foot(run: Run) -> Html:
         tag("code", REPORT_DATA),
         " beside the version's manifest; ",
         tag("code", "embertide report"),
-        " draws it anew.",
+        " draws it again.",
     )
     return tag("footer", tag("p", *words))

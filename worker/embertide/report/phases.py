@@ -41,7 +41,7 @@ _LEGEND = legend(
 )
 _NOTE = (
     "Data that travels while a worker computes costs it nothing; what it still has to wait for"
-    " does. Waiting for a worker that is behind counts as well."
+    " does. Waiting for a worker that is late counts as well."
 )
 
 
@@ -87,7 +87,7 @@ def _row(phase: Phase, scale: Scale, *, alone: bool) -> Html:
 
 def _lead(run: Run) -> str:
     if run.alone:
-        return "One worker waits for nobody: all of its time is its own work."
+        return "One worker waits for no other: all of its time is its own work."
     worst = max(run.phases, key=lambda phase: phase.mean(_waiting))
     ranks = sorted(run.workers, key=lambda worker: worker.wait_seconds)
     least, most = ranks[0], ranks[-1]

@@ -12,7 +12,7 @@ from embertide.telemetry.report import RankMemory, RunReport, Span, WorkerReport
 BEFORE_LAYERS = "layer graphs"
 """What ``infer`` does before its first layer."""
 OUTPUT = "output rows"
-"""What it does behind its last one."""
+"""What it does after its last one."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Run:
         return parts
 
     def layer_name(self, number: int) -> str:
-        """What a layer is called; the one behind the last is what becomes the output."""
+        """What a layer is called; the one after the last is what becomes the output."""
         facts = self.report.facts
         last = facts is not None and number == facts.graph_layers
         return OUTPUT if last else f"layer {number + 1}"

@@ -87,7 +87,7 @@ def groups(run: Run) -> list[Group]:
 
 
 def _place(name: tuple[str, str], order: tuple[list[str], list[str]]) -> list[tuple[int, str]]:
-    """Where a name stands among those that are known; others behind them."""
+    """Where a name stands among those that are known; others after them."""
     return [
         (known.index(word) if word in known else len(known), word)
         for word, known in zip(name, order, strict=True)
@@ -210,12 +210,12 @@ def _seconds(run: Run, found: list[Group]) -> Html:
 
 def _second_row(group: Group, scale: Scale, workers: int) -> Html:
     waited, overlapped = group.total(_wait) / workers, group.total(_overlapped) / workers
-    said = f"{duration(waited)} waiting, {duration(overlapped)} computing while it travelled"
+    label = f"{duration(waited)} waiting, {duration(overlapped)} computing while it travelled"
     marks = [
         bar(scale, 0, waited, "wait", f"{duration(waited)} waiting", y=2, height=9),
         bar(scale, 0, overlapped, "overlap", f"{duration(overlapped)} computing", y=12, height=9),
     ]
-    plot = canvas(marks, f"{group.primitive}: {said}", 23, scale)
+    plot = canvas(marks, f"{group.primitive}: {label}", 23, scale)
     return row(tag("b", group.primitive), plot, f"{duration(waited)} · {duration(overlapped)}")
 
 

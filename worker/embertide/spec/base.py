@@ -124,7 +124,7 @@ def _path_uri(text: str, base: Path | None) -> str:
         return f"{FILE.name}://{text}"
     if base is None:
         raise ValueError(f"is {text!r}, a relative path; must be {uri_forms()}")
-    # normpath would be wrong behind a symbolic link; absolute() keeps '..' as it is.
+    # normpath would be wrong after a symbolic link; absolute() keeps '..' as it is.
     return f"{FILE.name}://{(base / text).absolute()}{slash}"
 
 

@@ -160,7 +160,7 @@ class Input(SpecModel):
 
     @property
     def relations(self) -> list[Relation]:
-        """All relations of the graph, each reverse right behind its own."""
+        """All relations of the graph, each reverse right after its own."""
         return [relation for edge in self.edges for relation in edge.relations]
 
     @property

@@ -92,8 +92,8 @@ def compare_rows(
 def _shared_base(ctx: RunContext) -> Base:
     """The current version, as rank 0 has read it. Collective: every rank must call."""
     mine = current_base(ctx.storage, ctx.job.spec.output.uri) if ctx.grid.rank == 0 else None
-    told = ctx.exchange.all_objects(None if mine is None else mine.to_json())
-    return mine or Base.from_json(told[0])
+    bases = ctx.exchange.all_objects(None if mine is None else mine.to_json())
+    return mine or Base.from_json(bases[0])
 
 
 def _keyed(ctx: RunContext, rows: OwnRows) -> KeyedRows:
@@ -121,8 +121,8 @@ def _share_out(ctx: RunContext, keyed: list[KeyedRows]) -> tuple[list[KeyRange],
 
     Collective: every rank must call.
     """
-    told = ctx.exchange.all_objects([[len(rows), rows.start] for rows in keyed])
-    by_type = list(zip(*told, strict=True))
+    spans = ctx.exchange.all_objects([[len(rows), rows.start] for rows in keyed])
+    by_type = list(zip(*spans, strict=True))
     ranges = [
         ranges_from([None if start is None else tuple(start) for _, start in of_type])
         for of_type in by_type

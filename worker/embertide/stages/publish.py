@@ -99,17 +99,17 @@ def write_parts(ctx: RunContext, uri: str, types: Sequence[Rows]) -> list[list[P
         ctx.delivered()
     except EmbertideError as error:
         own, failed = {"error": str(error)}, error
-    found = ctx.exchange.all_objects(own)
+    answers = ctx.exchange.all_objects(own)
     if failed is not None:
         raise failed
-    by_rank = [_parts_of(rank, told) for rank, told in enumerate(found)]
+    by_rank = [_parts_of(rank, answer) for rank, answer in enumerate(answers)]
     return [list(chain.from_iterable(of_type)) for of_type in zip(*by_rank, strict=True)]
 
 
-def _parts_of(rank: int, told: dict[str, Any]) -> list[list[PartDigest]]:
-    if "error" in told:
-        raise PeerFailed(f"worker {rank}: {told['error']}")
-    return [[PartDigest(**part) for part in parts] for parts in told["parts"]]
+def _parts_of(rank: int, answer: dict[str, Any]) -> list[list[PartDigest]]:
+    if "error" in answer:
+        raise PeerFailed(f"worker {rank}: {answer['error']}")
+    return [[PartDigest(**part) for part in parts] for parts in answer["parts"]]
 
 
 def write_rows(ctx: RunContext, uri: str, of: Rows) -> list[PartDigest]:

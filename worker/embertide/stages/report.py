@@ -143,10 +143,10 @@ def gather_report(
     )
     # All leave it at the same moment, by which their clocks are aligned.
     ctx.exchange.barrier()
-    told = ctx.exchange.all_objects((mine.to_json(), clock.elapsed))
+    everything = ctx.exchange.all_objects((mine.to_json(), clock.elapsed))
     if published is None:
         return None
-    gathered = [(_Share.from_json(share), elapsed) for share, elapsed in told]
+    gathered = [(_Share.from_json(share), elapsed) for share, elapsed in everything]
     shares = [share for share, _ in gathered]
     longest = max(elapsed for _, elapsed in gathered)
     stored = TransferStats()

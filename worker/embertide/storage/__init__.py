@@ -1,1 +1,1 @@
-"""Objects in files and in S3, behind one protocol: the only code that touches them."""
+"""Objects in files and in S3, under one protocol: the only code that touches them."""

@@ -1,7 +1,7 @@
 """Locks on files: held by a process, released by the system however that process ends.
 
-A file that is locked may be removed by whoever holds the lock, so that no litter stays; who waited
-for it then finds another file of that name, or none, and begins again.
+The process that holds the lock may remove the file, so that no litter stays; one that waited for it
+then finds another file of that name, or none, and begins again.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def locked(path: Path, on_wait: Callable[[str], None] = lambda _holder: None) ->
     A signal whose handler raises ends the waiting.
 
     Args:
-        on_wait: told the id of the process that holds the lock, "" in the moment before it has
-            written that; called before every wait.
+        on_wait: called before every wait with the id of the process that holds the lock; "" in the
+            moment before it has written that.
 
     Raises:
         OSError: the file cannot be made.

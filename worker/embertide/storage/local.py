@@ -34,7 +34,7 @@ from embertide.telemetry.transfers import TransferStats
 
 _BUFFER_BYTES = 1 << 20
 _WRITE_BACK_BYTES = 8 << 20
-"""How much of a file is written before its disk is told to begin with it."""
+"""How much of a file is written before its disk is asked to begin with it."""
 
 
 def open_store(_settings: Store, _on_retry: OnRetry, _on_upload: OnUpload) -> LocalStore:
@@ -266,7 +266,7 @@ class _Sink(io.BufferedIOBase):
         self._hidden = self._path.with_name(f".{secrets.token_hex(6)}{UNFINISHED}")
         with writing(uri):
             self._file = self._hidden.open("xb", buffering=_BUFFER_BYTES)
-        # Bytes written, and those of them that the disk was told to begin with.
+        # Bytes written, and those of them that the disk was asked to begin with.
         self._written = self._begun = 0
 
     def writable(self) -> bool:

@@ -31,7 +31,7 @@ class Stores:
     """The storage that users of this package get: picks the store by the URI's scheme and prefix.
 
     A store is opened on first use, so that a run without S3 never loads its client. Pickled, it
-    leaves ``on_retry`` and ``on_upload`` behind, which belong to this process.
+    leaves ``on_retry`` and ``on_upload`` out, which belong to this process.
     """
 
     def __init__(
@@ -165,8 +165,8 @@ def open_storage(
     """The storage for a job's ``spec.storage``.
 
     Args:
-        on_retry: told a sentence, such as "https://minio:9000 does not answer (connection
+        on_retry: called with a sentence, such as "https://minio:9000 does not answer (connection
             refused), attempt 2 of 5", before each retry; may be called from several threads.
-        on_upload: told the URI of an object before its multipart upload begins; likewise.
+        on_upload: called with the URI of an object before its multipart upload begins; likewise.
     """
     return Stores(settings or StorageSettings(), on_retry, on_upload)

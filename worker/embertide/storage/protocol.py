@@ -16,9 +16,9 @@ from typing import Any, BinaryIO, Protocol
 from embertide.telemetry.transfers import TransferStats
 
 OnRetry = Callable[[str], None]
-"""Told a sentence before a request is sent again."""
+"""Called with a sentence before a request is sent again."""
 OnUpload = Callable[[str], None]
-"""Told the URI of an object whose upload begins; what a killed process leaves of it stays."""
+"""Called with the URI of an object whose upload begins: a killed process may leave parts of it."""
 BLOCK_BYTES = 4 << 20
 """What of an object a store that is far away is asked for at a time, at most."""
 NAMES_AT_ONCE = 1000
@@ -26,7 +26,7 @@ NAMES_AT_ONCE = 1000
 CHANGED = "{uri} changed after it was listed; run the job again"
 GONE = "{uri} was removed after it was listed; run the job again"
 Span = tuple[int, int]
-"""The first byte of a range of an object, and the one behind its last."""
+"""The first byte of a range of an object, and the one after its last."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The disk begins with files before anybody reads them.
 
-While processes start and import, the disk idles; told what will be read first, it has that in
-memory by the time it is asked for. Nothing changes but the time: what nobody reads after all, or
+While processes start and import, the disk idles; asked for what will be read first, it has that in
+memory by the time it is asked for. Nothing changes but the time: what is not read after all, or
 memory is too short for, is dropped by the system.
 """
 

@@ -56,7 +56,7 @@ class S3Client:
         stats: what was transferred so far.
 
     Args:
-        on_retry: told a sentence before each retry; may be called from several threads.
+        on_retry: called with a sentence before each retry; may be called from several threads.
     """
 
     def __init__(self, settings: Store, on_retry: OnRetry) -> None:

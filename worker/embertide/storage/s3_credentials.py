@@ -1,4 +1,4 @@
-"""Access keys in mounted files, read anew when they change, as those of a mounted Secret do.
+"""Access keys in mounted files, read again when they change, as those of a mounted Secret do.
 
 Kubernetes writes a changed Secret beside the old one and swaps the folders, so that a reader sees
 the old keys or the new ones; variables of a process never change. The SDK asks for the keys before

@@ -172,7 +172,7 @@ def translated(uri: str, endpoint: str, sign_in: str) -> Iterator[None]:
 def of_answer(error: boto.ClientError, uri: str, endpoint: str, sign_in: str) -> EmbertideError:
     """The error for an answer that the store gave."""
     code, bucket = code_of(error), uri.removeprefix("s3://").partition("/")[0]
-    said = _said(error)
+    message = _message(error)
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if code == "NoSuchBucket":
         missing = ObjectMissing(f"{uri}: no bucket {bucket!r} at {endpoint}; check the uri")
@@ -181,42 +181,42 @@ def of_answer(error: boto.ClientError, uri: str, endpoint: str, sign_in: str) ->
     if code in NO_OBJECT:
         return ObjectMissing(f"{uri}: no such object at {endpoint}; check the uri")
     if code in _CREDENTIALS:
-        return AccessDenied(f"{uri}: {_CREDENTIALS[code]} ({endpoint}, {said}); {sign_in}")
+        return AccessDenied(f"{uri}: {_CREDENTIALS[code]} ({endpoint}, {message}); {sign_in}")
     if code in _WRONG_REGION:
-        return _wrong_region(error, uri, said)
-    if (rule := _rule(code, said, uri, error)) is not None:
+        return _wrong_region(error, uri, message)
+    if (rule := _rule(code, message, uri, error)) is not None:
         return StorageError(rule)
     if code in _FULL:
         return OutputError(
-            f"{uri} cannot be written: the store is full ({said}); raise its quota, lower"
+            f"{uri} cannot be written: the store is full ({message}); raise its quota, lower"
             " output.keepVersions or choose another output.uri"
         )
     if status in (401, 403):
-        return _denied(error, said, uri, endpoint, sign_in)
-    return _of_status(status, said, uri, endpoint)
+        return _denied(error, message, uri, endpoint, sign_in)
+    return _of_status(status, message, uri, endpoint)
 
 
-def _rule(code: str, said: str, uri: str, error: boto.ClientError) -> str | None:
+def _rule(code: str, message: str, uri: str, error: boto.ClientError) -> str | None:
     """What a rule of the bucket says no to, and what to do; None for anything else."""
     if code == "InvalidObjectState":
         kind = error.response.get("Error", {}).get("StorageClass") or "an archive"
         return (
-            f"{uri} is archived in {kind}, and cannot be read ({said}): restore it, or copy it to"
-            " a storage class that is read at once"
+            f"{uri} is archived in {kind}, and cannot be read ({message}): restore it, or copy"
+            " it to a storage class that is read at once"
         )
     if code.startswith("KMS."):
         return (
-            f"{uri}: the key that encrypts it cannot be used ({said}): correct"
+            f"{uri}: the key that encrypts it cannot be used ({message}): correct"
             " spec.storage.encryption.keyId, or enable the key"
         )
-    if _CLIENT_KEY in said:
+    if _CLIENT_KEY in message:
         return (
-            f"{uri} is encrypted with a key of its writer (SSE-C), which is not supported ({said}):"
-            " copy it to an object with SSE-S3 or SSE-KMS"
+            f"{uri} is encrypted with a key of its writer (SSE-C), which is not supported"
+            f" ({message}): copy it to an object with SSE-S3 or SSE-KMS"
         )
-    if code in _NO_CHECKSUM and _CHECKSUM.search(said):
+    if code in _NO_CHECKSUM and _CHECKSUM.search(message):
         return (
-            f"{uri}: the store and the write's checksum do not fit ({said}): set"
+            f"{uri}: the store and the write's checksum do not fit ({message}): set"
             " spec.storage.checksums to always where the bucket demands checksums, to whenRequired"
             " where the store does not know them"
         )
@@ -224,34 +224,34 @@ def _rule(code: str, said: str, uri: str, error: boto.ClientError) -> str | None
 
 
 def _denied(
-    error: boto.ClientError, said: str, uri: str, endpoint: str, sign_in: str
+    error: boto.ClientError, message: str, uri: str, endpoint: str, sign_in: str
 ) -> AccessDenied:
     bucket = uri.removeprefix("s3://").partition("/")[0]
     right = _RIGHTS.get(error.operation_name, "an action")
-    if (of_key := _OF_KEY.search(said)) is not None:
+    if (of_key := _OF_KEY.search(message)) is not None:
         return AccessDenied(
-            f"{uri}: {endpoint} denies the use of its encryption key ({said}): allow {of_key[0]} on"
-            " that key"
+            f"{uri}: {endpoint} denies the use of its encryption key ({message}): allow"
+            f" {of_key[0]} on that key"
         )
     place = f"the bucket {bucket!r}" if right in _OF_BUCKETS else f"{uri.rpartition('/')[0]}/*"
     return AccessDenied(
-        f"{uri}: {endpoint} denies access with these credentials ({said}): allow {right} on"
+        f"{uri}: {endpoint} denies access with these credentials ({message}): allow {right} on"
         f" {place}{_BESIDE.get(right, '')}, or correct the credentials ({sign_in})"
     )
 
 
-def _wrong_region(error: boto.ClientError, uri: str, said: str) -> StorageError:
+def _wrong_region(error: boto.ClientError, uri: str, message: str) -> StorageError:
     answer: dict[str, Any] = dict(error.response)
     headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     region = answer.get("Error", {}).get("Region") or headers.get("x-amz-bucket-region")
     bucket = uri.removeprefix("s3://").partition("/")[0]
     if region:
         return StorageError(
-            f"{uri}: bucket {bucket!r} is in region {region!r} ({said}); set spec.storage.region to"
-            f" {region}"
+            f"{uri}: bucket {bucket!r} is in region {region!r} ({message}); set"
+            f" spec.storage.region to {region}"
         )
     return StorageError(
-        f"{uri}: bucket {bucket!r} is in another region ({said}); set spec.storage.region to its"
+        f"{uri}: bucket {bucket!r} is in another region ({message}); set spec.storage.region to its"
         " region"
     )
 
@@ -268,21 +268,21 @@ def reason_of(error: BaseException) -> str:
     return "the connection was lost"
 
 
-def _of_status(status: int, said: str, uri: str, endpoint: str) -> StorageError:
+def _of_status(status: int, message: str, uri: str, endpoint: str) -> StorageError:
     if status == 501:
         return StorageError(
-            f"{uri}: {endpoint} does not support this request ({said}); publishing needs"
+            f"{uri}: {endpoint} does not support this request ({message}); publishing needs"
             " conditional writes (If-Match and If-None-Match)"
         )
     if status >= 500 or status == 429:
         return StoreUnavailable(
-            f"{uri}: {endpoint} failed at every attempt ({said}); wait and run the job again, or"
+            f"{uri}: {endpoint} failed at every attempt ({message}); wait and run the job again, or"
             " raise spec.storage.maxAttempts"
         )
-    return StorageError(f"{uri}: {endpoint} refused the request ({said})")
+    return StorageError(f"{uri}: {endpoint} refused the request ({message})")
 
 
-def _said(error: boto.ClientError) -> str:
+def _message(error: boto.ClientError) -> str:
     details: dict[str, Any] = error.response.get("Error", {})
     retries = error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0)
     message = str(details.get("Message", "")).strip()

@@ -1,4 +1,4 @@
-"""When a request to S3 is sent again, how long after, and how that is told.
+"""When a request to S3 is sent again, how long after, and how that is reported.
 
 botocore retries lost connections and failing servers within a second, which no restart of a store
 fits in, but waits seconds for one that asks for fewer requests. Here all of them are given the same
@@ -16,7 +16,7 @@ from embertide.storage.protocol import OnRetry
 from embertide.storage.s3_errors import CONNECTION_LOST, reason_of
 
 PASSING = (429, 500, 502, 503, 504)
-"""HTTP statuses of servers that are busy, starting or behind a gateway that cannot reach them."""
+"""HTTP statuses of servers that are busy, starting, or not reached by their gateway."""
 _LONGEST_PAUSE_SECONDS = 20
 
 
@@ -32,7 +32,7 @@ class Retries:
     Args:
         endpoint: its URL, for the sentence.
         max_attempts: including the first.
-        on_retry: told a sentence before each pause; may be called from several threads.
+        on_retry: called with a sentence before each pause; may be called from several threads.
     """
 
     def __init__(self, endpoint: str, max_attempts: int, on_retry: OnRetry) -> None:
@@ -46,7 +46,7 @@ class Retries:
         return None if why is None else self.pause(attempts, why)
 
     def pause(self, attempt: int, why: str) -> float | None:
-        """The pause after an attempt, which is told; None after the last one."""
+        """The pause after an attempt, which is reported; None after the last one."""
         if attempt >= self._max_attempts:
             return None
         self._on_retry(

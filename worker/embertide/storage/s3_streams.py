@@ -92,7 +92,7 @@ class RangedFile(io.RawIOBase):
             self._position += len(chunk)
             done += len(chunk)
             if len(chunk) == self._block_bytes:
-                # Nobody reads it again: who asked for all of it has it.
+                # It is not read again: the reader that asked for all of it has it.
                 del self._blocks[first]
         return count
 
@@ -110,7 +110,7 @@ class RangedFile(io.RawIOBase):
         return bytes(memoryview(rest)[: self.readinto(rest)])
 
     def _bounds(self, position: int) -> Span:
-        """The first byte of the block with a byte, and the one behind its last."""
+        """The first byte of the block with a byte, and the one after its last."""
         cut = bisect_right(self._cuts, position)
         begin = self._cuts[cut - 1] if cut else 0
         end = self._cuts[cut] if cut < len(self._cuts) else self._size

@@ -1,7 +1,7 @@
 """The disk's work on a file begins while the file is still being written.
 
 A system keeps what is written in memory until someone waits for it, and the disk idles meanwhile.
-Told to begin, it writes beside the encoding and hashing of what follows, so that little is left
+Asked to begin, it writes beside the encoding and hashing of what follows, so that little is left
 for `fsync`, which alone says that all has arrived, or that it has not.
 """
 

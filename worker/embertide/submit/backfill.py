@@ -71,7 +71,7 @@ class Backfill:
     parallel: int
     say: Callable[[str], None]
     note: Callable[[Outcome], None]
-    _said: dict[str, str] = field(default_factory=dict)
+    _shown: dict[str, str] = field(default_factory=dict)
 
     def run(self, jobs: Sequence[tuple[EmbeddingJob, Firing]]) -> None:
         """Submit all of them, and return when all are published.
@@ -101,8 +101,8 @@ class Backfill:
         """Whether a job has published; says when its state has changed."""
         status: dict[str, Any] = read_status(self.cluster, name)
         line = describe(status)
-        if self._said.get(name) != line:
-            self._said[name] = line
+        if self._shown.get(name) != line:
+            self._shown[name] = line
             self.say(f"{name}: {line}")
         return ended(name, status)
 

@@ -177,8 +177,8 @@ def refusal(
         cannot: what was asked for, such as ``cannot create EmbeddingJob x in namespace y``.
         rights: which ones it takes, or where that is written.
     """
-    said = str(answer.get("message") or f"HTTP {status}").strip()
-    message = f"{cannot}: {said}"
+    reason = str(answer.get("message") or f"HTTP {status}").strip()
+    message = f"{cannot}: {reason}"
     details = answer.get("details") or {}
     if status == 404 and details.get("name"):
         return ClusterError(message) if details.get("kind") == "namespaces" else NotThere(message)
@@ -187,7 +187,7 @@ def refusal(
     if status == 409:
         return NameTaken(message)
     if status in (400, 422):
-        return ManifestError([("", said)], "the API server says that the job")
+        return ManifestError([("", reason)], "the API server says that the job")
     if status == 403:
         return ClusterError(f"{message}; {rights}")
     if status == 401:

@@ -1,7 +1,8 @@
 """A firing: the minute that a schedule's job stands for, and the zone its dates are meant in.
 
-The same firing has the same time whoever asks and however often, so its job has the same name. A
-pod's own clock would not do: a pod that is started again a minute later would start a second job.
+The same firing has the same time whichever pod asks and however often, so its job has the same
+name. A pod's own clock would not do: a pod that is started again a minute later would start a
+second job.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class SubmittedJob:
     """A job of the schedule that exists.
 
     Attributes:
-        time: what it was scheduled for, None if not said.
+        time: what it was scheduled for, None if it is not set.
         output: the URI of its output, without a slash at the end.
     """
 

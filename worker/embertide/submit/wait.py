@@ -25,13 +25,13 @@ def wait_for(cluster: Cluster, name: str, say: Callable[[str], None]) -> dict[st
         VersionHeld: the job's gate keeps its version from becoming current.
         ClusterError: the API did not answer for five minutes.
     """
-    said = ""
+    shown = ""
     while True:
         status = read_status(cluster, name)
         line = describe(status)
-        if line != said:
+        if line != shown:
             say(f"{name}: {line}")
-            said = line
+            shown = line
         if ended(name, status):
             refuse_held(name, status)
             return status

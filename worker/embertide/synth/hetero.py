@@ -80,7 +80,7 @@ def write_all_edges(
 
 
 def _behind(rows: int, total: int, progress: Progress) -> Progress:
-    """Progress of a part that comes behind so many rows of all."""
+    """Progress of a part that comes after so many rows of all."""
 
     def tell(what: str, done: int, _of_part: int) -> None:
         progress(what, rows + done, total)

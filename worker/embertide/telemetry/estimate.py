@@ -58,7 +58,7 @@ class Estimate:
     a range on this machine, from the moment workers begin, ``start_seconds`` one until then, with
     what both assume; None where nothing is known. ``grids`` compares
     some grids with the chosen one, which is among them. ``output_problem`` says why the output
-    cannot be written, "" if it can or nobody looked. ``types`` and ``relations`` are those that a
+    cannot be written, "" if it can or was not asked. ``types`` and ``relations`` are those that a
     run reads; ``nodes``, ``edges`` and ``output_bytes`` are of all of them, the widths those of the
     widest. ``model_digest`` is that of the model's files.
     """

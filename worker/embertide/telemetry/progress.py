@@ -39,8 +39,8 @@ class Progress:
     """One report of how far a run is.
 
     ``layer`` counts from 1, 0 outside the layers; ``fraction`` is of the stage (of all layers
-    together in ``infer``), 0 to 1. ``eta_seconds`` is None until it can be told. ``steps`` counts
-    what the worker has done; as long as it grows, the run goes on.
+    together in ``infer``), 0 to 1. ``eta_seconds`` is None until it can be estimated. ``steps``
+    counts what the worker has done; as long as it grows, the run goes on.
     """
 
     stage: str

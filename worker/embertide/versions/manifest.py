@@ -89,11 +89,11 @@ class TypeEntry:
 def together(types: dict[str, dict[str, Any]], *, several: bool) -> dict[str, Any]:
     """The fields of a manifest that tell of its node types, the way :func:`types_in` reads them.
 
-    A version of one type has what is told of it at the top. One of several has it under ``types``,
+    A version of one type has its fields at the top. One of several has it under ``types``,
     and at the top all rows, and the length of the longest embedding.
 
     Args:
-        types: node type -> what is told of it: rows, dim, parts and more.
+        types: node type -> its fields: rows, dim, parts and more.
         several: whether the graph has several node types, however many are published.
     """
     if not several:

@@ -28,7 +28,7 @@ def objects_by_version(storage: Storage, output_uri: str) -> dict[str, list[Obje
 def objects_of(storage: Storage, output_uri: str, version: str) -> list[ObjectInfo]:
     """All objects of one version; [] also when a competing run removes them right now."""
     try:
-        # As a folder's URI, so that nobody looks for an object of that name first.
+        # As a folder's URI, so that no object of that name is looked for first.
         return storage.list(f"{version_uri(output_uri, version)}/", hidden=True)
     except ObjectMissing:
         return []

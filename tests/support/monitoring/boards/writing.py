@@ -26,7 +26,7 @@ def to_text(dashboard: Dashboard) -> str:
 
 
 def write() -> None:
-    """Write every file anew."""
+    """Write every file again."""
     FOLDER.mkdir(exist_ok=True)
     for path, dashboard in dashboards().items():
         path.write_text(to_text(dashboard))

@@ -37,7 +37,7 @@ def usable(device: torch.device) -> bool:
 def describe(device: torch.device) -> str:
     """One line for reports: what computes on a device that is a GPU."""
     if not usable(device):
-        return "torch on the GPU (Triton does not run; a warning said why)"
+        return "torch on the GPU (Triton does not run; a warning has the reason)"
     import triton
 
     return f"Triton {triton.__version__} on the GPU"

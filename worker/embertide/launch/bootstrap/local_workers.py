@@ -1,6 +1,6 @@
 """Workers of one machine: their numbers are their ranks, and their launcher is where they meet.
 
-No rendezvous is needed, which takes torch a third of a second: nobody else can join or get lost.
+No rendezvous is needed, which takes torch a third of a second: no other process can join.
 """
 
 from __future__ import annotations

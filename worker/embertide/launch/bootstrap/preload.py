@@ -3,7 +3,7 @@
 Without the garbage collector, which would look through every object over and over, it takes a
 tenth less time. Frozen, the objects' pages stay shared with the processes that are forked.
 
-torch is told to ask for huge pages: tensors of a run are large, and their first touch costs a fifth
+torch is set to ask for huge pages: tensors of a run are large, and their first touch costs a fifth
 of the time then. Where the system has none, nothing changes. Large arrays go back to the system as
 they are freed.
 """

@@ -66,7 +66,7 @@ def _kill(process: psutil.Process) -> bool:
 
 
 def adopt_orphans(adopt: bool = True) -> None:
-    """Become the parent of what our processes leave behind, so that it is among our children.
+    """Become the parent of what our processes leave, so that it is among our children.
 
     Args:
         adopt: False for no longer.
@@ -85,7 +85,7 @@ def die_with_requester() -> None:
     if requester is not None:
         threading.Thread(target=_follow, args=(requester,), name="requester", daemon=True).start()
     if sys.platform == "linux":
-        # For the parent, be it the fork server, being killed: nobody could stop us any more.
+        # For the parent, be it the fork server, being killed: no process could stop us any more.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

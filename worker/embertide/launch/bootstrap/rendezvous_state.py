@@ -1,6 +1,6 @@
 """The state of torch's rendezvous as JSON in the store that the pods share.
 
-torch's handler pickles it, and reads what it finds there as a pickle: whoever can write into the
+torch's handler pickles it, and reads what it finds there as a pickle: anyone who can write into the
 store could run code in every pod. Here a pickle never leaves the process that made it.
 """
 

@@ -14,7 +14,7 @@ import psutil
 
 from embertide.footprint import FLOAT_BYTES
 from embertide.kernels.prefault import Prefault, Prefaulted
-from embertide.readers.pool import are_afar
+from embertide.readers.pool import are_remote
 
 if TYPE_CHECKING:
     from embertide.planning.inputs import Inputs
@@ -47,7 +47,7 @@ class Warmup:
         Args:
             hashed: ids are ``int64`` or ``string``, which several workers look up in rounds.
         """
-        if are_afar([*inputs.features, *inputs.edges]):
+        if are_remote([*inputs.features, *inputs.edges]):
             return
         self._features = feature_bytes(inputs) // workers
         self._rounds = hashed and workers > 1

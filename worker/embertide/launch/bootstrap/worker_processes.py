@@ -1,7 +1,7 @@
 """Workers that are forked before their launcher has threads, and wait for their place.
 
 A process that is forked while other threads run inherits the locks that they hold at that moment,
-and nobody ever releases those: a worker that needs one, such as the name resolver's, deadlocks.
+and those are never released: a worker that needs one, such as the name resolver's, deadlocks.
 What assigns ranks and addresses, be it torch's rendezvous or a store of our own, has threads. So
 the workers exist before it: they are forked while nothing else runs, and wait for what it assigns.
 """

@@ -57,7 +57,7 @@ class Links:
             self._poll.unregister(file)
 
     def wait(self, milliseconds: int) -> bool:
-        """Block until something has been said or heard; whether it was so before the time."""
+        """Block until something has been sent or received; whether it was before the time."""
         for file, link in self._links.items():
             out = select.POLLOUT if link.has_unsaid() else 0
             self._poll.modify(file, select.POLLIN | out)
@@ -176,7 +176,7 @@ class Link:
         return bool(self._unsaid)
 
     def talk(self) -> None:
-        """Say and hear what can be without blocking. A lost peer is told once it is waited for."""
+        """Send and receive what does not block. A lost peer is reported once it is waited for."""
         try:
             self._flush()
             while frame := self._socket.recv(_FRAME.size):

@@ -1,7 +1,7 @@
 """Finding the peers of this host whose memory we can read, and which can read ours.
 
 Each rank listens at an abstract Unix socket, which no other host and no other container reaches,
-and which leaves no file behind. Whoever connects is then asked for by its process number and a
+and which leaves no file. A process that connects is then asked for by its process number and a
 token is read from its memory. What stands in the way differs from host to host (another
 container, seccomp, ptrace's scope, another system than Linux), so it is tried, not guessed.
 """

@@ -1,4 +1,4 @@
-"""Where the features of each node are: told to the node's owner, who finds missing ones."""
+"""Where the features of each node are: sent to the node's owner, which finds missing ones."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def _dense_ids(ctx: RunContext, nodes: LoadedNodes) -> npt.NDArray[np.int64]:
         if given is not None:
             return given
     unknown, first, at = 0, None, 0
-    # Nobody reads a single array of numbers again.
+    # A single array of numbers is not read again.
     in_place = len(raw.ids) == 1 and isinstance(raw.ids[0], np.ndarray)
     loaded = raw.ids[0] if in_place else empty_array((sum(map(len, raw.ids)),), np.int64)
     for batch, (dense,) in ids.find_all((batch, [batch]) for batch in raw.ids):

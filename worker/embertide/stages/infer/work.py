@@ -1,4 +1,4 @@
-"""The rows and edges of the layers: counted as they are done, and told ahead for progress."""
+"""The rows and edges of the layers: counted as they are done, and announced ahead for progress."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def check_kept(module: nn.Module, call: Callable[[], Any]) -> None:
         raise ModelError(
             f"{type(module).__name__}.forward changes {names} and reads it in the next call, so"
             " that it gives something else when it is called again (a cache, a counter, running"
-            " statistics); a program does the same each time: make it anew from the arguments in"
+            " statistics); a program does the same each time: make it again from the arguments in"
             " each call, or leave it as it is in eval mode"
         )
 

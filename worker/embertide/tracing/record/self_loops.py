@@ -16,7 +16,7 @@ Change = Literal["add_self_loops", "add_remaining_self_loops", "remove_self_loop
 _TOLD: dict[Loops, str] = {
     "keep": "",
     "single": "with one self-loop at each node",
-    "anew": "with a new self-loop at each node in place of others",
+    "replace": "with a new self-loop at each node in place of others",
     "more": "with one more self-loop at each node",
     "none": "without self-loops",
 }
@@ -24,8 +24,8 @@ _AFTER: dict[tuple[Loops, Change], Loops] = {
     ("keep", "add_self_loops"): "more",
     **{(one, "remove_self_loops"): "none" for one in _TOLD},
     **{(one, "add_remaining_self_loops"): "single" for one in _TOLD},
-    **{("none", change): "anew" for change in ("add_self_loops", "add_remaining_self_loops")},
-    ("anew", "add_remaining_self_loops"): "anew",
+    **{("none", change): "replace" for change in ("add_self_loops", "add_remaining_self_loops")},
+    ("replace", "add_remaining_self_loops"): "replace",
 }
 
 
@@ -42,7 +42,7 @@ class View(NamedTuple):
 
     def loops_of(self, weighted: bool) -> Loops:
         """The same in a step: where no weights count, new loops are as those that were there."""
-        return "single" if self.loops == "anew" and not weighted else self.loops
+        return "single" if self.loops == "replace" and not weighted else self.loops
 
     def after(self, change: Change) -> View:
         """The same once more changed.
@@ -67,7 +67,7 @@ class View(NamedTuple):
             nodes: of its only node type.
         """
         stay = torch.ones_like(edges.src, dtype=torch.bool)
-        if self.loops in ("single", "anew", "none"):
+        if self.loops in ("single", "replace", "none"):
             stay = edges.src != edges.dst
         new = torch.arange(0 if self.loops in ("keep", "none") else nodes)
         src, dst = (torch.cat([ends[stay], new]) for ends in (edges.src, edges.dst))
