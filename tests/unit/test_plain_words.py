@@ -55,6 +55,15 @@ def unusual_in_code(source: str) -> list[str]:
     ]
 
 
+def fragments(source: str) -> list[int]:
+    """Lines where a docstring begins in the middle of a sentence: of what, as what."""
+    return [
+        number
+        for number, line in enumerate(source.splitlines(), 1)
+        if re.match(r'\s*"""(Of|That of|As :meth)\b', line)
+    ]
+
+
 @pytest.mark.parametrize("page", [*documents(), "CONTRIBUTING.md", "charts/embertide/README.md"])
 def test_public_pages_have_plain_words(page: str) -> None:
     found = unusual(page, (ROOT / page).read_text())
@@ -71,11 +80,15 @@ def test_code_has_plain_words(room: str) -> None:
     path = ROOT / room
     files = [path] if path.is_file() else sorted(path.rglob("*.py"))
     assert files
-    lines = {
-        str(file.relative_to(ROOT)): unusual_in_code(file.read_text(encoding="utf-8"))
-        for file in files
-    }
-    assert {file: found for file, found in lines.items() if found} == {}
+    sources = {str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in files}
+    words = {file: unusual_in_code(source) for file, source in sources.items()}
+    assert {file: lines for file, lines in words.items() if lines} == {}
+    begins = {file: fragments(source) for file, source in sources.items()}
+    assert {file: lines for file, lines in begins.items() if lines} == {}
+
+
+def test_docstrings_that_begin_in_the_middle_are_seen() -> None:
+    assert fragments('A = 1\n"""Of a row."""\n"""Offsets of rows."""\n') == [2]
 
 
 def test_words_are_seen_in_names_comments_and_texts() -> None:

@@ -39,7 +39,7 @@ def kind_of(item: Object) -> str:
 
 
 def path_of(kind: str, namespace: str, name: str = "") -> str:
-    """Of an object, or of all in a namespace; "" for all namespaces."""
+    """The path of an object, or of all in a namespace; "" for all namespaces."""
     prefix, plural = ROUTES[kind]
     middle = f"/namespaces/{namespace}" if namespace else ""
     return f"{prefix}{middle}/{plural}" + (f"/{name}" if name else "")

@@ -18,7 +18,7 @@ from embertide_operator.pods.worker_pods import Attempt
 KEPT = ("statefulSet", "pods")
 """The fields of ``status.workers`` that belong to this module."""
 _UID_CHARACTERS = 8
-"""Of a pod's UID, which is random; enough to tell a pod from the one before of its name."""
+"""How much of a pod's UID is shown: enough to tell the pod from the one before of its name."""
 
 
 def workers_of(seen: Observed, attempt: Attempt) -> list[Object]:

@@ -18,7 +18,7 @@ LASTED_SECONDS = 600.0
 _FIRST_PAUSE_SECONDS = 2.0
 _LONGEST_PAUSE_SECONDS = 300.0
 _STOPPED_EXIT_CODES = (0, 137, 143)
-"""Of a container that was asked to stop: by itself, by SIGKILL, by SIGTERM."""
+"""Exit codes of a container that was asked to stop: by itself, by SIGKILL, by SIGTERM."""
 _OWN_FAULTS = ("DeadlineExceeded", "PodOSNotSupported", "SysctlForbidden")
 """Reasons of the kubelet that lie in the job's pod template; every node would give them."""
 _OWN_LIMIT = re.compile(r"exceed(s|ed) .*\blimit\b")

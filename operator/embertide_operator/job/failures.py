@@ -23,7 +23,7 @@ OUT_OF_MEMORY = "OutOfMemory"
 KILLED = "OOMKilled"
 """What the kubelet calls the end of a container of which the kernel killed any process."""
 _MOST_LINES, _MOST_BYTES = 40, 4096
-"""Of a log, in the status."""
+"""Lines and bytes of a log that the status keeps."""
 _SIGNAL_EXIT_CODE = 128
 """A container killed by signal n exits with 128 + n."""
 

@@ -61,7 +61,7 @@ def _trouble(status: Object) -> tuple[str, str] | None:
 
 
 def _ended_again(end: Object | None, waiting: Object) -> str:
-    """Of a container that is restarted although it has not failed: nothing keeps it running."""
+    """The message for a container that ended without failing, and is restarted."""
     if end is None:
         return f"is restarted: {waiting.get('message') or _RESTARTING}"
     return "exits with code 0 and is restarted, again and again; it has to keep running"

@@ -86,7 +86,7 @@ class Election:
         }
 
     def _duration(self) -> float:
-        """Of the Lease as its holder wrote it, which may have other terms."""
+        """The seconds of the Lease as its holder wrote it, which may have other terms."""
         return float(self._spec.get("leaseDurationSeconds") or self.terms.lease)
 
 

@@ -56,7 +56,7 @@ def essentials(job: Object) -> Object:
 
 
 def job_series(jobs: Iterable[Object]) -> Series:
-    """Of every job that exists, and of its last run."""
+    """The series of every job that exists, and of its last run."""
     series = Series()
     phases = dict.fromkeys(get_args(Phase), 0)
     for job in jobs:
@@ -207,7 +207,7 @@ def _add_worker(series: Series, run: Labels, item: Mapping[str, Any], grid: str)
 
 
 def output_series(records: Iterable[OutputRecord]) -> Series:
-    """Of every output that is known."""
+    """The series of every known output."""
     series = Series()
     for record in records:
         at = record.key
@@ -222,7 +222,7 @@ def output_series(records: Iterable[OutputRecord]) -> Series:
 
 
 def schedule_series(schedules: Iterable[tuple[Name, Object]]) -> Series:
-    """Of every schedule that is known, also before it has a job."""
+    """The series of every known schedule, also before it has a job."""
     series = Series()
     for at, status in schedules:
         series.add(names.SCHEDULE_INFO, (*at, str(status.get("output") or "")), 1)

@@ -60,7 +60,7 @@ class OutputRecord:
 
     @property
     def key(self) -> Key:
-        """Of this output among all."""
+        """This output's key among all."""
         return self.namespace, self.output
 
     @property

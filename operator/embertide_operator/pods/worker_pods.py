@@ -26,7 +26,7 @@ _LOST_NODE_SECONDS = 60
 _LOOK_SECONDS = 300
 """For how long a look at the inputs may take; a store that hangs is asked by the next one."""
 _LEAST_JOIN_SECONDS = 1800
-"""Of patience; a queue may hold some of the pods for longer than the operator's deadline, too."""
+"""How long workers wait for each other, at least; a queue may hold some pods for longer."""
 _GPU = "nvidia.com/gpu"
 _SECRET_KEYS, _SECRET_TOKEN = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "AWS_SESSION_TOKEN"
 

@@ -16,7 +16,7 @@ from typing import Any
 from embertide.spec.reports import OutputReport, ProgressReport, WorkerStatus
 
 MOST_BYTES = 256 * 1024
-"""Of an answer; real ones have a few KiB."""
+"""The longest answer that is read; real ones have a few KiB."""
 _LONGEST_TEXT = 1024
 _MOST_REPORT_BYTES = 64 * 1024
 _LARGEST_NUMBER = 2**63 - 1

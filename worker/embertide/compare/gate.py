@@ -12,7 +12,7 @@ from embertide.telemetry.format import human_seconds
 from embertide.telemetry.omissions import DroppedEdges
 
 _AT = "5%"
-"""Of the rows, those that moved most: ``minCosine`` is a bound of all others."""
+"""The quantile below which rows moved most: ``minCosine`` is a bound of all others."""
 
 
 @dataclass(frozen=True)

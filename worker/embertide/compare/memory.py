@@ -5,16 +5,16 @@ from __future__ import annotations
 from embertide.compare.sample import sample_rows
 
 _ROW_BYTES = 13
-"""Of a row: its norm, its fingerprint, and its share of the directory of keys."""
+"""Bytes of a row: its norm, its fingerprint, and its share of the directory of keys."""
 _SORTING_BYTES = 3
-"""Of a row while fingerprints are counted: which ones are zero, and which are like the next."""
+"""Bytes of a row while fingerprints are counted: which are zero, and which are like the next."""
 _KEY_BYTES = {"dense": 0, "int64": 8, "string": 16}
 _BATCH_BYTES = 8 << 20
 _BATCHES = 5
-"""Of a thread: a batch of the previous version as it is read, decoded and put together, and what is
-computed of it. Measured."""
+"""Batches of a thread: one of the previous version as it is read, decoded and put together, and
+what is computed of it. Measured."""
 _COPIES = 4
-"""Of the sample: as drawn, in order, and what is computed of it. Measured."""
+"""Copies of the sample: as drawn, in order, and what is computed of it. Measured."""
 _TEXTS = 8 / 3
 """The sample as text on its way between workers: as sent and as received, four thirds of it each.
 """

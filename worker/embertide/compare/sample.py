@@ -16,7 +16,7 @@ from embertide.kernels.hashing import Words, mix
 
 SAMPLE_ROWS = 20_000
 SAMPLE_BYTES = 16 << 20
-"""Of one version's vectors, at most; wide ones make the sample smaller."""
+"""The most bytes of one version's vectors; wide ones make the sample smaller."""
 NEIGHBOURS = 10
 _QUERIES = 500
 """Rows of the sample whose neighbours are searched among all of it, the first ones by the draw: the

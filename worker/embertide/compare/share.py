@@ -59,7 +59,7 @@ class Share:
 
     @classmethod
     def of(cls, facts: RowFacts, total: int, moves: Moves | None) -> Share:
-        """Of rows that were looked at; ``total`` are those of all workers."""
+        """The share of rows that were looked at; ``total`` are those of all workers."""
         norms = Histogram()
         norms.add(facts.norms)
         duplicates = [find_duplicates(facts, total)]

@@ -76,7 +76,7 @@ class Block:
 
     @cached_property
     def pieces(self) -> Pieces | None:
-        """Of the rows that are too long for one program of a GPU, cut once."""
+        """The pieces of rows that are too long for one program of a GPU, cut once."""
         return cut(self.indptr, self.indices.device)
 
     @cached_property

@@ -23,7 +23,7 @@ from embertide.kernels.node_set import NodeSet
 
 Counts = npt.NDArray[np.int64]
 _PANEL_BITS = 16
-"""Of a row's number that each non-zero of a packed block has."""
+"""Bits of a row's number that each non-zero of a packed block has."""
 
 
 @dataclass(frozen=True, kw_only=True)

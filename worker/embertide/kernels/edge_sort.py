@@ -42,7 +42,7 @@ def bucket_count(rows: int) -> int:
 
 
 def key_bytes(shift: int, nodes: int, features: int = 0) -> int:
-    """Of a packed edge in its bucket: 4 where its column and its row in the bucket fit, else 8.
+    """Bytes of a packed edge in its bucket: 4 where its column and row in the bucket fit, else 8.
 
     Numpy sorts all buckets at once, which takes whole words.
 

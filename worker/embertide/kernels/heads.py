@@ -114,7 +114,7 @@ class RowSums:
 
     @classmethod
     def begin_in(cls, out: torch.Tensor, heads: HeadColumns, *, softmax_blocks: int = 1) -> RowSums:
-        """As :meth:`begin`, in a tensor that is there; rows may be apart."""
+        """Begin as :meth:`begin` does, in a tensor that is there; rows may be apart."""
         sums = cls(out, heads)
         if softmax_blocks > 1:
             state = torch.empty(2, len(out), heads.count, device=out.device)

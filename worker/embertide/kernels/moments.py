@@ -33,7 +33,7 @@ class Moments:
         return self.squares / max(1, self.count)
 
     def joined(self, other: Moments) -> Moments:
-        """Of both sets of rows; Chan, Golub and LeVeque, *Updating Formulae*, eq. 2.1."""
+        """Moments of both sets of rows; Chan, Golub and LeVeque, *Updating Formulae*, eq. 2.1."""
         count = self.count + other.count
         if not self.count or not other.count:
             return self if self.count else other
@@ -46,7 +46,7 @@ class Moments:
         )
 
     def over_all(self) -> Moments:
-        """Of the values of all columns together: one mean, one sum of squares, as [1]."""
+        """The moments of all columns' values together: one mean, one sum of squares, as [1]."""
         mean = self.mean.mean(0, keepdim=True)
         between = (self.mean - mean).square() * self.count
         squares = (self.squares + between).sum(0, keepdim=True)
@@ -54,7 +54,7 @@ class Moments:
 
 
 def of_rows(x: Tensor) -> Moments:
-    """Of rows [n, d]; the order of the additions depends on nothing but the shape."""
+    """The moments of rows [n, d]; the order of the additions depends on nothing but the shape."""
     rows = max(1, CHUNK_VALUES // max(1, x.shape[1]))
     return join(x.shape[1], x.device, (_of_chunk(part) for part in x.split(rows)))
 
@@ -66,6 +66,6 @@ def _of_chunk(x: Tensor) -> Moments:
 
 
 def join(width: int, device: torch.device, parts: Iterable[Moments]) -> Moments:
-    """Of the rows of all parts, put together one after the other."""
+    """The moments of the rows of all parts, put together one after the other."""
     none = torch.zeros(width, dtype=torch.float64, device=device)
     return reduce(Moments.joined, parts, Moments(0, none, none))

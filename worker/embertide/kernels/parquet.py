@@ -28,7 +28,7 @@ _WIDTHS = {
 """Bytes of a value; 0 of strings."""
 _PHYSICAL = {4: ("INT32", "FLOAT"), 8: ("INT64", "DOUBLE"), 0: ("BYTE_ARRAY",)}
 _ENCODINGS = {"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"}
-"""Of values, and of levels."""
+"""Encodings of values and of levels that are decoded here."""
 
 
 class NotDecoded(Exception):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from embertide.kernels import native
 
 _PAGE_BYTES = 2 << 20
-"""Of a huge page."""
+"""The size of a huge page."""
 _STEP_BYTES = 4 * _PAGE_BYTES
 """What is filled in one call; stopping waits for no more."""
 _TRIES, _PAUSE_SECONDS = 100, 0.005

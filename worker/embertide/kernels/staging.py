@@ -17,7 +17,7 @@ import torch
 _BUFFERS = 4
 _BUFFER_BYTES = 8 << 20
 PINNED_BYTES = _BUFFERS * _BUFFER_BYTES
-"""Of a worker with a GPU, as long as no row is wider than a buffer."""
+"""Pinned memory of a worker with a GPU, as long as no row is wider than a buffer."""
 
 
 class Copy(Protocol):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.1
 _PROGRESS_BYTES = 1 << 20
-"""Of events that are kept; a run may take days, and they are read once."""
+"""The most bytes of events that are kept; a run may take days, and they are read once."""
 
 
 @dataclass(frozen=True)

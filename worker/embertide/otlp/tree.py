@@ -16,10 +16,10 @@ from embertide.telemetry.report import LayerFacts, RunReport, Span, WorkerReport
 from embertide.telemetry.snapshot import Snapshot
 
 Value = str | int | float | bool
-"""Of an attribute."""
+"""The value of an attribute."""
 ROOT, START = "embertide run", "start"
 MOST_CHARACTERS = 2000
-"""Of an error's message; a manifest may be wrong in thousands of places."""
+"""The longest message of an error; a manifest may be wrong in thousands of places."""
 _PREFIX = "embertide."
 
 

@@ -30,7 +30,7 @@ from embertide.telemetry.recorder import CountingRecorder
 from embertide.telemetry.report import RunReport
 
 _SMALL_TENSORS_BYTES = 48 << 20
-"""Of the layers' memory: tensors that are too small for pages that others left."""
+"""The part of the layers' memory for tensors that are too small for pages that others left."""
 
 
 def run(

@@ -56,7 +56,7 @@ def scatter_heads(channel: Channel, rows: torch.Tensor, width: int) -> torch.Ten
 def fetch_scalars(
     channel: Channel, sources: Sources, scores: Sequence[torch.Tensor], depth: int
 ) -> list[list[torch.Tensor]]:
-    """Of each of several scores, each group's: ours first, then [slots, H'] per remote group.
+    """The parts of each of several scores by group: ours first, then [slots, H'] per remote group.
 
     All scores of a row travel together. Collective: every rank of the graph axis must call.
 

@@ -28,10 +28,10 @@ from embertide.primitives.in_place import shown
 from embertide.primitives.pending import Pending
 
 ROUND_BYTES = 4 << 20
-"""Of the whole rows that travel in a round: what is in flight stays small however many rows a
+"""Bytes of the whole rows that travel in a round: what is in flight stays small however many rows a
 worker has."""
 PANEL_BYTES = 1 << 20
-"""Of whole rows that are put together and used at a time: they stay in the cache."""
+"""Bytes of whole rows that are put together and used at a time: they stay in the cache."""
 
 Parts = tuple[slice, list[torch.Tensor]]
 """Some rows of our sub-range, and their columns slice by slice."""

@@ -112,7 +112,7 @@ class LayerGraph:
         return found
 
     def pairs_with(self, others: Sequence[LayerGraph]) -> list[Sources]:
-        """As :meth:`tiles_with`, of our sub-range's rows in the ``rows`` layout, with full width.
+        """Like :meth:`tiles_with`, of our sub-range's rows in the ``rows`` layout, with full width.
 
         Collective: every rank must call.
         """
@@ -149,7 +149,7 @@ class LayerGraph:
         return self._patterns[axis, relations]
 
     def loaded_with(self, others: Sequence[LayerGraph], holders: LoadedHolders) -> list[Sources]:
-        """As :meth:`tiles_with`, where the features of our sources were loaded; not kept.
+        """The same as :meth:`tiles_with`, where the features of our sources were loaded; not kept.
 
         Collective: every rank must call.
         """
@@ -167,7 +167,7 @@ class LayerGraph:
     def loaded_in_place(
         self, window: WindowRows, rows_of: Callable[[torch.Tensor], torch.Tensor]
     ) -> Sources:
-        """As :meth:`tiles`, of features that are read where they were loaded; not kept.
+        """The same as :meth:`tiles` for features that are read where they were loaded; not kept.
 
         Collective: every rank must call.
 

@@ -15,7 +15,8 @@ import torch.distributed as dist
 from embertide.errors import WorkerFailed
 
 MOST_BYTES = 1 << 28
-"""Of one rank's object; more is not believed. A work order of a million objects takes half."""
+"""The largest object of one rank: more is taken for damage. A work order of a million objects takes
+half."""
 
 
 def gather_objects(value: Any, rank: int, world: int) -> list[Any]:

@@ -34,7 +34,7 @@ ROUND_EDGES = 1 << 24
 """Edges that all ranks send in a round, each an equal share of at most a sixteenth: what a rank
 receives in a round is bounded even where all send to it. Edges with features are fewer."""
 _EDGE_BYTES = 12
-"""Of an edge with its weight."""
+"""Bytes of an edge with its weight."""
 HISTOGRAM_BITS = 16
 """At most 2^16 buckets of consecutive nodes count the destinations, whatever N is."""
 

@@ -30,7 +30,7 @@ class Reduction:
     target: torch.Tensor | None = None
 
     def factors(self, block: Block, source: torch.Tensor | None) -> Factors:
-        """Of a block's non-zeros, with [s] factors of its sources."""
+        """The factors of a block's non-zeros, with [s] factors of its sources."""
         return Factors(block.weights if self.weighted else None, source, self.target)
 
 

@@ -24,7 +24,7 @@ def axis_of(layout: Layout, slices: int) -> AxisName:
 
 
 def column_moments(exchange: Exchange, ranges: RowRanges, x: Shard, layer: int) -> Moments:
-    """Of the columns that we hold, over all nodes. Collective: every rank must call."""
+    """The moments of the columns that we hold, over all nodes. Collective: every rank must call."""
     axis = axis_of(x.layout, exchange.grid.feature)
     own = of_rows(x.data)
     channel = exchange.channel(axis, PRIMITIVE, layer)
@@ -35,7 +35,7 @@ def column_moments(exchange: Exchange, ranges: RowRanges, x: Shard, layer: int) 
 
 
 def all_columns(exchange: Exchange, own: Moments, layout: Layout, layer: int) -> Moments:
-    """Of every column of the tensor, by those of each slice. Collective: every rank must call."""
+    """The moments of every column, by those of each slice. Collective: every rank must call."""
     if layout == "rows" or exchange.grid.feature == 1:
         return own
     channel = exchange.channel("feature", PRIMITIVE, layer)

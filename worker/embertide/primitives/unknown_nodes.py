@@ -22,7 +22,7 @@ from embertide.telemetry.omissions import DroppedEdges
 
 _EXAMPLES = 3
 _SHOWN_CHARACTERS = 80
-"""Of an id, in a message."""
+"""How much of an id a message shows."""
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,9 @@ EndKinds = tuple[IdKind, IdKind]
 """The kinds of ids of sources and of destinations."""
 EndCounts = tuple[int | None, int | None]
 _ENDS_BYTES = 16
-"""Of an edge's two ids, as they are read."""
+"""Bytes of an edge's two ids, as they are read."""
 _FETCHED_BYTES = 1 << 30
-"""Of splits that are read at once, on machines of many cores."""
+"""Bytes of splits that are read at once, on machines of many cores."""
 
 
 @dataclass(frozen=True)

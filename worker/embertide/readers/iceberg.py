@@ -272,7 +272,7 @@ def _constants(file: IcebergFile, spec: PartitionSpec, schema: Schema) -> dict[s
 def _read_deletes(
     table: Table, tasks: Iterable[FileScanTask], label: str
 ) -> dict[str, dict[str, list[Any]]]:
-    """Of each file of deletes: path of a file of data -> arrays of deleted rows."""
+    """For each file of deletes: path of a file of data -> arrays of deleted rows."""
     from pyiceberg.io.pyarrow import _read_deletes as read
 
     files = {file.file_path: file for task in tasks for file in task.delete_files}

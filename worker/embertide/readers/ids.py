@@ -29,7 +29,7 @@ LONGEST_ID_BYTES = 64 << 10
 """Longer text is no identifier, and would fill every report and message that names it."""
 _RUN = 512
 _SHOWN_BYTES = 80
-"""Of a string that is not UTF-8, in a message."""
+"""How much of a string that is not UTF-8 a message shows."""
 _EXACT = {2: 2**11, 4: 2**24, 8: 2**53}
 """The integer from which on a float of this many bytes may be another one that was rounded."""
 _UUID_BYTES = 16

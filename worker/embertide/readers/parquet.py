@@ -35,7 +35,7 @@ from embertide.spec.schemes import is_local
 from embertide.storage.protocol import BLOCK_BYTES, ObjectInfo, Span, Storage
 
 _FOOTER_BYTES = 64 << 10
-"""Of an object's end, which says where its columns are, if it is not longer."""
+"""Bytes of an object's end, which says where its columns are, if it is not longer."""
 _GAP_BYTES = 1 << 20
 """Between columns that are read: it takes no longer than another request."""
 

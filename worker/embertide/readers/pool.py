@@ -26,10 +26,10 @@ AHEAD_BYTES = 64 << 20
 _REMOTE_READERS, _REMOTE_BYTES = 8, 64 << 20
 """Splits of a store that is far away which are read at once, and what they may hold together."""
 _STREAMED_BYTES = 24 << 20
-"""Of a file that is read on and on: the ranges that it holds."""
+"""Bytes that a file holds while it is read on and on: its ranges."""
 _COMING_BYTES = 16 << 20
-"""Of columns that arrive, at most: four ranges of 4 MiB of the eight that are asked for at a time.
-Measured."""
+"""The most bytes of columns that arrive: four ranges of 4 MiB of the eight that are asked for at a
+time. Measured."""
 
 
 def readers(splits: Sequence[Split], threads: int) -> int:

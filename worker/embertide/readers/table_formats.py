@@ -27,7 +27,7 @@ _EXPORT = {
     "DuckLake": "COPY TABLE TO FILE (FORMAT parquet)",
     "Spark streaming": "spark.read.parquet(TABLE).write.parquet(FOLDER)",
 }
-"""Of each other format, what writes the current version of a table to plain files."""
+"""For each other format, what writes the current version of a table to plain files."""
 
 _HIDDEN = {
     "_delta_log/": "Delta",

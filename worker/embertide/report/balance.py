@@ -36,7 +36,7 @@ class Quantity:
 
     @property
     def mean(self) -> float:
-        """Of all workers."""
+        """The mean over all workers."""
         return sum(self.values) / len(self.values)
 
     @property

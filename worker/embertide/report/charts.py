@@ -15,7 +15,7 @@ from embertide.report.markup import Child, Html, tag
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _TICKS = 6
 _LEAST_PERCENT = 0.25
-"""Of a bar that is to be seen at all."""
+"""The narrowest bar that can be seen."""
 
 
 @dataclass(frozen=True)

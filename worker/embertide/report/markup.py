@@ -15,7 +15,7 @@ class Html(str):
 Child = str | None
 """`Html`, or text; None is nothing."""
 Value = str | int | float | bool | None
-"""Of an attribute; None and False leave it out, True gives it without a value."""
+"""The value of an attribute; None and False leave it out, True gives it without a value."""
 
 _VOID = frozenset({"meta", "link", "br", "hr"})
 

@@ -43,7 +43,7 @@ def _stages(run: Run) -> list[str]:
 
 
 def _peaks(run: Run, stage: str) -> list[int]:
-    """Of the workers that have one, beyond their imports."""
+    """The peaks of the workers that have one, beyond their imports."""
     found = (item.stage_bytes.get(stage) for item in run.report.memory)
     return [max(0, peak) for peak in found if peak is not None] or [0]
 

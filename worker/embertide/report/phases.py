@@ -11,7 +11,7 @@ from embertide.telemetry.report import Span
 
 _HEIGHT = 22
 _LEAST_SHARE = 0.001
-"""Of the run: what takes less has no bar."""
+"""The share of a run below which a phase has no bar."""
 
 
 def phases(run: Run) -> Html | None:

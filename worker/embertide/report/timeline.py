@@ -13,7 +13,7 @@ STAGES = ("features", "ingest", "csr", "infer", "publish")
 _SHOWN = 32
 """Workers that have a bar of their own."""
 _NAMED_ANYWHERE, _NAMED, _NUMBERED = 0.22, 0.09, 0.04
-"""Of the width: what a bar must have for its name to be written into it on any screen, for that on
+"""The share of the width that a bar must have for its name to be written into it on any screen, on
 a wide one, and for a number."""
 _HEIGHT = 28
 

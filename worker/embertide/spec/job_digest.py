@@ -14,7 +14,8 @@ from embertide.spec.affects import Affects, without
 from embertide.spec.manifest import EmbeddingJob, JobSpec
 
 _FORM = 1
-"""Of what is hashed; goes up when a default changes, since what is left out means the default."""
+"""The number of the form that is hashed; goes up when a default changes, which a field that is left
+out stands for."""
 _ALWAYS = {
     "inference": {"fanout": "full", "seed": 0},
     "output": {"format": "parquet", "dtype": "float32"},

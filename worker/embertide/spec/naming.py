@@ -16,7 +16,7 @@ SHORT_NAME = "ej"
 
 FIELD_MANAGER = "embertide-operator"
 MANAGED_BY = f"{GROUP}/operator"
-"""Of ``spec.managedBy``: the operator itself, as if the field were not set."""
+"""The value of ``spec.managedBy`` for the operator itself, as if the field were not set."""
 
 LABEL_JOB = f"{GROUP}/job"
 """On every object of a job: the job's name."""
@@ -68,7 +68,7 @@ ENV_STORES_FOLDER = "EMBERTIDE_STORES_FOLDER"
 
 MAX_NAME = 52
 MAX_SCHEDULE_NAME = MAX_NAME - len("-20261122-0300")
-"""Of a schedule, in characters: the name of each of its jobs adds the minute."""
+"""The longest name of a schedule: the name of each of its jobs adds the minute."""
 
 
 def scheduled_name(schedule: str, time: datetime) -> str:

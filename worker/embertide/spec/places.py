@@ -25,7 +25,7 @@ from embertide.spec.base import (
 from embertide.spec.cel import Rule
 
 MAX_URIS = 16
-"""Of one input; with more the API server finds the rules of their URIs too costly."""
+"""The most URIs of one input; with more the API server finds the rules of their URIs too costly."""
 _LAST = r"^[1-9][0-9]{0,2}d$"
 _DAY = r"^(19[7-9][0-9]|[2-9][0-9]{3})-[0-9]{2}-[0-9]{2}$"
 _DIRECTIVES = "YymdjGVu"

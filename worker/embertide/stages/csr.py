@@ -34,7 +34,7 @@ Grown = Callable[[], Sequence[Growth]]
 _Ints = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float64]
 _ROW_SHARES = sorted((step / 32 for step in range(33)), key=lambda share: abs(share - 0.5))
-"""Of a row's cost; from the one that balances work to those that weigh rows or edges alone."""
+"""The share of rows in a row's cost; from the one that balances work to rows or edges alone."""
 _BISECTIONS = 30
 
 

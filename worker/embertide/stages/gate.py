@@ -37,7 +37,7 @@ class Verdict:
 
     @property
     def warnings(self) -> list[str]:
-        """Of a version that becomes current, for the run's user."""
+        """Warnings about a version that becomes current, for the run's user."""
         whose = _DEFAULT if self.gate is None else "spec.output.gate"
         texts = [] if self.held else self.violations
         return [_BEYOND.format(whose=whose, what=text) for text in texts]

@@ -35,7 +35,7 @@ from embertide.spec.edges import EdgeInput
 from embertide.spec.nodes import NodeInput
 
 _CACHED_ROWS = 1 << 16
-"""Of a batch that one thread decodes, looks up and narrows, each in the cache from the last."""
+"""Rows of a batch that one thread decodes, looks up and narrows while they are in the cache."""
 
 
 @dataclass(frozen=True)

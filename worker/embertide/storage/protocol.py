@@ -83,7 +83,7 @@ class Storage(Protocol):
         """
 
     def all_names(self, folder: str, start: str = "") -> list[str]:
-        """As :meth:`names`, but all of them, in as many requests as that takes."""
+        """All names that :meth:`names` would give, in as many requests as that takes."""
 
     def list(self, uri: str, *, hidden: bool = False) -> list[ObjectInfo]:
         """The object at ``uri``, or all objects below it, by URI.
@@ -96,7 +96,7 @@ class Storage(Protocol):
         """
 
     def scan(self, uri: str) -> Listing:
-        """As :meth:`list`, and the names of what it leaves out; as many requests.
+        """What :meth:`list` gives, and the names of what it leaves out; as many requests.
 
         Raises:
             ObjectMissing: there is nothing, not even hidden names.

@@ -18,7 +18,7 @@ _METHOD = "mounted-secret"
 _VARIABLES = "env"
 
 State = tuple[tuple[int, int] | None, ...]
-"""Of each file its inode and time of change; None for one that is missing."""
+"""For each file its inode and time of change; None for one that is missing."""
 
 
 def prefer_files(session: Any, folder: Path, *, to_variables: bool = False) -> None:

@@ -41,7 +41,7 @@ NO_MULTI_DELETE = {
     "411",
     "501",
 }
-"""Of stores that do not take a deletion of several objects, as without Content-MD5, which the
+"""Codes of stores that do not take a deletion of several objects, as without Content-MD5, which the
 client no longer sends."""
 CONNECTION_LOST = (boto.HTTPClientError, boto.ConnectionError, boto.IncompleteReadError)
 """No connection, or one that was closed or timed out."""

@@ -110,7 +110,7 @@ def _by_type(options: SynthOptions) -> Iterator[tuple[str, SynthOptions]]:
 
 
 def _seed(options: SynthOptions, number: int) -> int:
-    """Of one part, so that no two are alike."""
+    """The seed of one part, so that no two are alike."""
     return int(np.random.SeedSequence(options.seed, spawn_key=(number,)).generate_state(1)[0])
 
 

@@ -92,7 +92,7 @@ class Estimate:
 
     @property
     def needs(self) -> GridNeeds | None:
-        """Of the chosen grid; None where grids were not compared."""
+        """The needs of the chosen grid; None where grids were not compared."""
         return next((needs for needs in self.grids if needs.chosen), None)
 
     def to_json(self) -> dict[str, Any]:

@@ -20,14 +20,14 @@ import pyarrow as pa
 
 _STATUS = Path("/proc/self/status")
 _M_MMAP_THRESHOLD = -3
-"""Of glibc's malloc.h."""
+"""From glibc's malloc.h."""
 _LARGE_BYTES = 4 << 20
 """More than a batch, whose memory is used again at once."""
 
 _LOOKS_PER_CONTAINER = 10
 """The kernel sums up what it answers about a container."""
 _BLOCK_BYTES = 512
-"""Of st_blocks."""
+"""The unit of st_blocks."""
 _SHARED: dict[int, int] = {}
 """Process -> its file; one that is forked has none."""
 

@@ -27,9 +27,9 @@ STAGE_WEIGHTS: Mapping[str, float] = {
 _BEFORE_WORK = ("start", "plan")
 """Stages whose time is imports, listing and waiting for others, and says nothing of the work."""
 _WORK_SECONDS = 2.0
-"""Of work that must have passed before a forecast; what ends sooner needs none."""
+"""Seconds of work before a forecast; what ends sooner needs none."""
 _WORK_SHARE = 0.05
-"""Of the work that must be done before a forecast; from less it would jump around."""
+"""The share of the work that must be done before a forecast; from less it would jump around."""
 _PACE_SECONDS = 0.5
 """A pace measured over less says nothing."""
 

@@ -30,17 +30,17 @@ class TransferStats:
 
     @property
     def requests(self) -> int:
-        """Of all operations."""
+        """The requests of all operations."""
         return sum(counted.requests for counted in list(self.operations.values()))
 
     @property
     def retries(self) -> int:
-        """Of all operations."""
+        """The retries of all operations."""
         return sum(counted.retries for counted in list(self.operations.values()))
 
     @property
     def errors(self) -> int:
-        """Of all operations."""
+        """The errors of all operations."""
         return sum(counted.errors for counted in list(self.operations.values()))
 
     def of(self, operation: str) -> OperationStats:

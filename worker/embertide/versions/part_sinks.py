@@ -36,7 +36,7 @@ class HashedSink:
 
     @property
     def sha256(self) -> str:
-        """Of everything written, in hex."""
+        """The SHA-256 of everything written, in hex."""
         return self._hash.hexdigest()
 
     @property

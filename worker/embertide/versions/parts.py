@@ -38,11 +38,11 @@ Ids = npt.NDArray[np.int64] | Any
 """``np.int64 [n]``, or a ``pa.LargeStringArray`` of n strings."""
 
 PART_BYTES = 128 << 20
-"""Of values in a part, at most: a part is hashed by one thread."""
+"""The most bytes of values in a part: a part is hashed by one thread."""
 MOST_WRITERS = 4
 """Parts that a worker writes to local files at once, at most: more hash faster than disks write."""
 _READ_BYTES = 256 << 10
-"""Of a part that is read back: it stays in the processor's cache until it is hashed."""
+"""Bytes of a part that are read back at a time: they are hashed while they are in the cache."""
 
 
 def count_parts(size_bytes: float) -> int:
@@ -279,7 +279,7 @@ def _verify_object(storage: Storage, uri: str, size: int, checksum: str) -> None
 
 
 def _checksum(file: Any) -> str:
-    """Of all that can be read, in hex; a store that is far away is read ahead meanwhile."""
+    """The digest of all that can be read, in hex; a remote store is read ahead meanwhile."""
     found, piece = xxh3_128(), memoryview(bytearray(_READ_BYTES))
     while got := file.readinto(piece):
         found.update(piece[:got])

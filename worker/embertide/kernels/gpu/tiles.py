@@ -7,7 +7,7 @@ _EDGES = 8
 
 
 def tile(width: int) -> tuple[int, int, int]:
-    """Of a result with so many columns: programs for a row, columns of each, rows at a time."""
+    """The tile of so many columns: programs for a row, columns of each, rows at a time."""
     columns = 16
     while columns < min(width, _PROGRAMS_OF_COLUMNS):
         columns *= 2

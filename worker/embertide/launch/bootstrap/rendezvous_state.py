@@ -29,7 +29,7 @@ class JsonBackend(RendezvousBackend):
 
     @property
     def name(self) -> str:
-        """Of the backend that keeps the state."""
+        """The name of the backend that keeps the state."""
         return self._inner.name
 
     def get_state(self) -> tuple[bytes, Token] | None:

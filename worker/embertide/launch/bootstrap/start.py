@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from embertide.storage.protocol import Storage
 
 _FIRST_BYTES = 256 << 20
-"""Of files that the disk reads while the workers' process imports: more would not be there yet."""
+"""Bytes that the disk reads while the workers' process imports: more would not be there yet."""
 
 
 def prepare(

@@ -24,7 +24,7 @@ _MOST_BYTES = 3 << 30
 _LEAST_BYTES = 64 << 20
 """Features of a node type below this are not worth it."""
 _EDGE_BYTES = 24
-"""Of an edge: its ids as they are read, and twice while it is sorted."""
+"""Memory of an edge: its ids as they are read, and twice while it is sorted."""
 _GROUP = Path("/sys/fs/cgroup")
 """Where a container sees its own limits."""
 _SHARE = 4
@@ -81,7 +81,7 @@ def free_bytes(group: Path = _GROUP) -> int:
 
 
 def edge_bytes(inputs: Inputs) -> int:
-    """Of edges as they are read and sorted; of text the bytes, which are about as many."""
+    """Memory of edges as they are read and sorted; of text the bytes, which are about as many."""
     found = 0
     for split in inputs.edges:
         is_text = split.row_groups is None and split.size == split.stop - split.start
@@ -90,6 +90,6 @@ def edge_bytes(inputs: Inputs) -> int:
 
 
 def feature_bytes(inputs: Inputs) -> int:
-    """Of the features of large node types, in memory."""
+    """Memory of the features of large node types."""
     sizes = (FLOAT_BYTES * one.feature_rows * one.width for one in inputs.by_nodes.values())
     return sum(size for size in sizes if size >= _LEAST_BYTES)

@@ -26,7 +26,7 @@ from embertide.storage.protocol import ObjectInfo
 from embertide.telemetry.omissions import FilledNodes
 
 _NO_OBJECT = ObjectInfo("", 0, "")
-"""Of rows that are in no object."""
+"""The object of rows that are in none."""
 
 
 @dataclass
