@@ -16,7 +16,8 @@ import yaml
 from embertide.check.check import check_job
 from embertide.errors import InputError, ManifestError, ModelError
 from embertide.planning.inputs import Inputs, list_inputs
-from embertide.planning.matching import check_model, narrow, published, unread
+from embertide.planning.matching import check_model, narrow, unread
+from embertide.planning.publishing import published
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.steps import Program

@@ -130,6 +130,17 @@ BOUNDS = (
         {"spec.output.nodeTypes": "node"},
         "nodeTypes in body must be of type array",
     ),
+    Case("no result", {"spec.output.results": []}, "should have at least 1 items"),
+    Case(
+        "a result outside of its version",
+        {"spec.output.results": ["../logits"]},
+        "results[0] in body should match",
+    ),
+    Case(
+        "too many results",
+        {"spec.output.results": [f"r{k}" for k in range(65)]},
+        "spec.output.results: Too many: 65: must have at most 64 items",
+    ),
     Case("recursive in words", {f"{EDGE}.recursive": "yes"}, "recursive"),
     Case("fanout misspelt", {"spec.inference.fanout": "ful"}, "should match '^full$'"),
     Case("fanout of no neighbours", {"spec.inference.fanout": [5, 0]}, "fanout[1]"),

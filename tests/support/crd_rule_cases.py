@@ -272,6 +272,11 @@ RULES = (
         "must name each node type once",
     ),
     Case(
+        "a result twice",
+        {"spec.output.results": ["hidden", "logits", "hidden"]},
+        "must name each result once",
+    ),
+    Case(
         "a gate without a comparison",
         {"spec.output.gate": {}, "spec.output.compare": False},
         "must be true where gate is set",

@@ -130,9 +130,12 @@ def positions(node_type: str, ids: Any) -> torch.Tensor:
     return torch.tensor([at[name] for name in ids.tolist()])
 
 
-def check_rows(folder: Path, node_type: str, expected: torch.Tensor) -> np.ndarray:
+def check_rows(
+    folder: Path, node_type: str, expected: torch.Tensor, result: str | None = None
+) -> np.ndarray:
     """[N, D] the rows of a type as the job published them: those expected, one for each node."""
-    found = read_version(open_storage(None), f"file://{folder}/out", node_type=node_type)
+    uri = f"file://{folder}/out"
+    found = read_version(open_storage(None), uri, node_type=node_type, result=result)
     ids, vectors = found.to_numpy()
     assert sorted(ids.tolist()) == sorted(names_of(node_type))
     assert_exact(vectors, expected[positions(node_type, ids)])

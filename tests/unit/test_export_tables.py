@@ -14,7 +14,7 @@ from torch import nn
 from embertide.errors import ModelError
 from embertide.models.read import read_files
 from embertide.models.reference import run_typed_reference
-from embertide.models.tables import tables_of
+from embertide.models.tables import ProgramText
 from embertide.tracing.export import export_module
 from embertide.tracing.prove.agreement import TOLERANCE, layer_graphs
 from embertide.tracing.record.graphs import GraphTypes, random_graph
@@ -95,7 +95,7 @@ def test_a_table_becomes_a_file(name: str) -> None:
     assert done.proof.largest_error <= TOLERANCE
     files = Files({})
     done.write(files, "file:///m")  # type: ignore[arg-type]
-    ((node_type, of_type),) = tables_of(files, "file:///m").items()  # type: ignore[arg-type]
+    ((node_type, of_type),) = ProgramText.read(files, "file:///m").tables.items()  # type: ignore[arg-type]
     assert node_type == next(iter(tables))
     assert of_type.features == 0
     table = np.load(io.BytesIO(files.read(of_type.tables[0].uri)))

@@ -14,7 +14,7 @@ from torch import nn
 from embertide.errors import ModelError
 from embertide.models.read import read_files
 from embertide.models.reference import run_typed_reference
-from embertide.models.tables import tables_of
+from embertide.models.tables import ProgramText
 from embertide.tracing.export import export_module
 from embertide.tracing.prove.agreement import TOLERANCE, layer_graphs
 from embertide.tracing.record.graphs import GraphTypes, random_graph
@@ -35,7 +35,7 @@ def test_features_and_tables_are_inputs_of_their_own(name: str) -> None:
     program = read_files(files, "file:///m").program()  # type: ignore[arg-type]
     rows = {
         node_type: [np.load(io.BytesIO(files.read(one.uri))) for one in of_type.tables]
-        for node_type, of_type in tables_of(files, "file:///m").items()  # type: ignore[arg-type]
+        for node_type, of_type in ProgramText.read(files, "file:///m").tables.items()  # type: ignore[arg-type]
     }
     types = case.graph or GraphTypes({"": case.features})
     graph = random_graph(types, ROWS, seed=3)

@@ -55,8 +55,7 @@ def test_an_ordinary_version_is_within_all_default_bounds() -> None:
         ({"zero_rows": 16}, "zero vectors: 1.6% of the rows, 0.5% before; maxZeroRows is 1%"),
         (
             {"duplicate_rows": 70, "name": "user"},
-            "duplicate vectors of type 'user': 7.0% of the rows, 1.0% before; maxDuplicateRows is"
-            " 5%",
+            "duplicate vectors of 'user': 7.0% of the rows, 1.0% before; maxDuplicateRows is 5%",
         ),
         (
             {"moved": moved(0.5)},
@@ -130,7 +129,7 @@ def test_a_comparison_that_failed_is_beyond_every_bound() -> None:
 
 def test_a_node_type_that_is_no_longer_published_is_beyond_every_bound() -> None:
     gone = Comparison(state="compared", gone_types=["item"])
-    assert violations(Gate(), facts(comparison=gone)) == ["node type 'item' is no longer published"]
+    assert violations(Gate(), facts(comparison=gone)) == ["'item' is no longer published"]
 
 
 def test_100_percent_switches_a_bound_off() -> None:

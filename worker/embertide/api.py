@@ -41,6 +41,7 @@ def read(
     ids: Iterable[int | str] | None = None,
     missing: Literal["error", "skip"] = "error",
     node_type: str | None = None,
+    result: str | None = None,
     endpoint_url: str | None = None,
     region: str | None = None,
     path_style: bool | None = None,
@@ -53,6 +54,7 @@ def read(
         ids, vectors = embertide.read("s3://shop/embeddings", region="eu-west-1").to_numpy()
         frame = embertide.read("embeddings", "20261121T041922Z-3fa9c1").to_pandas()
         ids, vectors = embertide.read("embeddings", ids=[3, 17]).to_numpy()
+        logits = embertide.read("embeddings", result="logits").table
 
     Args:
         output_uri: where a job publishes: its ``output.uri``.
@@ -62,14 +64,15 @@ def read(
         missing: what happens where the version does not have one of the ids: ``error``, or ``skip``
             to leave it out.
         node_type: which embeddings, where a version has those of several node types.
+        result: which result, where the model gives several.
         endpoint_url: of an S3-compatible store, such as ``https://minio.example:9000``.
         region: of the bucket. Credentials come from the environment, a profile or a role.
         path_style: whether the bucket is part of the path; by default it is where there is an
             ``endpoint_url``.
 
     Raises:
-        InputError: no such node type, or none given where there are several; lists them. Or an id
-            is not there, or is no string or number as the version's are.
+        InputError: no such node type or result, or none given where there are several; lists them.
+            Or an id is not there, or is no string or number as the version's are.
         ObjectMissing: nothing was published yet, or there is no such complete version; lists
             those there are.
         OutputError: a part is missing or damaged.
@@ -82,10 +85,10 @@ def read(
     settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
     storage, uri = open_storage(settings), _uri(output_uri)
     if ids is None:
-        return read_version(storage, uri, version, node_type)
+        return read_version(storage, uri, version, node_type, result)
     from embertide.versions.lookup import read_rows_of
 
-    return read_rows_of(storage, uri, ids, version, node_type, missing)
+    return read_rows_of(storage, uri, ids, version, node_type, missing, result)
 
 
 def list_versions(
@@ -192,6 +195,7 @@ def export(
     edge_features: int | None = None,
     categories: Mapping[Any, Any] | None = None,
     edge_categories: Mapping[Any, Any] | None = None,
+    results: Sequence[str] = (),
     endpoint_url: str | None = None,
     region: str | None = None,
     path_style: bool | None = None,
@@ -227,6 +231,8 @@ def export(
         categories: columns of the features that hold categories, whole numbers from 0, and how
             many: ``{0: 10}``; with ``graph`` by node type, ``{"user": {0: 10}}``.
         edge_categories: the same of edges, by relation.
+        results: names of what ``forward`` returns, where it returns several tensors: of a tuple in
+            its order, ``"-"`` for one to leave out; of a dict those to keep.
         endpoint_url, region, path_style: as for `read`.
 
     Raises:
@@ -252,6 +258,7 @@ def export(
         edge_features=edge_features,
         categories=_of_types(categories, graph),
         edge_categories=_of_types(edge_categories, graph),
+        results=results,
     )
     done.write(storage, uri)
     return done

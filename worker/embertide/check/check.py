@@ -19,7 +19,8 @@ from embertide.errors import InputError, InputsNotReady
 from embertide.grid import Grid
 from embertide.models.read import Model, ModelFiles, read_files
 from embertide.planning.inputs import Inputs, list_inputs, with_tables
-from embertide.planning.matching import check_model, chosen_result, match_types, narrow
+from embertide.planning.matching import check_model, match_types, narrow
+from embertide.planning.publishing import chosen_result
 from embertide.planning.readiness import describe, missing_inputs
 from embertide.primitives.exchange import Exchange
 from embertide.readers.reference import ReferenceColumns, split_reference
@@ -28,6 +29,7 @@ from embertide.readers.table_formats import FoldersAbove
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.nodes import NodeInput
+from embertide.spec.result_names import name_of, node_type_of
 from embertide.stages.verify import Agreement
 from embertide.steps import Program
 from embertide.storage.opening import open_storage
@@ -117,6 +119,7 @@ def check_job(
     against: str,
     *,
     node_type: str | None = None,
+    result: str | None = None,
     columns: ReferenceColumns | None = None,
     tolerance: float | None = None,
     search: bool = True,
@@ -130,6 +133,7 @@ def check_job(
     Args:
         against: URI of the reference.
         node_type: whose embeddings it has; may be left out where the model gives those of one.
+        result: which of the model's results it has; likewise.
         tolerance: as a share of the reference's largest magnitude; default: the model's.
         search: whether to look for the cause of a difference.
 
@@ -145,15 +149,15 @@ def check_job(
     inputs = list_inputs(storage, job)
     files = read_files(storage, job.spec.model.uri)
     program = files.program()
-    of_type = chosen_result(job, program, node_type)
-    node = job.spec.input.node(match_types(job, program)[of_type])
+    key = chosen_result(job, program, node_type, result)
+    node = job.spec.input.node(match_types(job, program)[node_type_of(key)])
     several = len(job.spec.input.nodes) > 1
     FoldersAbove(storage).refuse_tables([against])
     splits = _split_reference(storage, against, node, columns, several=several)
     _check_inputs(storage, job, inputs, program)
-    compared = replace(inputs.by_nodes[node.name], reference=splits)
+    compared = replace(inputs.by_nodes[node.name], references={name_of(key): splits})
     inputs = replace(inputs, by_nodes=inputs.by_nodes | {node.name: compared})
-    check = prepare_check(ctx, inputs, files, columns, of_type)
+    check = prepare_check(ctx, inputs, files, columns, key)
     limit = files.reference_tolerance if tolerance is None else tolerance
     found = _check(check, files, limit, search, on_progress)
     return replace(found, node_type=node.name if several else "")
@@ -191,7 +195,7 @@ def _check(
     check: Check, files: Model, tolerance: float, search: bool, on_progress: OnProgress
 ) -> Checked:
     program, reference = files.program(), check.expected.reference
-    width = program.widths[program.results[check.node_type]]
+    width = program.widths[program.results[check.key]]
     fits = width == reference.values.shape[1]
     agreement = check.compare(program, tolerance) if fits else None
     difference = None
@@ -200,9 +204,7 @@ def _check(
     if search and differs and isinstance(files, ModelFiles):
         on_progress(Progress("infer", message="looking for the cause"))
         values = torch.from_numpy(reference.values)
-        difference = first_difference(
-            files, check.rows, values, tolerance=tolerance, node_type=check.node_type
-        )
+        difference = first_difference(files, check.rows, values, tolerance=tolerance, key=check.key)
     return Checked(
         uri=reference.uri,
         reference_width=reference.values.shape[1],

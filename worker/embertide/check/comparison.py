@@ -17,6 +17,7 @@ from embertide.pipeline.compute import compute
 from embertide.pipeline.prepare import Prepared, prepare
 from embertide.planning.inputs import Inputs
 from embertide.readers.reference import ReferenceColumns
+from embertide.spec.result_names import node_type_of
 from embertide.stages.features import LoadedNodes
 from embertide.stages.verify import Agreement, Expected, compare, read_expected
 from embertide.steps import Program
@@ -27,19 +28,19 @@ from embertide.telemetry.omissions import Omissions
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """A prepared graph, and what the embeddings of one of its node types are compared with.
+    """A prepared graph, and what one of the model's results is compared with.
 
     Attributes:
-        node_type: whose embeddings are compared, by the model's name.
+        key: of the result, by the model's name of its node type.
     """
 
     prepared: Prepared
-    node_type: str
+    key: str
 
     @property
     def expected(self) -> Expected:
         """The reference."""
-        return self.prepared.expected[self.node_type]
+        return self.prepared.expected[self.key]
 
     @property
     def omissions(self) -> Omissions:
@@ -49,7 +50,7 @@ class Check:
     def compare(self, program: Program, tolerance: float) -> Agreement:
         """Compare a program's embeddings. Collective: every rank must call."""
         ctx, graph = self.prepared.ctx, self.prepared.graph
-        ranges = graph.located[self.prepared.names[self.node_type]].ranges
+        ranges = graph.located[self.prepared.names[node_type_of(self.key)]].ranges
         return compare(ctx, self.expected, ranges, self._embed(ctx, program), tolerance)
 
     def rows(self, program: Program) -> torch.Tensor:
@@ -64,7 +65,7 @@ class Check:
         """[N/(P*M), D'] of our sub-range. Collective: every rank must call."""
         clock = Clock(MemoryWatch(), ctx.report)
         copy = replace(self.prepared.copy(), ctx=ctx)
-        return compute(copy, clock, program=program)[self.node_type]
+        return compute(copy, clock, program=program)[self.key]
 
 
 def prepare_check(
@@ -72,15 +73,15 @@ def prepare_check(
     inputs: Inputs,
     model: Model,
     columns: ReferenceColumns | None,
-    node_type: str = "",
+    key: str = "",
 ) -> Check:
     """Read what a run reads, and keep it for several programs; publishes nothing.
 
     Collective: every rank must call.
 
     Args:
-        inputs: with a reference of the node type.
-        node_type: whose embeddings are compared, by the model's name.
+        inputs: with a reference of the result.
+        key: of the result, by the model's name of its node type.
 
     Raises:
         EmbertideError: on the rank that found a problem, or on all.
@@ -89,9 +90,9 @@ def prepare_check(
     def reference(
         ctx: RunContext, inputs: Inputs, _program: Program, nodes: Mapping[str, LoadedNodes]
     ) -> dict[str, Expected]:
-        of_type = nodes[node_type]
+        of_type = nodes[node_type_of(key)]
         splits = inputs.by_nodes[of_type.node.name].reference
-        return {node_type: read_expected(ctx, splits, of_type.node, of_type.ids, columns)}
+        return {key: read_expected(ctx, splits, of_type.node, of_type.ids, columns)}
 
     prepared = prepare(
         ctx,
@@ -102,4 +103,4 @@ def prepare_check(
         references=reference,
         complete=False,
     )
-    return Check(prepared=prepared, node_type=node_type)
+    return Check(prepared=prepared, key=key)

@@ -70,7 +70,7 @@ def first_difference(
     expected: torch.Tensor,
     *,
     tolerance: float = 1e-4,
-    node_type: str = "",
+    key: str = "",
 ) -> Difference | None:
     """Hold a model against what the user's own forward gave; None where they agree.
 
@@ -80,13 +80,13 @@ def first_difference(
     Args:
         expected: [n, D'] the vectors of the rows that ``compute`` gives.
         tolerance: largest error that counts as agreement, as a share of the largest magnitude.
-        node_type: whose rows they are, by the model's name.
+        key: of the result that they are of.
 
     Raises:
         ModelError: the weights do not fit the description.
     """
     model = _Comparison(
-        files=files, compute=compute, expected=expected.double(), node_type=node_type, seen=set()
+        files=files, compute=compute, expected=expected.double(), key=key, seen=set()
     )
     errors = model.errors(files.description)
     assert errors is not None
@@ -110,7 +110,7 @@ class _Comparison:
     files: ModelFiles
     compute: Compute
     expected: torch.Tensor
-    node_type: str
+    key: str
     seen: set[Any]
 
     def errors(self, description: Description) -> torch.Tensor | None:
@@ -123,7 +123,7 @@ class _Comparison:
         if key in self.seen:
             return None
         self.seen.add(key)
-        if program.widths[program.results[self.node_type]] != self.expected.shape[1]:
+        if program.widths[program.results[self.key]] != self.expected.shape[1]:
             return torch.full((len(self.expected),), torch.inf, dtype=torch.float64)
         found = self.compute(program).double()
         errors = (found - self.expected).abs().amax(1) / self.expected.abs().max()

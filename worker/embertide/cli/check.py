@@ -28,6 +28,14 @@ def check(
             show_default=False,
         ),
     ] = None,
+    result: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Which result the vectors are of, where the model gives several.",
+            show_default=False,
+        ),
+    ] = None,
     id_column: Annotated[str, typer.Option(metavar="NAME", help="Its column of ids.")] = "id",
     vector_column: Annotated[
         str, typer.Option(metavar="NAME", help="Its column of vectors.")
@@ -79,6 +87,7 @@ def check(
             job,
             uri,
             node_type=node_type,
+            result=result,
             columns=ReferenceColumns(id_column, vector_column),
             tolerance=tolerance,
             search=search,

@@ -86,6 +86,14 @@ def neighbors(
             show_default=False,
         ),
     ] = None,
+    result: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Which result, where the model gives several.",
+            show_default=False,
+        ),
+    ] = None,
     metric: Annotated[
         MetricName, typer.Option(help="cosine and dot are similarities, l2 is a distance.")
     ] = MetricName.COSINE,
@@ -116,7 +124,7 @@ def neighbors(
         raise typer.BadParameter("--features needs JOB.yaml, which names the features")
     place = place_of(job_path, output, endpoint_url)
     question = Question(ids, k, metric.value, prefix)
-    answers = _search(place, question, version, node_type, features)
+    answers = _search(place, question, version, (node_type, result), features)
     if json_output:
         from embertide.cli.progress_view import write_json
 
@@ -137,10 +145,10 @@ def _search(
     place: Place,
     question: Question,
     version: str | None,
-    node_type: str | None,
+    which: tuple[str | None, str | None],
     features: bool,
 ) -> dict[str, Answer]:
-    """Results by what was compared."""
+    """Answers by what was compared: the vectors of a node type and result, and its features."""
     from embertide.storage.opening import open_storage
     from embertide.versions.catalog import latest
     from embertide.versions.reading import iter_embeddings
@@ -150,14 +158,14 @@ def _search(
     chosen = version if version is not None else latest(storage, place.uri).version
     answers = {
         "embeddings": question.ask(
-            lambda: iter_embeddings(storage, place.uri, chosen, node_type),
+            lambda: iter_embeddings(storage, place.uri, chosen, *which),
             f"{place.uri} version {chosen}",
         )
     }
     if features:
         job = place.job
         assert job is not None
-        node, given = _with_features(job, node_type)
+        node, given = _with_features(job, which[0])
         answers["features"] = question.ask(lambda: _batches(storage, node, given), given.location)
     return answers
 

@@ -137,9 +137,15 @@ def draw(console: Console, model: ModelSummary, steps: bool) -> None:
 def _change(before: dict[str, int], after: dict[str, int]) -> str:
     """From what columns to what, of each node type that has some behind it."""
     return "\n".join(
-        " ".join(filter(None, (escaped(name), f"{before.get(name, 0)} → {columns}")))
+        " ".join(filter(None, (escaped(name), f"{_columns_of(before, name)} → {columns}")))
         for name, columns in after.items()
     )
+
+
+def _columns_of(before: dict[str, int], name: str) -> int:
+    """Those of a node type, which the label of a result may name."""
+    names = (name, name.partition("/")[0], "")
+    return next((before[known] for known in names if known in before), 0)
 
 
 def _draw_steps(console: Console, model: ModelSummary) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from embertide.compare.previous import Previous
 from embertide.errors import EmbertideError
+from embertide.spec.result_names import label_of, manifest_results
 from embertide.spec.version_names import version_uri
 from embertide.storage.protocol import Storage
 from embertide.telemetry.comparison import COMPARED
@@ -20,7 +21,7 @@ _UNREADABLE = "not compared with the current version of {uri}, which cannot be r
 
 @dataclass(frozen=True)
 class BaseType:
-    """One node type of the version.
+    """One result of the version: the rows of a node type.
 
     Attributes:
         ids: kind of its ids: ``dense``, ``int64`` or ``string``.
@@ -49,7 +50,7 @@ class Base:
         version: its name; "" where there is none.
         uri: of the version.
         model: digest of the model that it was computed with.
-        types: by name; "" in a graph with one node type.
+        types: by the key of the result.
         read: edge type -> rows of its input.
     """
 
@@ -69,17 +70,16 @@ class Base:
     @classmethod
     def of(cls, output_uri: str, version: str, manifest: dict[str, Any]) -> Self:
         """From a version's manifest."""
-        given = manifest.get("types", {"": manifest})
         types = {
-            name: BaseType(
+            key: BaseType(
                 rows=entry["rows"],
                 dim=entry["dim"],
                 ids=entry.get("ids", ""),
                 dtype=manifest.get("dtype", "float32"),
                 parts=entry["parts"],
-                duplicate_rows=_duplicates(manifest, name),
+                duplicate_rows=_duplicates(manifest, label_of(key)),
             )
-            for name, entry in given.items()
+            for key, entry in manifest_results(manifest).items()
         }
         marked = all(of_type.marked for of_type in types.values())
         return cls(
@@ -92,14 +92,15 @@ class Base:
             read=(manifest.get("read") or {}).get("edges") or {},
         )
 
-    def previous(self, storage: Storage, name: str, kind: str, model: str) -> Previous | None:
-        """A node type to compare ours with; None where that is not possible.
+    def previous(self, storage: Storage, key: str, kind: str, model: str) -> Previous | None:
+        """A result to compare ours with; None where that is not possible.
 
         Args:
+            key: of both.
             kind: of our ids; rows of ids of another kind have none in common.
             model: digest of ours.
         """
-        of_type = self.types.get(name)
+        of_type = self.types.get(key)
         if self.state != COMPARED or of_type is None or of_type.ids != kind:
             return None
         return Previous(

@@ -47,17 +47,17 @@ def compare_versions(storage: Storage, output_uri: str, older: str, newer: str) 
         if side.why:
             raise OutputError(f"{side.uri} cannot be compared: {side.why}")
     shares = [
-        TypeShare(name, of_type.dim, _share_of(storage, base, ours, name))
-        for name, of_type in ours.types.items()
+        TypeShare(key, of_type.dim, _share_of(storage, base, ours, key))
+        for key, of_type in ours.types.items()
     ]
     found = put_together(base, shares, ours.read, same_model=base.model == ours.model)
     return replace(found, seconds=time.perf_counter() - began)
 
 
-def _share_of(storage: Storage, base: Base, ours: Base, name: str) -> Share:
-    """The sum of the shares of a type's parts."""
-    of_type = ours.types[name]
-    previous = base.previous(storage, name, of_type.ids, ours.model)
+def _share_of(storage: Storage, base: Base, ours: Base, key: str) -> Share:
+    """The sum of the shares of a result's parts."""
+    of_type = ours.types[key]
+    previous = base.previous(storage, key, of_type.ids, ours.model)
     parts = [PartDigest(**part) for part in of_type.parts if part["rows"]]
     ranges = ranges_from([_start(part) for part in parts])
     shares = (

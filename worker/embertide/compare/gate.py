@@ -21,7 +21,7 @@ class Facts:
 
     Attributes:
         dropped: edges that were left out, by relation.
-        reference_errors: node type -> largest error against the model's reference.
+        reference_errors: result -> largest error against the model's reference.
         input_age: seconds since the newest object of all inputs was written; None where the store
             does not say, or nothing asks for it.
     """
@@ -48,7 +48,7 @@ def _of_comparison(comparison: Comparison) -> Iterator[str]:
     if comparison.state == "failed":
         yield comparison.why
     for name in comparison.gone_types:
-        yield f"node type {name!r} is no longer published"
+        yield f"{_what(name)} no longer published"
 
 
 def _of_type(gate: Gate, of_type: TypeComparison) -> Iterator[str]:
@@ -134,4 +134,9 @@ def _of_age(gate: Gate, age: float | None) -> Iterator[str]:
 
 
 def _of(name: str) -> str:
-    return f" of type {name!r}" if name else ""
+    return f" of {name!r}" if name else ""
+
+
+def _what(name: str) -> str:
+    """A result that is gone; the only one of the only node type has no name."""
+    return f"{name!r} is" if name else "the result without a name is"

@@ -9,18 +9,19 @@ from embertide.compare.base import Base, BaseType
 from embertide.compare.rows import count_duplicates
 from embertide.compare.sample import Pairs
 from embertide.compare.share import Moves, Share
+from embertide.spec.result_names import label_of
 from embertide.telemetry.comparison import COMPARED, Comparison, RowsRead, TypeComparison
 
 
 @dataclass(frozen=True)
 class TypeShare:
-    """The sum of the shares of a node type.
+    """The sum of the shares of a result.
 
     Attributes:
-        name: of the type; "" in a graph with one.
+        key: of the result.
     """
 
-    name: str
+    key: str
     dim: int
     share: Share
 
@@ -44,7 +45,9 @@ def put_together(
         previous=base.version,
         same_model=same_model,
         types=[_of_type(of_type, None if why else base) for of_type in types],
-        gone_types=sorted(set(base.types).difference(of_type.name for of_type in types)),
+        gone_types=sorted(
+            label_of(key) for key in set(base.types).difference(of_type.key for of_type in types)
+        ),
         edges=edges,
     )
 
@@ -58,10 +61,10 @@ def _missing_rows(base: Base, types: list[TypeShare]) -> str:
     """What is wrong where rows of the previous version were not seen, or "": each counts once."""
     for of_type in types if base.state == COMPARED else ():
         moves = of_type.share.moves
-        if moves is not None and moves.previous != base.types[of_type.name].rows:
+        if moves is not None and moves.previous != base.types[of_type.key].rows:
             return (
                 f"not compared with {base.version}: its parts have {moves.previous} rows where"
-                f" their ids say that they are, its manifest has {base.types[of_type.name].rows}"
+                f" their ids say that they are, its manifest has {base.types[of_type.key].rows}"
             )
     return ""
 
@@ -69,7 +72,7 @@ def _missing_rows(base: Base, types: list[TypeShare]) -> str:
 def _of_type(of_type: TypeShare, base: Base | None) -> TypeComparison:
     share, total = of_type.share, of_type.share.rows
     alone: dict[str, Any] = {
-        "name": of_type.name,
+        "name": label_of(of_type.key),
         "rows": total,
         "dim": of_type.dim,
         "zero_rows": share.zeros,
@@ -77,7 +80,7 @@ def _of_type(of_type: TypeShare, base: Base | None) -> TypeComparison:
         "duplicate_rows": count_duplicates(share.duplicates, total),
         "norms": share.norms.describe(),
     }
-    before = base.types.get(of_type.name) if base is not None and base.state == COMPARED else None
+    before = base.types.get(of_type.key) if base is not None and base.state == COMPARED else None
     if before is None:
         return TypeComparison(**alone)
     compared = _other_ids(share, before) if share.moves is None else _moved(of_type, share.moves)

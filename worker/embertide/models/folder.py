@@ -15,6 +15,7 @@ from pydantic import Field
 
 from embertide.models.options.parts import Part
 from embertide.models.tables import PROGRAM_NAME
+from embertide.spec.result_names import RESULT_PATTERN, result_key
 from embertide.steps import Program
 from embertide.telemetry.strict_json import json_text
 
@@ -88,8 +89,16 @@ class _Input(Part):
 
 
 class _Output(Part):
-    type: str = ""
+    type: str = Field(default="", pattern=r"^[^/]*$")
+    result: str = Field(
+        default="", pattern=f"^$|{RESULT_PATTERN}", description="its name, of several results"
+    )
     name: str
+
+    @property
+    def key(self) -> str:
+        """Of the result."""
+        return result_key(self.type, self.result)
 
 
 class _Weights(Part):
@@ -112,7 +121,7 @@ class FolderText(Part):
     library: Library
     weights: _Weights
     inputs: list[_Input] = Field(min_length=1, description="the features, of each node type")
-    outputs: list[_Output] = Field(min_length=1, description="the embeddings, likewise")
+    outputs: list[_Output] = Field(min_length=1, description="the results, likewise")
     reference_tolerance: float = Field(default=1e-3, gt=0)
     layers: list[_Layer] = Field(min_length=1)
     steps: list[dict[str, Any]] = Field(min_length=1)

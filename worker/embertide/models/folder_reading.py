@@ -19,6 +19,7 @@ from embertide.models.folder import FORMAT, Exported, FolderText, LayerName
 from embertide.models.weights import load_tensors
 from embertide.spec.loading import parse_document
 from embertide.spec.problems import dotted
+from embertide.spec.result_names import name_of, node_type_of
 from embertide.steps import Program, Step
 from embertide.steps.base import KINDS
 from embertide.steps.shapes import Shapes
@@ -73,7 +74,7 @@ def parse_folder(text: bytes, weights: bytes, source: str, *, exact: bool = Fals
         widths=widths,
         layers=max(1, sum(layer.graph for layer in found.layers)),
         inputs={one.type: one.name for one in found.inputs},
-        results={one.type: one.name for one in found.outputs},
+        results=_results(found, source),
         digest=digest,
         outputs=tuple(layer.out for layer in found.layers),
     )
@@ -82,17 +83,34 @@ def parse_folder(text: bytes, weights: bytes, source: str, *, exact: bool = Fals
     return Exported(program, layers, found.module, found.library, digest, found.reference_tolerance)
 
 
+def _results(text: FolderText, source: str) -> dict[str, str]:
+    """Key -> tensor of each result."""
+    keys = [output.key for output in text.outputs]
+    named = {node_type_of(key): bool(name_of(key)) for key in reversed(keys)}
+    for key in keys:
+        if keys.count(key) > 1 or bool(name_of(key)) != named[node_type_of(key)]:
+            raise ModelError(
+                f"{source}: outputs has several results{_of(node_type_of(key))}; each must have a"
+                " name of its own (result)"
+            )
+    return {output.key: output.name for output in text.outputs}
+
+
+def _of(node_type: str) -> str:
+    return f" of node type {node_type!r}" if node_type else ""
+
+
 def _check_types(program: Program, source: str) -> None:
     """Every step stays within a node type, or crosses by a relation that there is."""
     try:
         types = program.types
     except (ModelError, KeyError) as error:
         raise ModelError(f"{source}: {error}") from None
-    for kind, name in program.results.items():
-        if types[name] != kind:
+    for key, name in program.results.items():
+        if types[name] != node_type_of(key):
             raise ModelError(
-                f"{source}: outputs has {name!r} as embeddings of {kind!r}, but it is of"
-                f" {types[name]!r}"
+                f"{source}: outputs has {name!r} as embeddings of {node_type_of(key)!r}, but it is"
+                f" of {types[name]!r}"
             )
 
 

@@ -15,6 +15,7 @@ import torch
 import yaml
 
 from embertide.models.folder import FORMAT, FolderFiles, LayerName, Library
+from embertide.spec.result_names import name_of, node_type_of
 from embertide.steps import Program, Step
 
 _HEAD = """\
@@ -53,7 +54,7 @@ def folder_files(
         categories: node type -> column of its features -> how many categories it has.
     """
     files: dict[str, bytes] = {}
-    named = {
+    stored = {
         kind: [_table_entry(kind, table, files) for table in of_type]
         for kind, of_type in (tables or {}).items()
     }
@@ -69,14 +70,16 @@ def folder_files(
     lines = [_HEAD + _yaml(head, flow=None), "inputs:\n"]
     for kind, tensor in program.inputs.items():
         entry = _typed(kind) | {"name": tensor, "columns": program.widths[tensor]}
-        entry |= {"tables": named[kind]} if kind in named else {}
+        entry |= {"tables": stored[kind]} if kind in stored else {}
         columns = (categories or {}).get(kind, {}).items()
         of_columns = [{"column": column, "count": count} for column, count in columns]
         entry |= {"categories": of_columns} if of_columns else {}
         lines.append("- " + _yaml(entry, flow=True))
     lines.append("outputs:\n")
-    for kind, tensor in program.results.items():
-        lines.append("- " + _yaml(_typed(kind) | {"name": tensor}, flow=True))
+    for key, tensor in program.results.items():
+        named = {"result": name_of(key)} if name_of(key) else {}
+        entry = _typed(node_type_of(key)) | named | {"name": tensor}
+        lines.append("- " + _yaml(entry, flow=True))
     lines.append("layers:\n")
     for layer, out in zip(layers, program.outputs, strict=True):
         entry = {"name": layer.name, "kind": layer.kind, "graph": layer.graph, "out": out}

@@ -32,7 +32,7 @@ def run_typed_reference(
     features: Mapping[str, Tensor],
     nodes: Mapping[str, int],
 ) -> dict[str, Tensor]:
-    """The embeddings [N, D'] of each node type that gets some, in float64.
+    """Key of a result -> [N, D'] in float64.
 
     Args:
         graphs: of each convolution layer, relation -> its edges.
@@ -42,7 +42,7 @@ def run_typed_reference(
     run = _start(program, graphs, features, nodes)
     for _ in _steps(program, run):
         pass
-    return {node_type: run.tensors[name] for node_type, name in program.results.items()}
+    return {key: run.tensors[name] for key, name in program.results.items()}
 
 
 def reference_steps(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from embertide.spec.result_names import label_of
 from embertide.steps import Program, Step
 
 
@@ -56,7 +57,8 @@ class ModelSummary:
     Attributes:
         columns_in, columns: of the features and the embeddings; of several node types, of the
             widest.
-        inputs, results: node type -> their columns.
+        inputs: node type -> columns.
+        results: label of a result -> columns.
     """
 
     library: str
@@ -81,7 +83,8 @@ def summarise(program: Program, library: str, names: Sequence[str]) -> ModelSumm
         own, left = left[:count], left[count:]
         later = {one for step in left for one in step.reads()} | set(program.results.values())
         layers.append(_layer(program, name, out, own, later))
-    inputs, results = _columns(program, program.inputs), _columns(program, program.results)
+    inputs = _columns(program, program.inputs)
+    results = {label_of(key): program.widths[name] for key, name in program.results.items()}
     return ModelSummary(
         library=library,
         columns_in=max(inputs.values()),

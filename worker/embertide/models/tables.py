@@ -1,7 +1,8 @@
-"""Embedding tables of a model: npy files beside its program, a row for each node of a type.
+"""What planning needs of an exported model's text: tables, categories, names of results.
 
-They are read like features, a range of rows by each worker, so this only says which there are;
-neither torch nor the rest of the model is loaded for it.
+Embedding tables are npy files beside the program, a row for each node of a type. They are read like
+features, a range of rows by each worker, so this only says which there are; neither torch nor the
+rest of the model is loaded for it.
 """
 
 from __future__ import annotations
@@ -43,38 +44,66 @@ class TypeTables:
     tables: tuple[ModelTable, ...]
 
 
-def tables_of(storage: Storage, model: str) -> dict[str, TypeTables]:
-    """Node type -> its tables; the type is "" in a model of one.
+@dataclass(frozen=True)
+class ProgramText:
+    """The content of ``program.yaml``, as far as it could be read.
 
-    What is wrong with the program is said by those who read all of it.
+    What is wrong with it is reported by those who read all of the program.
 
-    Args:
-        model: URI of the folder, or of the file in it that says the model.
+    Attributes:
+        folder: URI of the model's folder.
+        content: {} of another kind of model.
     """
-    file = _file_of(model)
-    folder = file.rsplit("/", 1)[0]
-    try:
-        inputs = [entry for entry in _inputs(storage, file) if entry.get("tables")]
-        return {str(entry.get("type", "")): _of_input(folder, entry) for entry in inputs}
-    except _UNREADABLE:
-        return {}
 
+    folder: str
+    content: Any
 
-def categories_of(storage: Storage, model: str) -> dict[str, list[tuple[int, int]]]:
-    """Node type -> columns of its features that are categories, and how many each has.
+    @classmethod
+    def read(cls, storage: Storage, model: str) -> ProgramText:
+        """Read it, once.
 
-    Args:
-        model: as for :func:`tables_of`.
-    """
-    try:
-        return {
-            str(entry.get("type", "")): [
-                (int(of["column"]), int(of["count"])) for of in entry.get("categories", [])
-            ]
-            for entry in _inputs(storage, _file_of(model))
-        }
-    except _UNREADABLE:
-        return {}
+        Args:
+            model: URI of the folder, or of the file in it that says the model.
+        """
+        file = _file_of(model)
+        folder = file.rsplit("/", 1)[0]
+        if not file.endswith(f"/{PROGRAM_NAME}") or storage.stat(file) is None:
+            return cls(folder, {})
+        try:
+            return cls(folder, yaml.safe_load(storage.read(file)))
+        except _UNREADABLE:
+            return cls(folder, {})
+
+    @property
+    def tables(self) -> dict[str, TypeTables]:
+        """Node type -> its tables; the type is "" in a model of one."""
+        try:
+            inputs = [entry for entry in self.content.get("inputs", []) if entry.get("tables")]
+            return {str(entry.get("type", "")): _of_input(self.folder, entry) for entry in inputs}
+        except _UNREADABLE:
+            return {}
+
+    @property
+    def categories(self) -> dict[str, list[tuple[int, int]]]:
+        """Node type -> columns of its features that are categories, and how many each has."""
+        try:
+            return {
+                str(entry.get("type", "")): [
+                    (int(of["column"]), int(of["count"])) for of in entry.get("categories", [])
+                ]
+                for entry in self.content.get("inputs", [])
+            }
+        except _UNREADABLE:
+            return {}
+
+    @property
+    def results(self) -> list[str]:
+        """The names of the model's results; [] where it names none."""
+        try:
+            given = [str(entry.get("result", "")) for entry in self.content.get("outputs", [])]
+        except _UNREADABLE:
+            return []
+        return [name for name in dict.fromkeys(given) if name]
 
 
 _UNREADABLE = (
@@ -85,13 +114,6 @@ _UNREADABLE = (
 
 def _file_of(model: str) -> str:
     return model if model.endswith((".yaml", ".yml")) else f"{model.rstrip('/')}/{PROGRAM_NAME}"
-
-
-def _inputs(storage: Storage, file: str) -> list[Any]:
-    if not file.endswith(f"/{PROGRAM_NAME}") or storage.stat(file) is None:
-        return []
-    content: Any = yaml.safe_load(storage.read(file))
-    return list(content["inputs"])
 
 
 def _of_input(folder: str, entry: Any) -> TypeTables:

@@ -25,7 +25,7 @@ def compute(
     make_room: Callable[[], None] = lambda: None,
     program: Program | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Node type -> [N/(P*M), D'] float32, the embeddings of our sub-range.
+    """Key of a result -> [N/(P*M), D'] float32, the embeddings of our sub-range.
 
     Uses the prepared graph and features up. Collective: every rank must call.
 

@@ -19,9 +19,12 @@ from embertide.pipeline.typed_graph import (
 from embertide.planning.graph import plan_graph
 from embertide.planning.growth import Growth, growths
 from embertide.planning.inputs import Inputs, with_tables
-from embertide.planning.matching import check_model, match_relations, narrow, published
+from embertide.planning.matching import check_model, match_relations, narrow
+from embertide.planning.publishing import published
 from embertide.plans.passes import make_plan
 from embertide.plans.plan import Plan, Target
+from embertide.readers.splits import Split
+from embertide.spec.result_names import UNNAMED, name_of, node_type_of
 from embertide.stages.features import LoadedNodes, loaded_features
 from embertide.stages.limits import check_read, check_unchanged
 from embertide.stages.report import run_facts, type_counts
@@ -47,7 +50,7 @@ class Prepared:
         names: the program's name of a node type -> the manifest's.
         graph: the CSR of our sub-range of each relation.
         loaded: the program's name of a node type -> the feature rows that we read.
-        expected: the program's name of a node type -> the reference of its embeddings, if any.
+        expected: key of a result -> what it is compared with, if anything.
         warnings: sentences for the run's user.
     """
 
@@ -78,7 +81,7 @@ class Prepared:
 ReadReferences = Callable[
     [RunContext, Inputs, Program, Mapping[str, LoadedNodes]], dict[str, Expected]
 ]
-"""Reads what embeddings are compared with: the nodes are by the program's names of their types.
+"""Reads what results are compared with, by key; nodes are by the program's names of their types.
 
 Collective: every rank must call.
 """
@@ -106,13 +109,19 @@ def model_references(
     if ctx.job.spec.inference.fanout != "full":
         return {}
     expected = {}
-    for name, result in program.results.items():
-        of_type = nodes[name]
-        reference = inputs.by_nodes[of_type.node.name].reference
-        if reference:
-            expected[name] = read_expected(ctx, reference, of_type.node, of_type.ids)
-            check_width(expected[name], program.widths[result])
+    for key, result in program.results.items():
+        of_type = nodes[node_type_of(key)]
+        references = inputs.by_nodes[of_type.node.name].references
+        if reference := reference_of(references, name_of(key)):
+            expected[key] = read_expected(ctx, reference, of_type.node, of_type.ids)
+            check_width(expected[key], program.widths[result])
     return expected
+
+
+def reference_of(references: Mapping[str, list[Split]], name: str) -> list[Split]:
+    """The reference of a result; one without a name in its file is that of ``embedding``."""
+    plain = references.get("", []) if name == UNNAMED else []
+    return references.get(name) or plain
 
 
 def prepare(

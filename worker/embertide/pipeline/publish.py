@@ -11,10 +11,11 @@ import torch
 from embertide.pipeline.prepare import Prepared
 from embertide.planning.model_tables import UNREAD
 from embertide.planning.order import WorkOrder
+from embertide.spec.result_names import name_of, node_type_of, result_key
 from embertide.spec.version_names import version_uri
 from embertide.stages.compare import compare_rows
 from embertide.stages.gate import judge
-from embertide.stages.publish import Rows, WrittenType, publish_version, write_parts
+from embertide.stages.publish import Rows, WrittenResult, publish_version, write_parts
 from embertide.stages.verify import SKIPPED, allowed_error, hold_against, row_error
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.comparison import Comparison
@@ -41,7 +42,10 @@ class Published:
 def publish(
     prepared: Prepared, order: WorkOrder, embeddings: dict[str, torch.Tensor], clock: Clock
 ) -> Published:
-    """Publish the embeddings of all node types as one version. Collective: every rank must call.
+    """Publish all results of all node types as one version. Collective: every rank must call.
+
+    Args:
+        embeddings: key of a result -> [N/(P*M), D'] float32.
 
     Raises:
         EmbertideError: embeddings differ from a reference, or the version cannot be written.
@@ -51,7 +55,7 @@ def publish(
     with clock.stage("publish"):
         compared = _compare(prepared, embeddings)
         facts = replace(prepared.facts, row_error=row_error(compared.values(), row_type))
-        own = [_own_rows(prepared, name, values) for name, values in embeddings.items()]
+        own = [_own_rows(prepared, key, values) for key, values in embeddings.items()]
         comparison = compare_rows(ctx, program.digest, ctx.graph_facts.read["edges"], own)
         parts = write_parts(ctx, version_uri(ctx.job.spec.output.uri, order.version), own)
         version, warnings = None, [*prepared.warnings, *_not_read(prepared)]
@@ -60,8 +64,8 @@ def publish(
             warnings += [*verdict.warnings, *([comparison.why] if comparison.why else [])]
             counts = [prepared.graph.located[rows.node.name].ranges.nodes for rows in own]
             written = [
-                WrittenType(rows.node, count, rows.width, of_type, compared.get(name))
-                for name, rows, count, of_type in zip(embeddings, own, counts, parts, strict=True)
+                WrittenResult(rows.key, rows.node, count, rows.width, of_result, compared.get(key))
+                for key, rows, count, of_result in zip(embeddings, own, counts, parts, strict=True)
             ]
             trust = {"comparison": comparison.to_json(), "gate": verdict.to_json()}
             version = publish_version(ctx, order, program, written, trust, verdict.held)
@@ -75,26 +79,30 @@ def _compare(prepared: Prepared, embeddings: dict[str, torch.Tensor]) -> dict[st
     tolerance = allowed_error(prepared.reference_tolerance, row_type, facts.graph_layers)
     located = prepared.graph.located
     return {
-        name: hold_against(
-            ctx, expected, located[prepared.names[name]].ranges, embeddings[name], tolerance
+        key: hold_against(
+            ctx,
+            expected,
+            located[prepared.names[node_type_of(key)]].ranges,
+            embeddings[key],
+            tolerance,
         )
-        for name, expected in prepared.expected.items()
+        for key, expected in prepared.expected.items()
     }
 
 
-def _own_rows(prepared: Prepared, name: str, embeddings: torch.Tensor) -> Rows:
-    """Our rows of a node type, as they are written: among several types, in its own folder."""
-    given, of_type = prepared.ctx.job.spec.input, prepared.names[name]
-    folder = of_type if len(given.nodes) > 1 else ""
-    return Rows(given.node(of_type), folder, prepared.graph.located[of_type].names, embeddings)
+def _own_rows(prepared: Prepared, key: str, embeddings: torch.Tensor) -> Rows:
+    """Our rows of a result, as they are written: in a graph of one type without the type's name."""
+    given, of_type = prepared.ctx.job.spec.input, prepared.names[node_type_of(key)]
+    published = result_key(of_type if len(given.nodes) > 1 else "", name_of(key))
+    return Rows(given.node(of_type), published, prepared.graph.located[of_type].names, embeddings)
 
 
 def _not_read(prepared: Prepared) -> list[str]:
     """Warnings of references that were not compared, and of tables that features replace."""
     inputs = prepared.inputs
-    references = [of_type.reference[:1] for of_type in inputs.by_nodes.values()]
-    skipped = [] if prepared.expected else [split.uri for splits in references for split in splits]
+    full = prepared.ctx.job.spec.inference.fanout == "full"
+    skipped = [split.uri for of_type in inputs.by_nodes.values() for split in of_type.reference]
     return [
-        *(SKIPPED.format(uri=uri) for uri in skipped),
+        *(SKIPPED.format(uri=uri) for uri in dict.fromkeys([] if full else skipped)),
         *(UNREAD.format(node_type=name, uri=table) for name, table in inputs.unread_tables.items()),
     ]

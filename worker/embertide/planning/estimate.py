@@ -18,9 +18,10 @@ from embertide.planning.duration import basis, seconds_range, start_range, work_
 from embertide.planning.graph import PlannedGraph, plan_graph
 from embertide.planning.grids import grids_to_compare
 from embertide.planning.inputs import Inputs, list_inputs, with_tables
-from embertide.planning.matching import check_model, narrow, published, unread
+from embertide.planning.matching import check_model, narrow, unread
 from embertide.planning.memory import planned_gpu_memory, planned_memory
 from embertide.planning.omissions import plan_notes
+from embertide.planning.publishing import published
 from embertide.planning.readiness import describe, missing_inputs
 from embertide.planning.sizes import check_sizes
 from embertide.planning.sizing import (
@@ -36,6 +37,7 @@ from embertide.plans.passes import make_plan
 from embertide.plans.plan import Target
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.result_names import node_type_of
 from embertide.spec.schemes import is_local
 from embertide.steps import Program
 from embertide.storage.opening import open_storage
@@ -263,7 +265,7 @@ def estimate_program(
 
 def _types(graph: PlannedGraph, program: Program) -> list[TypeCount]:
     """What each node type has and gets."""
-    widths = {name: program.widths[result] for name, result in program.results.items()}
+    widths = program.result_widths
     return [
         TypeCount(of_type.node.name, of_type.nodes, of_type.splits.width, widths.get(name, 0))
         for name, of_type in graph.types.items()
@@ -278,8 +280,8 @@ def _output_bytes(job: EmbeddingJob, graph: PlannedGraph, program: Program) -> i
     """Vectors and ids, before parquet compresses them."""
     value = 2 if job.spec.output.dtype == "float16" else FLOAT_BYTES
     return sum(
-        graph.size.nodes[name] * (program.widths[result] * value + ID_BYTES)
-        for name, result in program.results.items()
+        graph.size.nodes[node_type_of(key)] * (program.widths[result] * value + ID_BYTES)
+        for key, result in program.results.items()
     )
 
 

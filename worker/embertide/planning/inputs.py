@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from embertide.errors import ObjectMissing
-from embertide.models.tables import ModelTable, TypeTables
+from embertide.errors import InputError, ObjectMissing
+from embertide.models.tables import ModelTable, ProgramText, TypeTables
 from embertide.planning.input_places import fitting_uris, included_names, uris_of
 from embertide.planning.listings import Listings, State
 from embertide.planning.model_tables import (
@@ -32,6 +32,7 @@ from embertide.readers.table_formats import FoldersAbove
 from embertide.readers.table_snapshot import TableRead
 from embertide.spec.manifest import EmbeddingJob, NodeInput
 from embertide.spec.places import is_pattern
+from embertide.spec.result_names import UNNAMED
 from embertide.storage.protocol import Storage
 
 
@@ -41,8 +42,7 @@ class NodeSplits:
 
     Attributes:
         schema: of the features, from the first object's metadata; None without features.
-        reference: vectors that the type's embeddings are held against; none where the model has
-            none.
+        references: name of a result, "" of one without a name -> vectors that it is compared with.
         new_rows: nodes that the model's table has no rows of, the last ones.
         tables: of the model, whose columns the rows have after those of their features.
         categories: columns of the features that are categories of the model, and how many each has.
@@ -51,7 +51,7 @@ class NodeSplits:
     features: list[Split]
     table: list[Split]
     schema: FeatureSchema | None
-    reference: list[Split] = field(default_factory=list)
+    references: dict[str, list[Split]] = field(default_factory=dict)
     new_rows: int = 0
     tables: list[TableSplit] = field(default_factory=list)
     categories: list[tuple[int, int]] = field(default_factory=list)
@@ -72,6 +72,11 @@ class NodeSplits:
         return sum(table.columns for table in self.tables)
 
     @property
+    def reference(self) -> list[Split]:
+        """Of the references of all results."""
+        return [split for splits in self.references.values() for split in splits]
+
+    @property
     def feature_rows(self) -> int:
         """Rows of all feature objects."""
         return rows_of(self.features)
@@ -90,15 +95,18 @@ class NodeSplits:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> NodeSplits:
         """What ``asdict`` described."""
-        features, table, reference = (
-            [Split.from_json(split) for split in data[name]]
-            for name in ("features", "table", "reference")
+        features, table = (
+            [Split.from_json(split) for split in data[name]] for name in ("features", "table")
         )
+        references = {
+            name: [Split.from_json(split) for split in splits]
+            for name, splits in data["references"].items()
+        }
         schema = data["schema"]
         read = None if schema is None else FeatureSchema.from_json(schema)
         tables = [TableSplit.from_json(one) for one in data["tables"]]
         categories = [(column, count) for column, count in data["categories"]]
-        return cls(features, table, read, reference, data["new_rows"], tables, categories)
+        return cls(features, table, read, references, data["new_rows"], tables, categories)
 
 
 def rows_of(splits: list[Split]) -> int:
@@ -234,7 +242,8 @@ def list_inputs(
     storage = noted.storage
     above = FoldersAbove(storage)
     above.refuse_tables(uris_of(job, fitted))
-    every = tables_by_type(storage, job)
+    text = ProgramText.read(storage, job.spec.model.uri)
+    every = tables_by_type(text, job)
     tables = first_tables(job, every)
     given = with_tables(job, tables).spec.input
     kinds = {node.name: node.ids for node in given.nodes}
@@ -248,7 +257,10 @@ def list_inputs(
         for edge in given.edges
     }
     nodes = {
-        node.name: _split_type(storage, job, at, node, sources)
+        node.name: replace(
+            _split_type(storage, at, node, sources),
+            references=_references(storage, job, node, text.results),
+        )
         for at, node in enumerate(given.nodes)
     }
     above.refuse_tables({split.uri for of_type in nodes.values() for split in of_type.reference})
@@ -256,7 +268,7 @@ def list_inputs(
         nodes[name] = _with_new_rows(given.node(name), nodes[name], table)
     for name, of_type in every.items():
         nodes[name] = _with_tables_beside(storage, given.node(name), nodes[name], of_type)
-    for name, columns in categories_by_type(storage, job).items():
+    for name, columns in categories_by_type(text, job).items():
         nodes[name] = replace(nodes[name], categories=columns)
     features = {
         str(edge.relation): edge_feature_width(storage, edge, sources)
@@ -360,9 +372,7 @@ def _with_tables_beside(
     return replace(splits, tables=tables)
 
 
-def _split_type(
-    storage: Storage, job: EmbeddingJob, at: int, node: NodeInput, sources: Sources
-) -> NodeSplits:
+def _split_type(storage: Storage, at: int, node: NodeInput, sources: Sources) -> NodeSplits:
     """What is read of the node type at that place of the manifest."""
     schema = None
     features: list[Split] = []
@@ -373,13 +383,23 @@ def _split_type(
             storage, node.features, ids=node.ids, schema=schema, sources=sources
         )
     table = split_nodes(storage, node.table, ids=node.ids, sources=sources) if node.table else []
-    return NodeSplits(features, table, schema, _reference(storage, job, node))
+    return NodeSplits(features, table, schema)
 
 
-def _reference(storage: Storage, job: EmbeddingJob, node: NodeInput) -> list[Split]:
-    """The model's own reference for a node type, if it has one."""
+def _references(
+    storage: Storage, job: EmbeddingJob, node: NodeInput, results: Sequence[str]
+) -> dict[str, list[Split]]:
+    """The model's own references for a node type, those that there are, by result."""
     several = len(job.spec.input.nodes) > 1
-    uri = reference_uri(job.spec.model.uri, node.name if several else None)
-    if storage.stat(uri) is None:
-        return []
-    return split_reference(storage, uri, node.ids)
+    names = ["", *results, *(job.spec.output.results or [])]
+    uris = {
+        name: reference_uri(job.spec.model.uri, node.name if several else None, name)
+        for name in dict.fromkeys(names)
+    }
+    there = {name: uri for name, uri in uris.items() if storage.stat(uri) is not None}
+    if "" in there and results and UNNAMED not in results:
+        raise InputError(
+            f"{there['']} does not tell of which result it is: the model gives"
+            f" {', '.join(results)}; name it {uris[results[0]].rpartition('/')[2]}, say"
+        )
+    return {name: split_reference(storage, uri, node.ids) for name, uri in there.items()}

@@ -175,48 +175,6 @@ def _only(edge: EdgeInput, wanted: set[Relation], featured: set[Relation]) -> Ed
     return edge.model_copy(update=left)
 
 
-def published(job: EmbeddingJob, program: Program) -> Program:
-    """The program that gives what the job publishes, without the steps that this does not need.
-
-    Raises:
-        ModelError: ``output.nodeTypes`` has a type that the model gives no embeddings of.
-    """
-    wanted = job.spec.output.node_types
-    if wanted is None:
-        return program
-    names = match_types(job, program)
-    given = {names[name]: name for name in program.results}
-    unknown = [name for name in wanted if name not in given]
-    if unknown:
-        raise ModelError(
-            f"spec.output.nodeTypes has {unknown[0]!r}, but the model {job.spec.model.uri} gives"
-            f" embeddings of {', '.join(given)}; name some of these, or leave it out for all"
-        )
-    return program.only([given[name] for name in wanted])
-
-
-def chosen_result(job: EmbeddingJob, program: Program, node_type: str | None) -> str:
-    """The model's name of a node type that it gives embeddings of.
-
-    Args:
-        node_type: the manifest's name; may be left out where there is one alone.
-
-    Raises:
-        ModelError: no such type, or none given where there are several; lists them.
-    """
-    names = match_types(job, program)
-    given = {names[name]: name for name in program.results}
-    if node_type is None and len(given) == 1:
-        node_type = next(iter(given))
-    if node_type is None or node_type not in given:
-        problem = "several" if node_type is None else f"none of type {node_type!r}"
-        raise ModelError(
-            f"the model {job.spec.model.uri} gives embeddings of the node types {', '.join(given)},"
-            f" {problem}; choose one with --node-type"
-        )
-    return given[node_type]
-
-
 def unread(job: EmbeddingJob, program: Program) -> list[str]:
     """What of the manifest no run of the model needs, a line each."""
     given, kept = job.spec.input, narrow(job, program).spec.input

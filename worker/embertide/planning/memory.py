@@ -25,6 +25,7 @@ from embertide.planning.loads import edge_loads, node_loads
 from embertide.plans.plan import Plan
 from embertide.primitives.directory import LOCATED_ROWS
 from embertide.readers.pool import are_remote, readers, remote_bytes_arriving, remote_bytes_held
+from embertide.spec.result_names import node_type_of
 from embertide.steps.program import Program
 from embertide.versions.parts import MOST_WRITERS, count_parts
 
@@ -260,24 +261,25 @@ def _uploading(graph: PlannedGraph, program: Program) -> float:
 
 
 def _comparing(graph: PlannedGraph, program: Program, threads: int) -> float:
-    """Bytes beside the embeddings while they are compared with the current version, by type."""
+    """Bytes beside the results while they are compared with the current version, one by one."""
+    results = [(node_type_of(key), program.widths[name]) for key, name in program.results.items()]
     return max(
         comparing_bytes(
-            graph.size.of_type(name).nodes / graph.size.workers,
-            graph.types[name].node.ids,
-            program.widths[result],
-            graph.size.of_type(name).nodes,
+            graph.size.of_type(node_type).nodes / graph.size.workers,
+            graph.types[node_type].node.ids,
+            width,
+            graph.size.of_type(node_type).nodes,
             threads,
         )
-        for name, result in program.results.items()
+        for node_type, width in results
     )
 
 
 def _results(graph: PlannedGraph, program: Program) -> list[float]:
-    """Bytes of each type's embeddings."""
+    """Bytes of each result."""
     return [
-        graph.size.of_type(name).tensor(program.widths[result])
-        for name, result in program.results.items()
+        graph.size.of_type(node_type_of(key)).tensor(program.widths[name])
+        for key, name in program.results.items()
     ]
 
 

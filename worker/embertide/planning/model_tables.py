@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from embertide.errors import InputError
-from embertide.models.tables import ModelTable, TypeTables, categories_of, tables_of
+from embertide.models.tables import ModelTable, ProgramText, TypeTables
 from embertide.readers.feature_schema import feature_schema
 from embertide.readers.npy_features import split_npy_features
 from embertide.readers.splits import Split
@@ -50,14 +50,14 @@ class TableSplit:
         return cls(Split.from_json(data["split"]), data["columns"])
 
 
-def tables_by_type(storage: Storage, job: EmbeddingJob) -> dict[str, TypeTables]:
+def tables_by_type(model: ProgramText, job: EmbeddingJob) -> dict[str, TypeTables]:
     """Node type -> the model's tables of it."""
-    return _by_type(job, tables_of(storage, job.spec.model.uri))
+    return _by_type(job, model.tables)
 
 
-def categories_by_type(storage: Storage, job: EmbeddingJob) -> dict[str, list[tuple[int, int]]]:
+def categories_by_type(model: ProgramText, job: EmbeddingJob) -> dict[str, list[tuple[int, int]]]:
     """Node type with features -> their columns that are categories of the model."""
-    found = _by_type(job, categories_of(storage, job.spec.model.uri))
+    found = _by_type(job, model.categories)
     bare = [node.name for node in job.spec.input.nodes if node.features is None]
     return {name: columns for name, columns in found.items() if columns and name not in bare}
 

@@ -28,7 +28,7 @@ from embertide.telemetry.recorder import MOST_RELATIONS, OTHER
 from embertide.telemetry.report import PlannedTraffic, RelationCount, RunReport, Traffic
 
 if TYPE_CHECKING:
-    from embertide.versions.catalog import VersionInfo
+    from embertide.versions.catalog import TypeInfo, VersionInfo
 
 _LONGEST_WARNING = 1000
 Pair = tuple[str, str]
@@ -93,16 +93,20 @@ def output_report(
 
 
 def published_types(info: VersionInfo | RunReport) -> list[TypeOutput]:
-    """Rows and width of the embeddings of each node type that was published."""
+    """Rows and width of the embeddings of each node type that was published; of several results the
+    widest counts."""
     if isinstance(info, RunReport):
         return [
             TypeOutput(name=of_type.name, rows=of_type.nodes, dim=of_type.output_width)
             for of_type in info.types
             if of_type.output_width
         ]
+    by_type: dict[str, list[TypeInfo]] = {}
+    for label, result in info.types.items():
+        by_type.setdefault(label.partition("/")[0], []).append(result)
     return [
-        TypeOutput(name=name, rows=of_type.rows, dim=of_type.dim)
-        for name, of_type in info.types.items()
+        TypeOutput(name=name, rows=results[0].rows, dim=max(result.dim for result in results))
+        for name, results in by_type.items()
     ]
 
 

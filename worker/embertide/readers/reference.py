@@ -47,18 +47,18 @@ class Reference:
     values: Vectors
 
 
-def reference_uri(model_uri: str, node_type: str | None = None) -> str:
-    """Where a model, a folder or its ``model.yaml``, keeps its reference.
+def reference_uri(model_uri: str, node_type: str | None = None, result: str = "") -> str:
+    """Where a model, a folder or its ``model.yaml``, keeps the reference of a result.
 
     Args:
         node_type: of several; None where there is one.
+        result: of several; "" of one without a name.
     """
     is_file = model_uri.endswith((".yaml", ".yml"))
     folder = model_uri.rsplit("/", 1)[0] if is_file else model_uri.rstrip("/")
-    if node_type is None:
-        return f"{folder}/{NAME}"
     stem, extension = NAME.rsplit(".", 1)
-    return f"{folder}/{stem}.{node_type}.{extension}"
+    name = ".".join(filter(None, (stem, node_type, result, extension)))
+    return f"{folder}/{name}"
 
 
 def split_reference(

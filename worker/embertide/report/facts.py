@@ -9,6 +9,7 @@ from embertide.report.markup import Child, Html, definitions, table, tag
 from embertide.report.numbers import count, short_count, size, small, some, without_secrets
 from embertide.report.run import Run
 from embertide.spec.relations import Relation
+from embertide.spec.result_names import manifest_results
 
 _LISTED = 200
 """Input objects that are listed; the version's manifest has all."""
@@ -130,9 +131,9 @@ def _fanout(manifest: dict[str, Any]) -> str | None:
     return f"at most {each} of each layer, drawn with seed {manifest.get('seed')}"
 
 
-def _reference(node_type: str, found: dict[str, Any]) -> Html:
-    """How the embeddings of a node type compare; "" where there is one."""
-    of_type = f": {node_type}" if node_type else ""
+def _reference(result: str, found: dict[str, Any]) -> Html:
+    """How a result compares; "" where there is one."""
+    of_type = f": {result}" if result else ""
     entries: dict[str, Child] = {
         "Compared with": _uri(found["uri"]),
         "Rows beyond the tolerance": f"{count(found['beyond'])} of {count(found['rows'])}",
@@ -155,8 +156,8 @@ def _reference(node_type: str, found: dict[str, Any]) -> Html:
 def settings(run: Run) -> Html:
     """The grid, what computed, what was written, and with which software."""
     manifest, grid = run.manifest, run.report.grid
-    types = manifest.get("types", {"": manifest}).values()
-    parts = [part for of_type in types for part in of_type.get("parts") or []]
+    results = manifest_results(manifest).values()
+    parts = [part for result in results for part in result.get("parts") or []]
     entries: dict[str, Child] = {
         "Grid": f"{some(grid.graph, 'graph partition')} × {some(grid.feature, 'feature slice')}",
         **_machine(run),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from embertide.spec.result_names import label_of, manifest_results
 from embertide.telemetry.report import RankMemory, RunReport, Span, WorkerReport
 
 BEFORE_LAYERS = "layer graphs"
@@ -61,12 +62,14 @@ class Run:
 
     @property
     def references(self) -> dict[str, dict[str, Any]]:
-        """Node type -> how its embeddings compare with the model's reference, where it has one.
+        """Label of a result -> how it compares with the model's reference, where it has one.
 
-        Of one node type, which is not named, the type is "".
+        The only one of the only node type is "".
         """
-        types = self.manifest.get("types", {"": self.manifest})
-        return {name: of["reference"] for name, of in types.items() if of.get("reference")}
+        results = manifest_results(self.manifest)
+        return {
+            label_of(key): of["reference"] for key, of in results.items() if of.get("reference")
+        }
 
     @property
     def sent(self) -> int:

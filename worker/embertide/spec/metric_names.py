@@ -264,8 +264,9 @@ RUN_FILLED_NODES = _run("filled_nodes", "",
     "mean; absent where there were none.", "node_type")
 RUN_COMPARED_ROWS = _run("compared_rows", "",
     "Rows of the last run's version beside the version before, by node type (empty where there is "
-    "one) and kind: new, removed, changed, zero (vectors) or duplicate (vectors); absent where "
-    "there was nothing to compare with.", "node_type", "kind")
+    "one; user/logits or logits where the model has several results) and kind: new, removed, "
+    "changed, zero (vectors) or duplicate (vectors); absent where there was nothing to compare "
+    "with.", "node_type", "kind")
 RUN_COSINE = _run("cosine", "",
     "Cosine between a row and the same row of the version before that 5% of the rows do not "
     "exceed; absent where the vectors are not comparable.", "node_type")

@@ -11,10 +11,12 @@ from embertide.spec.base import MAX_TYPES, Problem, SpecModel, TypeName, Uri, ra
 from embertide.spec.cel import Rule
 from embertide.spec.gate import Gate
 from embertide.spec.inputs import Input
+from embertide.spec.result_names import RESULT_PATTERN
 
 OutputFormat = Literal["parquet", "npy"]
 
-_ONCE = "self.nodeTypes.all(a, self.nodeTypes.exists_one(b, a == b))"
+_ONCE = "self.{field}.all(a, self.{field}.exists_one(b, a == b))"
+ResultName = Annotated[str, Field(min_length=1, max_length=63, pattern=RESULT_PATTERN)]
 _GATE_COMPARES = "must be true where gate is set, whose bounds are against the current version"
 
 
@@ -22,7 +24,16 @@ class Output(SpecModel):
     """Where and how the embeddings are published."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(f"!has(self.nodeTypes) || {_ONCE}", "must name each node type once", ".nodeTypes"),
+        Rule(
+            f"!has(self.nodeTypes) || {_ONCE.format(field='nodeTypes')}",
+            "must name each node type once",
+            ".nodeTypes",
+        ),
+        Rule(
+            f"!has(self.results) || {_ONCE.format(field='results')}",
+            "must name each result once",
+            ".results",
+        ),
         Rule("!has(self.gate) || self.compare", _GATE_COMPARES, ".compare"),
     )
 
@@ -41,6 +52,14 @@ class Output(SpecModel):
         max_length=MAX_TYPES,
         description="The node types whose embeddings are published. If unset, all that the model "
         "gives embeddings of. What the others alone need is neither read nor computed.",
+    )
+    results: list[ResultName] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_TYPES,
+        description="The results that are published, of a model that gives several, each in a "
+        "folder of its name. layer1, layer2, ... are what the layers of a model give, embedding "
+        "the only result of a model that does not name it. If unset, all that the model names.",
     )
     keep_versions: Annotated[int, Affects.NEITHER] = Field(
         default=7,
@@ -61,11 +80,11 @@ class Output(SpecModel):
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
-        names = self.node_types or []
         problems: list[Problem] = [
-            (("nodeTypes", at), f"is {name!r}, the same as nodeTypes[{names.index(name)}]")
-            for at, name in enumerate(names)
-            if names.index(name) < at
+            ((field, at), f"is {name!r}, the same as {field}[{names.index(name)}]")
+            for field, names in (("nodeTypes", self.node_types), ("results", self.results))
+            for at, name in enumerate(names or [])
+            if names is not None and names.index(name) < at
         ]
         if self.gate is not None and not self.compare:
             problems.append((("compare",), f"is false; {_GATE_COMPARES}"))

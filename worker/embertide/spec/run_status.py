@@ -139,10 +139,12 @@ class StorageReport(StatusModel):
 
 
 class TypeChanges(StatusModel):
-    """The rows of one node type, beside those of the version that was current before."""
+    """The rows of one result, beside those of the version that was current before."""
 
-    name: Name | None = Field(
-        default=None, description="Name of the node type; unset where the graph has one."
+    name: Annotated[str, Field(max_length=127)] | None = Field(
+        default=None,
+        description="Name of the node type, of the result, or of both, such as user/logits; unset "
+        "where the graph has one node type and the model one result.",
     )
     rows: Count = Field(description="Number of rows of the version.")
     new_rows: Count = Field(description="Number of rows whose id the version before lacks.")
@@ -175,7 +177,7 @@ class ComparisonReport(StatusModel):
     same_model: bool = Field(description="Whether both were computed with the same model.")
     seconds: float = Field(description="Duration of the comparison, in seconds.")
     types: list[TypeChanges] = Field(
-        max_length=MAX_ENTRIES, description="The node types that both versions have."
+        max_length=MAX_ENTRIES, description="The node types and results that both versions have."
     )
 
 

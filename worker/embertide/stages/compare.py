@@ -31,15 +31,15 @@ _FAILED = "not compared with {version}: {error}"
 
 
 class OwnRows(Protocol):
-    """Our rows of one node type's embeddings, as they will be written."""
+    """Our rows of one result, as they will be written."""
 
     @property
     def node(self) -> NodeInput:
         """The type."""
 
     @property
-    def folder(self) -> str:
-        """The name of one of several types; "" of one alone."""
+    def key(self) -> str:
+        """Of the result; its node type is "" in a graph of one."""
 
     @property
     def ids(self) -> Ids:
@@ -82,7 +82,7 @@ def compare_rows(
     if problem:
         base = Base.none("failed", _FAILED.format(version=base.version, error=problem))
     sums = [
-        TypeShare(rows.folder, rows.embeddings.shape[1], share)
+        TypeShare(rows.key, rows.embeddings.shape[1], share)
         for rows, share in zip(types, shares, strict=True)
     ]
     found = put_together(base, sums, read, same_model=same_model)
@@ -147,7 +147,7 @@ def _own_shares(
     threads = ctx.threads if ctx.device.type == "cpu" else 1
     for rows, own, keys, total in zip(types, keyed, ranges, totals, strict=True):
         facts, moves = look_at(own, threads), None
-        previous = base.previous(ctx.storage, rows.folder, rows.node.ids, model)
+        previous = base.previous(ctx.storage, rows.key, rows.node.ids, model)
         if previous is not None and not problem:
             ours = Ours(rows=own, norms=facts.norms, dtype=ctx.job.spec.output.dtype, total=total)
             try:

@@ -11,6 +11,7 @@ from embertide.context import RunContext
 from embertide.planning.input_age import input_age
 from embertide.planning.inputs import Inputs
 from embertide.spec.gate import Gate
+from embertide.spec.result_names import label_of
 from embertide.telemetry.comparison import Comparison
 from embertide.telemetry.omissions import Omissions
 
@@ -58,7 +59,7 @@ def judge(
     """Apply the job's gate; rank 0 calls.
 
     Args:
-        compared: node type -> how its embeddings agree with the model's reference.
+        compared: key of a result -> how it agrees with the model's reference.
     """
     gate = ctx.job.spec.output.gate
     bounds = gate or Gate()
@@ -68,7 +69,7 @@ def judge(
     facts = Facts(
         comparison=comparison,
         dropped=list(omissions.dropped_edges),
-        reference_errors={name: of["largest_error"] for name, of in compared.items()},
+        reference_errors={label_of(key): of["largest_error"] for key, of in compared.items()},
         input_age=age,
     )
     return Verdict(gate, violations(bounds, facts))

@@ -30,6 +30,7 @@ from embertide.readers.feature_schema import FeatureSchema
 from embertide.readers.pool import map_splits
 from embertide.spec.job_digest import job_digest
 from embertide.spec.nodes import NodeInput
+from embertide.spec.result_names import label_of, name_of, node_type_of
 from embertide.spec.schemes import is_local
 from embertide.steps import Program
 from embertide.versions.catalog import VersionInfo
@@ -46,19 +47,23 @@ class PeerFailed(dist.DistError):
 
 @dataclass(frozen=True)
 class Rows:
-    """Our rows of one node type's embeddings.
+    """Our rows of one result.
 
     Attributes:
-        folder: where the type's parts go within the version: its name, or "" for a version of one
-            type.
+        key: of the result, by the manifest's name of the node type, which is "" in a graph of one.
         ids: original ids of our sub-range.
         embeddings: [N/(P*M), D'] float32.
     """
 
     node: NodeInput
-    folder: str
+    key: str
     ids: Ids
     embeddings: torch.Tensor
+
+    @property
+    def folder(self) -> str:
+        """Where the parts go within the version; "" for a version of one result."""
+        return label_of(self.key)
 
     @property
     def width(self) -> int:
@@ -72,12 +77,14 @@ class Rows:
 
     @property
     def described(self) -> str:
-        """For messages: of which of several types."""
-        return f" of node type {self.node.name!r}" if self.folder else ""
+        """For messages: of which of several node types and results."""
+        of_type = f" of node type {self.node.name!r}" if node_type_of(self.key) else ""
+        name = name_of(self.key)
+        return f"{of_type}{f' in result {name!r}' if name else ''}"
 
 
-def write_parts(ctx: RunContext, uri: str, types: Sequence[Rows]) -> list[list[PartDigest]]:
-    """Write our rows of each type; for each type the digests of all ranks' parts, in rank order.
+def write_parts(ctx: RunContext, uri: str, results: Sequence[Rows]) -> list[list[PartDigest]]:
+    """Write our rows of each result; for each the digests of all ranks' parts, in rank order.
 
     An error of ours counts only if no rank is lost: when a worker dies, its pod removes the
     unfinished version, and the ranks that still write find their parts gone. They report the
@@ -90,11 +97,13 @@ def write_parts(ctx: RunContext, uri: str, types: Sequence[Rows]) -> list[list[P
     failed: EmbertideError | None = None
     own: dict[str, Any]
     try:
-        # Of all types first: it is collective, and a rank that cannot write takes no further part.
-        for rows in types:
+        # All results first: it is collective, and a rank that cannot write takes no further part.
+        for rows in results:
             _refuse_non_finite(ctx, rows)
-        shares = ctx.parts([rows.embeddings.numel() for rows in types])
-        written = [write_rows(share, uri, rows) for share, rows in zip(shares, types, strict=True)]
+        shares = ctx.parts([rows.embeddings.numel() for rows in results])
+        written = [
+            write_rows(share, uri, rows) for share, rows in zip(shares, results, strict=True)
+        ]
         own = {"parts": [[asdict(part) for part in parts] for parts in written]}
         ctx.delivered()
     except EmbertideError as error:
@@ -103,7 +112,7 @@ def write_parts(ctx: RunContext, uri: str, types: Sequence[Rows]) -> list[list[P
     if failed is not None:
         raise failed
     by_rank = [_parts_of(rank, answer) for rank, answer in enumerate(answers)]
-    return [list(chain.from_iterable(of_type)) for of_type in zip(*by_rank, strict=True)]
+    return [list(chain.from_iterable(of_result)) for of_result in zip(*by_rank, strict=True)]
 
 
 def _parts_of(rank: int, answer: dict[str, Any]) -> list[list[PartDigest]]:
@@ -243,16 +252,18 @@ def describe_features(node: NodeInput, schema: FeatureSchema | None) -> dict[str
 
 
 @dataclass(frozen=True)
-class WrittenType:
-    """One node type of a version, as its manifest tells of it.
+class WrittenResult:
+    """One result in a version, as its manifest describes it.
 
     Attributes:
+        key: by the manifest's name of the node type, which is "" in a graph of one.
         nodes: N.
         width: D', the length of an embedding.
         parts: of all ranks.
         compared: what the embeddings were held against and how far they are from it, if so.
     """
 
+    key: str
     node: NodeInput
     nodes: int
     width: int
@@ -280,7 +291,7 @@ def publish_version(
     ctx: RunContext,
     order: WorkOrder,
     program: Program,
-    types: list[WrittenType],
+    results: list[WrittenResult],
     trust: dict[str, Any],
     held: list[str],
 ) -> VersionInfo:
@@ -295,12 +306,12 @@ def publish_version(
     """
     spec, schemas, graph = ctx.job.spec, order.inputs.by_nodes, ctx.graph_facts
     described = {
-        written.node.name: written.to_json(schemas[written.node.name].schema) for written in types
+        written.key: written.to_json(schemas[written.node.name].schema) for written in results
     }
     manifest = {
         "job": ctx.job.metadata.name,
         "jobDigest": job_digest(ctx.job),
-        **together(described, several=len(spec.input.nodes) > 1),
+        **together(described),
         "edges": graph.edges,
         "read": graph.read,
         **({"omissions": graph.omissions.to_json()} if graph.omissions else {}),

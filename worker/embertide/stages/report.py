@@ -110,7 +110,7 @@ def type_counts(
         counts: node type -> how many nodes.
         names: the program's name of a type -> the manifest's.
     """
-    widths = {names[name]: program.widths[result] for name, result in program.results.items()}
+    widths = {names[name]: width for name, width in program.result_widths.items()}
     return [
         TypeCount(name, count, inputs.by_nodes[name].width, widths.get(name, 0))
         for name, count in counts.items()

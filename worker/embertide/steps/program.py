@@ -12,7 +12,7 @@ layer, and a layer reads that layer's graph.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -20,6 +20,7 @@ import torch
 
 from embertide.errors import ModelError
 from embertide.primitives.views import EdgeNeeds
+from embertide.spec.result_names import node_type_of
 from embertide.steps.base import Step
 from embertide.steps.sharing import Groups, find_groups
 
@@ -28,8 +29,10 @@ from embertide.steps.sharing import Groups, find_groups
 class Program:
     """Steps in order over tensors, each of the nodes of one type.
 
-    ``inputs`` names for each node type that has features their tensor, ``results`` for each that
-    gets embeddings theirs. A program of one node type does not name it: its type is "".
+    ``inputs`` names for each node type that has features their tensor, ``results`` for each
+    result its tensor, by the result's key (:mod:`embertide.spec.result_names`): the node type, and
+    its name where the model has several results. A program of one node type does not name it: its
+    type is "".
     ``widths`` gives the columns of every named tensor; ``params`` are float32 and contiguous.
     ``layers`` is the number of layer graphs; ``outputs`` names the result of each layer of
     ``model.yaml``, also of those that read no edges.
@@ -94,6 +97,15 @@ class Program:
         return self.widths[self.output]
 
     @property
+    def result_widths(self) -> dict[str, int]:
+        """Node type -> columns of the widest of its results."""
+        widest: dict[str, int] = {}
+        for key, name in self.results.items():
+            node_type = node_type_of(key)
+            widest[node_type] = max(widest.get(node_type, 0), self.widths[name])
+        return widest
+
+    @property
     def sliced_widths(self) -> dict[str, int]:
         """Tensor -> its width, of those whose columns a grid may slice.
 
@@ -105,12 +117,14 @@ class Program:
         never |= {step.out for step in self.steps if step.whole and step.out not in cut}
         return {name: width for name, width in self.widths.items() if name not in never}
 
-    def only(self, node_types: Sequence[str]) -> Program:
-        """The program that gives the embeddings of some of its node types.
+    def only(self, results: Mapping[str, str]) -> Program:
+        """The program that gives some of its tensors.
 
         Steps that these do not need are gone, and with them what only they read.
+
+        Args:
+            results: key -> name of the tensor.
         """
-        results = {name: self.results[name] for name in node_types}
         needed, steps = set(results.values()), []
         for step in reversed(self.steps):
             if step.out in needed:
@@ -123,7 +137,7 @@ class Program:
             params={name: value for name, value in self.params.items() if name in params},
             widths={name: width for name, width in self.widths.items() if name in needed},
             inputs={name: tensor for name, tensor in self.inputs.items() if tensor in needed},
-            results=results,
+            results=dict(results),
             outputs=tuple(name for name in self.outputs if name in needed),
         )
 

@@ -36,10 +36,11 @@ class Distribution:
 
 @dataclass(frozen=True, kw_only=True)
 class TypeComparison:
-    """The rows of one node type, beside those of the previous version.
+    """The rows of one result, beside those of the previous version.
 
     Attributes:
-        name: of the node type; "" in a graph with one.
+        name: its label (:mod:`embertide.spec.result_names`): the node type, the name of the result
+            where the model has several, or both; "" of the only one.
         dim: D, the length of an embedding.
         zero_rows: rows whose values are all zero.
         not_finite_rows: rows with NaN or an infinity; a run publishes none.
@@ -117,8 +118,8 @@ class Comparison:
         same_model: whether both were computed with the same model, so that their vectors share one
             space.
         seconds: that comparing took, on the slowest worker.
-        types: one entry for each node type that is published.
-        gone_types: node types that the previous version has and this one does not.
+        types: one entry for each result that is published.
+        gone_types: labels of results that the previous version has and this one does not.
         edges: one entry for each edge type that was read.
     """
 
@@ -143,7 +144,7 @@ class Comparison:
 
     @property
     def sentences(self) -> list[str]:
-        """For people, a line for each node type."""
+        """For people, a line for each result."""
         if self.state != COMPARED:
             return [self.why] if self.why else []
         return [_sentence(of_type, self.previous) for of_type in self.types]

@@ -134,7 +134,7 @@ class WorkerReport:
 class TypeCount:
     """A node type: how many nodes, the width of their features and of their embeddings.
 
-    A width is 0 where there are none.
+    A width is 0 where there are none; of several results the widest counts.
     """
 
     name: str

@@ -23,7 +23,7 @@ from embertide.versions.pointer import read_pointer
 
 @dataclass(frozen=True)
 class TypeInfo:
-    """The embeddings of one of several node types: how many, and their length."""
+    """One of several results: how many rows, and their length."""
 
     rows: int
     dim: int
@@ -38,13 +38,14 @@ class VersionInfo:
         uri: where its objects are.
         created: when its manifest was written, ISO 8601 in UTC.
         rows: number of embeddings, one for each node.
-        dim: D, the length of an embedding; of several types, of the longest.
+        dim: D, the length of an embedding; of several types or results, of the longest.
         size: bytes of all parts.
         manifest_digest: SHA-256 of its manifest, in hex.
         current: whether LATEST named it when this was read.
         row_type: how rows were held that layers read over edges, the job's ``inference.rows``;
             float32 in versions from before there was a choice.
-        types: of a version of several node types each one, by name; empty where there is one.
+        types: of a version of several node types or results each one, by its label: ``author``,
+            ``author/logits``, ``logits``; empty where there is one without a name.
         comparison: with the version that was current before it; None where it has none.
         held: why a gate holds the version, so that it is not current; () where none does.
         not_removed: of a version that was published just now: why older ones are still there
@@ -85,7 +86,7 @@ def describe(
         manifest_digest=digest,
         current=current,
         row_type=manifest.get("rowType", "float32"),
-        types={t.name: TypeInfo(t.rows, t.dim) for t in types_in(manifest) if t.name},
+        types={t.label: TypeInfo(t.rows, t.dim) for t in types_in(manifest) if t.label},
         comparison=comparison_in(manifest),
         held=() if current else tuple(held),
     )

@@ -24,7 +24,7 @@ from embertide.versions.manifest import TypeEntry, read_manifest
 from embertide.versions.part_sinks import ID_COLUMN, schema_of
 from embertide.versions.parts import PartDigest
 from embertide.versions.reading import (
-    choose_type,
+    choose_result,
     find_object,
     part_table,
     readable,
@@ -40,6 +40,7 @@ def read_rows_of(
     version: str | None = None,
     node_type: str | None = None,
     missing: str = "error",
+    result: str | None = None,
 ) -> Embeddings:
     """The rows of some ids as one table, in the order of the ids; each id once.
 
@@ -47,17 +48,18 @@ def read_rows_of(
         version: by default the current one.
         node_type: which rows, in a version of several node types.
         missing: ``error``, or ``skip`` to leave out ids that the version does not have.
+        result: which rows, in a version of several results.
 
     Raises:
-        InputError: an id is not there, or of the wrong type; or no such node type.
+        InputError: an id is not there, or of the wrong type; or no such node type or result.
         ObjectMissing: no such version; lists those there are.
         OutputError: a part is missing or damaged.
     """
     info = find_version(storage, output_uri, version) if version else latest(storage, output_uri)
     manifest, _ = read_manifest(storage, output_uri, info.version)
-    chosen = choose_type(output_uri, info.version, manifest, node_type)
     uri = version_uri(output_uri, info.version)
-    kind = (manifest.get("types") or {"": manifest})[chosen.name].get("ids", "")
+    chosen = choose_result(uri, manifest, node_type, result)
+    kind = chosen.ids
     given = ids.tolist() if hasattr(ids, "tolist") else ids
     wanted = _as_array(list(dict.fromkeys(given)), kind, uri)
     parts = _parts_with(chosen.digests, wanted, kind)

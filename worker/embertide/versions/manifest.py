@@ -9,6 +9,13 @@ from typing import Any
 
 from embertide.errors import ObjectMissing, OutputError
 from embertide.readers.objects import listed_folder
+from embertide.spec.result_names import (
+    label_of,
+    manifest_results,
+    name_of,
+    node_type_of,
+    result_key,
+)
 from embertide.spec.version_names import version_uri
 from embertide.storage.protocol import Storage
 from embertide.telemetry.comparison import Comparison
@@ -48,7 +55,7 @@ def read_manifest(storage: Storage, output_uri: str, version: str) -> tuple[dict
         manifest = json.loads(data)
         types_in(manifest), manifest["rows"], manifest["dim"], manifest["created"]
         comparison_in(manifest)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise OutputError(
             f"{uri} is damaged ({error!r}); go back to another version with embertide rollback"
         ) from error
@@ -62,23 +69,32 @@ def _no_version(storage: Storage, output_uri: str, version: str) -> str:
 
 
 def part_digests(manifest: dict[str, Any]) -> list[PartDigest]:
-    """The parts a manifest lists, of all its types."""
+    """The parts a manifest lists, of all its results."""
     return [part for of_type in types_in(manifest) for part in of_type.digests]
 
 
 @dataclass(frozen=True)
 class TypeEntry:
-    """What a manifest says of one node type.
+    """What a manifest says of one result: the rows of a node type.
 
     Attributes:
         name: of the type; "" in a version of one type, which does not name it.
+        result: its name; "" in a version whose model has one result, which does not name it.
         parts: its parts, as the manifest has them.
+        ids: kind of its ids; "" in versions from before it was kept.
     """
 
     name: str
+    result: str
     rows: int
     dim: int
     parts: list[dict[str, Any]]
+    ids: str = ""
+
+    @property
+    def label(self) -> str:
+        """The result as messages and paths have it; "" of the only one of the only type."""
+        return label_of(result_key(self.name, self.result))
 
     @property
     def digests(self) -> list[PartDigest]:
@@ -86,19 +102,22 @@ class TypeEntry:
         return [PartDigest(**part) for part in self.parts]
 
 
-def together(types: dict[str, dict[str, Any]], *, several: bool) -> dict[str, Any]:
-    """The fields of a manifest that tell of its node types, the way :func:`types_in` reads them.
+def together(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The fields of a manifest that describe its results, the way :func:`types_in` reads them.
 
-    A version of one type has its fields at the top. One of several has it under ``types``,
-    and at the top all rows, and the length of the longest embedding.
+    A version of one node type has them at the top, one of several under ``types``. Several results
+    of a type are under ``results`` there, beside the rows of each and the length of the longest.
 
     Args:
-        types: node type -> its fields: rows, dim, parts and more.
-        several: whether the graph has several node types, however many are published.
+        results: key -> what describes it: rows, dim, parts and more. The node type of a key is ""
+            in a graph of one node type, and never "" in one of several, however many are published.
     """
-    if not several:
-        (only,) = types.values()
-        return only
+    by_type: dict[str, dict[str, Any]] = {}
+    for key, entry in results.items():
+        by_type.setdefault(node_type_of(key), {})[name_of(key)] = entry
+    types = {node_type: _of_one_type(named) for node_type, named in by_type.items()}
+    if "" in types:
+        return types[""]
     return {
         "rows": sum(entry["rows"] for entry in types.values()),
         "dim": max(entry["dim"] for entry in types.values()),
@@ -106,12 +125,31 @@ def together(types: dict[str, dict[str, Any]], *, several: bool) -> dict[str, An
     }
 
 
+def _of_one_type(named: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The results of a node type, by name; "" of the only one."""
+    if "" in named:
+        return named[""]
+    first = next(iter(named.values()))
+    return {
+        "rows": first["rows"],
+        "dim": max(entry["dim"] for entry in named.values()),
+        "ids": first["ids"],
+        "results": named,
+    }
+
+
 def types_in(manifest: dict[str, Any]) -> list[TypeEntry]:
-    """What a manifest says of each node type."""
-    given = manifest.get("types", {"": manifest})
+    """What a manifest says of each result."""
     return [
-        TypeEntry(name, entry["rows"], entry["dim"], entry["parts"])
-        for name, entry in given.items()
+        TypeEntry(
+            node_type_of(key),
+            name_of(key),
+            entry["rows"],
+            entry["dim"],
+            entry["parts"],
+            entry.get("ids", ""),
+        )
+        for key, entry in manifest_results(manifest).items()
     ]
 
 
@@ -130,7 +168,7 @@ def check_rows(output_uri: str, version: str, manifest: dict[str, Any]) -> None:
     for of_type in types_in(manifest):
         written = sum(part["rows"] for part in of_type.parts)
         if written != of_type.rows:
-            of = f" of type {of_type.name!r}" if of_type.name else ""
+            of = f" of {of_type.label!r}" if of_type.label else ""
             raise OutputError(
                 f"the parts of {version_uri(output_uri, version)} have {written} rows{of}, the"
                 f" graph has {of_type.rows} nodes{of}; nothing was published"

@@ -31,58 +31,90 @@ _BUFFER_BYTES = 1 << 20
 
 
 def iter_embeddings(
-    storage: Storage, output_uri: str, version: str | None = None, node_type: str | None = None
+    storage: Storage,
+    output_uri: str,
+    version: str | None = None,
+    node_type: str | None = None,
+    result: str | None = None,
 ) -> Iterator[Batch]:
     """All rows of a version (default: the current one), in batches of about 8 MiB.
 
     Args:
         node_type: which rows, in a version of several node types.
+        result: which rows, in a version of several results.
 
     Raises:
-        InputError: no such type, or none given where there are several; lists them.
+        InputError: no such type or result, or none given where there are several; lists them.
         ObjectMissing: no such version; lists those there are.
         OutputError: a part is missing or damaged.
     """
     version = version if version is not None else latest(storage, output_uri).version
     manifest, _ = read_manifest(storage, output_uri, version)
-    chosen = choose_type(output_uri, version, manifest, node_type)
+    uri = version_uri(output_uri, version)
+    chosen = choose_result(uri, manifest, node_type, result)
     for part in chosen.digests:
-        yield from read_part(storage, version_uri(output_uri, version), part, chosen.dim)
+        yield from read_part(storage, uri, part, chosen.dim)
 
 
-def choose_type(
-    output_uri: str, version: str, manifest: dict[str, Any], node_type: str | None
+def choose_result(
+    uri: str, manifest: dict[str, Any], node_type: str | None, result: str | None
 ) -> TypeEntry:
-    """The entry of a node type; without a name the only one.
+    """The entry of a result; without a node type or a name that of the only one.
+
+    Args:
+        uri: of the version, for messages.
 
     Raises:
-        InputError: no such type, or none given where there are several; lists them.
+        InputError: no such type or result, or none given where there are several; lists them.
     """
-    types = types_in(manifest)
-    found = [entry for entry in types if entry.name == (node_type or "")]
-    if found:
-        return found[0]
-    uri = version_uri(output_uri, version)
-    if not types[0].name:
+    of_type = _of_type(uri, types_in(manifest), node_type)
+    names = [entry.result for entry in of_type]
+    if len(of_type) == 1 and result is None:
+        return of_type[0]
+    if names == [""]:
+        raise InputError(
+            f"{uri} has one result, which has no name there; leave the result {result!r} out"
+        )
+    there = ", ".join(names)
+    if result is None:
+        raise InputError(
+            f"{uri} has several results; choose one of {there} (result=, or --result of a command)"
+        )
+    if result not in names:
+        raise InputError(f"{uri} has no result {result!r}; it has {there}")
+    return of_type[names.index(result)]
+
+
+def _of_type(uri: str, entries: list[TypeEntry], node_type: str | None) -> list[TypeEntry]:
+    """The entries of a node type; without a name those of the only one."""
+    there = [entry for entry in entries if entry.name == (node_type or "")]
+    if there:
+        return there
+    if not entries[0].name:
         raise InputError(
             f"{uri} has one node type, which has no name there; leave {node_type!r} out"
         )
-    names = ", ".join(entry.name for entry in types)
+    names = ", ".join(dict.fromkeys(entry.name for entry in entries))
     if node_type is None:
         raise InputError(f"{uri} has several node types; choose one of {names}")
     raise InputError(f"{uri} has no node type {node_type!r}; it has {names}")
 
 
 def read_version(
-    storage: Storage, output_uri: str, version: str | None = None, node_type: str | None = None
+    storage: Storage,
+    output_uri: str,
+    version: str | None = None,
+    node_type: str | None = None,
+    result: str | None = None,
 ) -> Embeddings:
     """All rows of a version (default: the current one) as one table, in the published dtype.
 
     Args:
         node_type: which rows, in a version of several node types.
+        result: which rows, in a version of several results.
 
     Raises:
-        InputError: no such type, or none given where there are several; lists them.
+        InputError: no such type or result, or none given where there are several; lists them.
         ObjectMissing: no such version; lists those there are.
         OutputError: a part is missing or damaged.
     """
@@ -96,7 +128,7 @@ def read_version(
     def table_of(part: PartDigest) -> Any:
         return part_table(storage, info.uri, part)
 
-    chosen = choose_type(output_uri, info.version, manifest, node_type)
+    chosen = choose_result(info.uri, manifest, node_type, result)
     table = pa.concat_tables(map_objects(chosen.digests, table_of))
     return Embeddings(info, table)
 

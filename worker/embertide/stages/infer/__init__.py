@@ -43,7 +43,7 @@ def infer(
         clock: times the layers.
 
     Returns:
-        node type -> [N/(P*M), D'] float32 in the ``rows`` layout.
+        key of a result -> [N/(P*M), D'] float32 in the ``rows`` layout.
     """
     options = ctx.job.spec.inference
     # On a GPU a wait returns at once, so there is nothing to time.
@@ -92,7 +92,4 @@ def _run(
     with clock.layer(program.layers):
         tensors.advance(steps)
         last = execution.channel(program.layers - 1)
-        return {
-            of_type: tensors.get(name, "rows", last).data
-            for of_type, name in program.results.items()
-        }
+        return {key: tensors.get(name, "rows", last).data for key, name in program.results.items()}
