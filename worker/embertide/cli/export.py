@@ -121,6 +121,15 @@ def export(
             help='The same of edges: {"0": 4}; with --graph {"user:buys:item": {"0": 4}}.',
         ),
     ] = "{}",
+    results: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,...",
+            help="Names of what forward returns, where it returns several tensors: of a tuple in "
+            "its order, - for one to leave out; of a dict those to keep. Default: all.",
+            show_default=False,
+        ),
+    ] = None,
     endpoint_url: EndpointOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -138,6 +147,7 @@ def export(
       embertide export net.py:Net --edge-features 3 ...
       embertide export net.py:Net --table emb --width 16 ...
       embertide export hetero.py:Net --graph job.yaml ...
+      embertide export net.py:Net --results hidden,logits ...
     """
     arguments, roles = _mapping("--init", init), _mapping("--inputs", inputs)
     weights_uri, out_uri = location("--weights", weights), location("--out", out)
@@ -161,6 +171,7 @@ def export(
         categories=_by_type("--categories", categories, graph),
         edge_categories=_by_type("--edge-categories", edge_categories, graph),
         key=key,
+        results=[] if results is None else [name.strip() for name in results.split(",")],
     )
     if json_output:
         from embertide.cli.progress_view import write_json
@@ -191,7 +202,7 @@ def _proved(module: str, proof: Proof) -> Iterator[str]:
 
 
 def _errors(errors: dict[str, float]) -> str:
-    """The error, or that of each node type."""
+    """The error, or that of each result."""
     return ", ".join(
         f"{error:.3g} for {name}" if name else f"{error:.3g}" for name, error in errors.items()
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -74,6 +74,7 @@ def export_module(
     edge_features: int | None = None,
     categories: CategoriesOf | None = None,
     edge_categories: CategoriesOf | None = None,
+    results: Sequence[str] = (),
 ) -> Export:
     """Trace a module and prove the program that comes out.
 
@@ -94,6 +95,8 @@ def export_module(
         categories: node type ("" in a graph of one) -> column of its features -> how many
             categories it has, whole numbers from 0.
         edge_categories: relation -> the same of its edges' features.
+        results: names of what ``forward`` returns, where it returns several tensors: of a tuple in
+            its order, "-" for one to leave out; of a dict those to keep.
 
     Raises:
         ModelError: the module does what no program can say, or the proof fails; names the
@@ -104,7 +107,10 @@ def export_module(
         named = find_tables(module, tables or {})
         stored = stored_tables(module, named, table_ids or {})
         columns = edge_columns(module, inputs or {}, graph, edge_features)
-        subject = prepare(module, inputs or {}, graph, named, edge_features=bool(columns))
+        subject = replace(
+            prepare(module, inputs or {}, graph, named, edge_features=bool(columns)),
+            results=tuple(results),
+        )
         if graph is not None:
             given = with_features_of_categories(graph, categories, edge_categories)
             types = with_tables(in_order(given, module), named)
@@ -145,12 +151,13 @@ def export_file(
     categories: CategoriesOf | None = None,
     edge_categories: CategoriesOf | None = None,
     key: str = "",
+    results: Sequence[str] = (),
 ) -> Export:
     """Import ``FILE.py:NAME``, load the weights, export and write.
 
     Args:
         graph: node types and relations, as `named_types` reads them.
-        tables, edge_features, categories, edge_categories: as for :func:`export_module`.
+        tables, edge_features, categories, edge_categories, results: as for :func:`export_module`.
         table_ids: node type -> the path or URI of an npy file with the id of each row.
         key: where in the file of weights the state_dict is, dots between keys of nested dicts;
             "" for the only one.
@@ -173,6 +180,7 @@ def export_file(
         edge_features=edge_features,
         categories=categories,
         edge_categories=edge_categories,
+        results=results,
     )
     done.write(storage, out)
     return done

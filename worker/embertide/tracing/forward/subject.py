@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from embertide.errors import EmbertideError
 from embertide.models.folder import Library
+from embertide.spec.result_names import result_key
 from embertide.tracing.dgl.frames import Field
 from embertide.tracing.dgl.graph import RecordingGraph
 from embertide.tracing.dgl.homogeneous import TogetherGraph
@@ -18,6 +19,7 @@ from embertide.tracing.dgl.real_graph import real_graph
 from embertide.tracing.forward.hints import hint
 from embertide.tracing.forward.module_calls import recorded
 from embertide.tracing.forward.passed import by_type, data_of, of_one_type, told
+from embertide.tracing.forward.results import HOW_TO_CHOOSE, Returned, returned
 from embertide.tracing.record.adjacency import Adjacency, matrix
 from embertide.tracing.record.arguments import arguments_of, left_out
 from embertide.tracing.record.graphs import GraphTypes, RandomGraph, as_passed
@@ -45,6 +47,7 @@ class Subject:
         tables: of each node type that has some.
         fields: what it calls the job's own tensors in a graph of DGL's, once it was recorded.
         doubled: whether its parameters were float64 as it was trained.
+        results: names of its results, by the user; () where its own hold.
     """
 
     module: nn.Module
@@ -54,6 +57,7 @@ class Subject:
     tables: Tables = field(default_factory=dict)
     fields: dict[Field, str] = field(default_factory=dict)
     doubled: bool = False
+    results: tuple[str, ...] = ()
 
     @property
     def library(self) -> Library:
@@ -84,7 +88,7 @@ class Subject:
         """Arguments that are not passed, so that their defaults hold."""
         return left_out(self.module, self.roles)
 
-    def forward(self, graph: RandomGraph, weighted: bool) -> Any:
+    def forward(self, graph: RandomGraph, weighted: bool) -> list[Returned]:
         """What it gives on a graph, untouched.
 
         Raises:
@@ -113,13 +117,13 @@ class Subject:
             merged.pop("edge_weight", None)
         real = self._real(graph) if self._takes_dgl else None
         with filled(self.module, self.tables, graph.x):
-            out = self._call(graph, values, merged, real)
-        if self.numbered and len(graph.counts) > 1 and isinstance(out, Tensor):
-            return {name: out[span] for name, span in spans(graph).items()}
-        return out
+            out = returned(self._call(graph, values, merged, real), [*graph.counts], self.results)
+        if not self.numbered or len(graph.counts) < 2:
+            return out
+        return [part for one in out for part in _parts(graph, one)]
 
     def record(self, graph: RandomGraph) -> dict[str, Node]:
-        """What it does on a graph with edge weights: for each node type that gets something, what.
+        """What it does on a graph with edge weights: the node of each result, by key.
 
         Raises:
             ModelError: it raised an error, or does what cannot be recorded.
@@ -150,12 +154,14 @@ class Subject:
             }
         stands_for = self._stands_for(recording, merged) if self._takes_dgl else None
         with recorded(self.module, recording), filled(self.module, self.tables, recording.x):
-            out = self._call(graph, values, merged, stands_for)
+            out = returned(
+                self._call(graph, values, merged, stands_for), [*graph.counts], self.results
+            )
         if stands_for is not None:
             self.fields.update(stands_for.fields)
             self._check_fields()
-        if isinstance(out, Traced) and out.node.of == ALL and not out.node.edges:
-            return separated(recording, out.node)
+        if out and all(map(_is_of_all_types, out)):
+            return separated(recording, {one.name: one.value.node for one in out})
         return self._outputs(graph, out)
 
     def _stands_for(
@@ -210,42 +216,49 @@ class Subject:
         tables = self.tables.get(node_type, ())
         return bool(tables) and types.nodes[node_type] == columns_of(tables)
 
-    def _outputs(self, graph: RandomGraph, out: Any) -> dict[str, Node]:
-        """The node of each result, by node type."""
-        if isinstance(out, Traced):
-            found = {out.node.of: out}
-        elif graph.types.typed and isinstance(out, dict):
-            found = {str(name): one for name, one in out.items() if one is not None}
-        else:
-            found = {}
-        fit = [
-            isinstance(one, Traced)
-            and not one.node.edges
-            and not one.node.whole
-            and one.node.of == of
-            and one.shape[:1] == (graph.counts.get(of),)
-            for of, one in found.items()
-        ]
-        of_edges = [one for one in found.values() if isinstance(one, Traced) and one.node.edges]
-        if of_edges:
+    def _outputs(self, graph: RandomGraph, out: Sequence[Returned]) -> dict[str, Node]:
+        """The node of each result, by key."""
+        nodes: dict[str, Node] = {}
+        for one in out:
+            node = self._checked(graph, one, alone=len(out) == 1)
+            nodes[result_key(node.of, one.name)] = node
+        if not nodes:
+            raise refuse("", f"{type(self.module).__name__}.forward returns nothing")
+        return nodes
+
+    def _checked(self, graph: RandomGraph, one: Returned, *, alone: bool) -> Node:
+        """The node of a result.
+
+        Raises:
+            ModelError: it is no tensor with a row for each node of its type.
+        """
+        value = one.value
+        if isinstance(value, Traced) and value.node.edges:
             raise refuse(
-                of_edges[0].node.where,
-                "a tensor of the edges is returned, or used among those of the nodes; sum it up at"
-                " the nodes first (propagate, update_all)",
+                value.node.where,
+                f"a tensor of the edges is returned{one.described}, or used among those of the"
+                " nodes; sum it up at the nodes first (propagate, update_all)",
             )
-        if not found or not all(fit):
-            what = (
-                "one tensor with a row for each node of a type, or a dict of them by node type"
-                if graph.types.typed
-                else "one tensor with a row for each node"
-            )
-            raise refuse(
-                "",
-                f"{type(self.module).__name__}.forward returns {told(out)}; it must return {what},"
-                " which are the embeddings: name a method that does, by FILE.py:NAME.METHOD, such"
-                " as models.py:Net.encode, or join several tensors of one node type by torch.cat",
-            )
-        return {of: one.node for of, one in found.items()}
+        if (
+            isinstance(value, Traced)
+            and not value.node.whole
+            and one.node_type in (None, value.node.of)
+            and value.shape[:1] == (graph.counts.get(value.node.of),)
+        ):
+            return value.node
+        what = (
+            "one tensor with a row for each node of a type, or a dict of them by node type"
+            if graph.types.typed
+            else "one tensor with a row for each node"
+        )
+        leave_out = "" if alone else f". {HOW_TO_CHOOSE}"
+        raise refuse(
+            "",
+            f"{type(self.module).__name__}.forward returns {told(value)}{one.described}; it must"
+            f" return {what}, which are the embeddings, or several of these by name, in a tuple or"
+            " a dict: name a method that does, by FILE.py:NAME.METHOD, such as"
+            f" models.py:Net.encode{leave_out}",
+        )
 
     @property
     def _takes_dgl(self) -> bool:
@@ -289,6 +302,18 @@ class Subject:
                 f"{name}.forward failed on a small random graph with {type(error).__name__}:"
                 f" {error}{hint(self.module, self.roles, self.tables, types, graph, error)}",
             ) from error
+
+
+def _is_of_all_types(one: Returned) -> bool:
+    """Whether a result has the rows of all node types, and no edges'."""
+    return isinstance(one.value, Traced) and one.value.node.of == ALL and not one.value.node.edges
+
+
+def _parts(graph: RandomGraph, one: Returned) -> list[Returned]:
+    """A result of all node types together as one for each of them."""
+    if not isinstance(one.value, Tensor) or one.node_type is not None:
+        return [one]
+    return [replace(one, node_type=n, value=one.value[span]) for n, span in spans(graph).items()]
 
 
 class _Blocks(list[Any]):

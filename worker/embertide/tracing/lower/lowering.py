@@ -19,6 +19,7 @@ from embertide.models.builder import ProgramBuilder
 from embertide.models.folder import LayerName
 from embertide.models.weights import Weights
 from embertide.spec.relations import Relation
+from embertide.spec.result_names import node_type_of
 from embertide.steps import Program, Step
 from embertide.tracing.lower.values import Pending, Rows, Stack
 from embertide.tracing.record.graphs import GraphTypes
@@ -155,7 +156,7 @@ class Lowering:
         """The program whose results are the outputs: all nodes that they need, in order.
 
         Args:
-            outputs: node type -> what it gets.
+            outputs: key of a result -> what it is.
             lower: gives the value of one node.
 
         Raises:
@@ -174,18 +175,21 @@ class Lowering:
             with self.b.of_type(node.of), _refusing(node):
                 self._keep(node, lower(self, node))
         results = {
-            node_type: self.name(self.rows(node, self.values.get(node)))
-            for node_type, node in outputs.items()
+            key: self.name(self.rows(node, self.values.get(node))) for key, node in outputs.items()
         }
-        where = next(iter(outputs.values())).where
-        if set(results.values()) <= set(self.b.inputs.values()):
-            if not set(outputs) <= self.learned:
-                raise refuse(where, "forward returns its features as they are; there is no model")
-            results = {of: self._copied(of, name) for of, name in results.items()}
+        where, files = next(iter(outputs.values())).where, set(self.b.inputs.values())
+        if files.issuperset(results.values()) and not self.learned.issuperset(
+            map(node_type_of, outputs)
+        ):
+            raise refuse(where, "forward returns its features as they are; there is no model")
+        results = {
+            key: self._copied(node_type_of(key), name) if name in files else name
+            for key, name in results.items()
+        }
         return self._finished(results, _parts_read(nodes, outputs.values()))
 
     def _copied(self, node_type: str, name: str) -> str:
-        """The rows of a table as a result, which a program makes by a step."""
+        """The rows of the inputs as a result, which a program makes by a step."""
         width = self.b.widths[name]
         with self.b.of_type(node_type):
             return self.b.row_wise((name,), (f"out = reshape(x0, [{width}])",), (), width)
@@ -202,7 +206,7 @@ class Lowering:
     def _finished(self, results: dict[str, str], read: dict[str, frozenset[int]]) -> Lowered:
         if not self.layers:
             self.layers.append(LayerName("", "row-wise", False))
-        self.last = results
+        self.last = {node_type_of(key): name for key, name in results.items()}
         self._finish()
         if self.weights.differences:
             found = ", ".join(

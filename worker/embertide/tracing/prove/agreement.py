@@ -14,13 +14,6 @@ TOLERANCE = 1e-9
 """Largest error that is agreement, as a share of the largest value."""
 
 
-def by_node_type(out: Any, program: Program) -> dict[str, Any]:
-    """What a module gave, for each node type that the program gives something for."""
-    if isinstance(out, dict):
-        return out
-    return dict.fromkeys(program.results, out)
-
-
 def layer_graphs(program: Program, graph: RandomGraph, weighted: bool) -> list[Any]:
     """The same graph for every layer: by relation."""
     edges = {

@@ -19,11 +19,15 @@ Lower = Callable[[RandomGraph], Lowered]
 
 
 def difference(
-    error: float, node_type: str, program: Program, trial: Trial, weighted: bool, lower: Lower
+    error: float, result: str, program: Program, trial: Trial, weighted: bool, lower: Lower
 ) -> str:
-    """The message: which tensor is the first to differ, and what in the module makes it."""
+    """The message: which tensor is the first to differ, and what in the module makes it.
+
+    Args:
+        result: label of the one that differs.
+    """
     graph = trial.graph
-    of_type = f" for {node_type}" if node_type else ""
+    of_type = f" for {result}" if result else ""
     text = (
         f"the program does not give what the module gives{of_type} on {trial.name}"
         f" ({sum(graph.counts.values())} nodes, {graph.edge_count} edges,"

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from embertide.errors import ModelError
+from embertide.tracing.forward.results import Returned
 
 Place = tuple[str, str]
 """The path of a module and the name of its attribute or buffer."""
@@ -121,6 +122,10 @@ def _same(left: Any, right: Any) -> bool:
         return False
     if isinstance(left, (tuple, list)):
         return len(left) == len(right) and all(map(_same, left, right))
+    if isinstance(left, Returned) and isinstance(right, Returned):
+        return (left.node_type, left.name) == (right.node_type, right.name) and _same(
+            left.value, right.value
+        )
     if isinstance(left, dict):
         return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
     return left == right if isinstance(left, (bool, int, float, str)) else True

@@ -8,16 +8,18 @@ copy of the module runs on all of them, so that what it keeps shows as well.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from embertide.errors import ModelError
 from embertide.models.reference import run_typed_reference
+from embertide.spec.result_names import label_of
 from embertide.steps import Program
+from embertide.tracing.forward.results import Returned, result_of
 from embertide.tracing.forward.subject import Subject
 from embertide.tracing.prove.agreement import (
     TOLERANCE,
-    by_node_type,
     error_of,
     largest_of,
     layer_graphs,
@@ -68,8 +70,8 @@ class Proof:
     """What was compared.
 
     Attributes:
-        errors: node type -> the largest error on any graph, as a share of the largest value of the
-            module's result for the type.
+        errors: label of a result -> the largest error on any graph, as a share of the largest value
+            that the module gives for it.
         graphs: what it was compared on.
         float32_error: how far the module in float32 is from itself in float64; None of one that
             was trained in float64.
@@ -84,7 +86,7 @@ class Proof:
 
     @property
     def largest_error(self) -> float:
-        """Of all node types."""
+        """Of all results."""
         return max(self.errors.values())
 
     @property
@@ -98,7 +100,7 @@ class Proof:
         return tuple(one for one in self.graphs if one.error is None)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, with the tolerance; errors by type where types have names."""
+        """Plain values, with the tolerance; errors by result where results have labels."""
         by_type = {} if "" in self.errors else {"errors": self.errors}
         return {
             "largest_error": self.largest_error,
@@ -133,14 +135,14 @@ class _Comparison:
     """A module and its program, called on one graph after the other.
 
     Attributes:
-        errors: node type -> the largest error so far.
-        largest: node type -> the largest value on the plain graph.
+        errors: label of a result -> the largest error so far.
+        largest: key of a result -> the largest value on the plain graph.
     """
 
     def __init__(self, subject: Subject, program: Program, lower: Lower) -> None:
         self.subject, self.program, self.lower = subject, program, lower
         self.weighted = (True, False) if subject.weights_are_optional else (True,)
-        self.errors = dict.fromkeys(program.results, 0.0)
+        self.errors = {label_of(key): 0.0 for key in program.results}
         self.largest = dict[str, float]()
 
     def run(self, trial: Trial) -> Compared:
@@ -159,20 +161,19 @@ class _Comparison:
             errors.append(self._compare(trial, weighted, out))
         return replace(compared, error=max(errors))
 
-    def _compare(self, trial: Trial, weighted: bool, out: Any) -> float:
+    def _compare(self, trial: Trial, weighted: bool, out: Sequence[Returned]) -> float:
         graph, program = trial.graph, self.program
-        expected = by_node_type(out, program)
         found = run_typed_reference(
             program, layer_graphs(program, graph, weighted), graph.x, graph.counts
         )
         largest = 0.0
-        for node_type, rows in found.items():
-            value = expected.get(node_type)
-            usual = self.largest.setdefault(node_type, largest_of(value))
+        for key, rows in found.items():
+            value, label = result_of(out, key), label_of(key)
+            usual = self.largest.setdefault(key, largest_of(value))
             error = error_of(rows, value, _LEAST * usual, finite=trial.usual)
             if not error <= TOLERANCE:
-                raise ModelError(difference(error, node_type, program, trial, weighted, self.lower))
-            self.errors[node_type] = max(self.errors[node_type], error)
+                raise ModelError(difference(error, label, program, trial, weighted, self.lower))
+            self.errors[label] = max(self.errors[label], error)
             largest = max(largest, error)
         return largest
 
@@ -184,14 +185,13 @@ class _Comparison:
         """
         if self.subject.doubled:
             return None
-        double = by_node_type(self.subject.forward(trial.graph, weighted=True), self.program)
+        double = self.subject.forward(trial.graph, weighted=True)
         single = self.subject.single().forward(trial.graph.single(), weighted=True)
-        rows = {
-            name: one.double().reshape(len(one), -1)
-            for name, one in by_node_type(single, self.program).items()
-            if name in self.program.results
-        }
-        error = max(error_of(one, double.get(name)) for name, one in rows.items())
+        rows = {key: result_of(single, key) for key in self.program.results}
+        error = max(
+            error_of(one.double().reshape(len(one), -1), result_of(double, key))
+            for key, one in rows.items()
+        )
         if not error <= LIMIT_FLOAT32:
             raise ModelError(
                 f"{type(self.subject.module).__name__}.forward gives something else in float32 than"

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from embertide.spec.result_names import result_key
 from embertide.tracing.record.graphs import RandomGraph
 from embertide.tracing.record.recording import Recording
 from embertide.tracing.record.roles import ALL
@@ -48,8 +49,11 @@ def joined(recording: Recording, parts: Mapping[str, Any]) -> Any:
     return tape.wrap(node)
 
 
-def separated(recording: Recording, out: Node) -> dict[str, Node]:
-    """Node type -> its rows of a result: the whole record, with a tensor for each type.
+def separated(recording: Recording, outputs: Mapping[str, Node]) -> dict[str, Node]:
+    """Key -> the rows of a node type of a result: the whole record, with a tensor for each type.
+
+    Args:
+        outputs: name of a result -> its node.
 
     Raises:
         ModelError: an operation puts rows of several types together.
@@ -57,7 +61,11 @@ def separated(recording: Recording, out: Node) -> dict[str, Node]:
     split = _Separation(recording)
     for node in recording.tape.nodes:
         split.add(node)
-    return split.by_type[out]
+    return {
+        result_key(node_type, name): node
+        for name, output in outputs.items()
+        for node_type, node in split.by_type[output].items()
+    }
 
 
 class _Separation:
