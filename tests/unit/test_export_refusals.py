@@ -43,6 +43,7 @@ AT_A_LINE = {
     "WeightMax": "max over all edges needs all of them.*keep that number as a buffer",
     "Edges": "a tensor of the edges is returned.*sum it up at the nodes first",
     "Dicts": "'Tensor' object has no attribute 'items'.*--graph",
+    "Labels": "a row for the whole graph is returned.*return what was pooled",
     "Selu": "'Tensor' object has no attribute 'selu'",
 }
 """Module -> what its message says, which begins with file and line."""
@@ -51,7 +52,6 @@ ANYWHERE = {
     "Pair": r"returns a dict of 'embedding', 'probabilities'.*FILE\.py:NAME\.METHOD.*torch\.cat",
     "Pairs": r"pairs of nodes to score.*FILE\.py:NAME\.METHOD, such as models\.py:Net\.encode",
     "Positions": "--inputs .*Further columns of the nodes belong to x",
-    "Labels": "needs batch, but all nodes here are of one graph; give it a default of None",
 }
 """The same of what no line does."""
 INTERNAL = re.compile(r"Traced|Traceback|Node\(|embertide\.tracing|__getitem__|unhashable|NoneType")

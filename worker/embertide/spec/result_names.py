@@ -14,7 +14,7 @@ from typing import Any
 UNNAMED = "embedding"
 """What ``output.results`` calls the result of a model that names none."""
 RESULT_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9_])?$"
-"""Of a result's name, which is also the name of a folder."""
+"""The form of a result's name, which is also the name of a folder."""
 _BETWEEN = "/"
 """No name of a node type or of a result has it."""
 

@@ -39,7 +39,7 @@ class OwnRows(Protocol):
 
     @property
     def key(self) -> str:
-        """Of the result; its node type is "" in a graph of one."""
+        """The key of the result; its node type is "" in a graph of one."""
 
     @property
     def ids(self) -> Ids:

@@ -221,6 +221,13 @@ class RecordingGraph(GraphView):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name.startswith("batch_"):
+            raise refuse(
+                here(),
+                f"{name} is of a batch of graphs, as readouts of whole graphs use it (SumPooling,"
+                " dgl.mean_nodes); here all nodes are of one graph, and each gets an embedding:"
+                " return what the readout is given, by a method that FILE.py:NAME.METHOD names",
+            )
         raise refuse(
             here(),
             f"the graph's {name} is not known here; known are update_all, multi_update_all,"

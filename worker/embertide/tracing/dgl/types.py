@@ -106,7 +106,8 @@ class GraphView:
         return found[0]
 
     def _node_type(self, ntype: Any) -> str:
-        name = "" if ntype == "_N" else ntype
+        # None is the only one, as DGL has it.
+        name = "" if ntype == "_N" or (ntype is None and len(self.ntypes) == 1) else ntype
         if name not in self._recording.types.nodes:
             raise refuse(
                 here(), f"the graph has no node type {ntype!r}; it has {', '.join(self.ntypes)}"

@@ -30,6 +30,11 @@ def hint(
     """
     if not types.edge_features and "data" in roles.values() and "NoneType" in str(error):
         return " (edge_attr is None; --edge-features says how many features edges have)"
+    if "batch" in roles.values() and "NoneType" in str(error):
+        return (
+            " (batch is None, as PyG has it where all nodes are of one graph; where forward needs"
+            " it otherwise, do without: a method without it, named by FILE.py:NAME.METHOD)"
+        )
     if any(word in str(error) for word in _OF_CATEGORIES):
         return (
             " (features are random numbers here, of any size and sign; where a column has"

@@ -21,7 +21,7 @@ from embertide.tracing.forward.module_calls import recorded
 from embertide.tracing.forward.passed import by_type, data_of, of_one_type, told
 from embertide.tracing.forward.results import HOW_TO_CHOOSE, Returned, returned
 from embertide.tracing.record.adjacency import Adjacency, matrix
-from embertide.tracing.record.arguments import arguments_of, left_out
+from embertide.tracing.record.arguments import KEPT, arguments_of, keeping, left_out
 from embertide.tracing.record.graphs import GraphTypes, RandomGraph, as_passed
 from embertide.tracing.record.precision import computing_in
 from embertide.tracing.record.recording import Recording
@@ -239,9 +239,15 @@ class Subject:
                 f"a tensor of the edges is returned{one.described}, or used among those of the"
                 " nodes; sum it up at the nodes first (propagate, update_all)",
             )
+        if isinstance(value, Traced) and value.node.whole:
+            raise refuse(
+                value.node.where,
+                f"a row for the whole graph is returned{one.described}, a mean or sum over all"
+                " nodes; embeddings are of each node: return what was pooled, by a method that"
+                " FILE.py:NAME.METHOD names",
+            )
         if (
             isinstance(value, Traced)
-            and not value.node.whole
             and one.node_type in (None, value.node.of)
             and value.shape[:1] == (graph.counts.get(value.node.of),)
         ):
@@ -277,7 +283,9 @@ class Subject:
         for name, role in self.roles.items():
             if role == "edge_weight" and role not in values:
                 continue
-            if role == "data":
+            if role == "batch":
+                given[name] = None
+            elif role == "data":
                 given[name] = data_of(values, types)
             elif role in ("graph", "blocks"):
                 given[name] = graph if role == "graph" else _Blocks(graph)
@@ -290,8 +298,9 @@ class Subject:
                 )
             else:
                 given[name] = values[role]
+        kept = {name: given.pop(name) for name in list(given) if name.startswith(KEPT)}
         try:
-            with computing_in(dtype):
+            with computing_in(dtype), keeping(self.module, kept):
                 return self.module(**given)
         except EmbertideError:
             raise

@@ -41,8 +41,13 @@ def difference(
 
 
 def _cause(program: Program, graph: RandomGraph, lowered: Lowered) -> str:
-    other = _other_way(program, lowered)
-    return other or _first_step(program, graph, lowered) or _constant(program, lowered) or _AGAIN
+    return (
+        _other_way(program, lowered)
+        or _not_finite(program, graph, lowered)
+        or _first_step(program, graph, lowered)
+        or _constant(program, lowered)
+        or _AGAIN
+    )
 
 
 _AGAIN = (
@@ -67,6 +72,23 @@ def _other_way(program: Program, lowered: Lowered) -> str:
         " nodes or edges, or by what they are; a program does the same for every graph: leave the"
         " branch out, or decide by an argument of the module."
     )
+
+
+def _not_finite(program: Program, graph: RandomGraph, lowered: Lowered) -> str:
+    """Of a module that divides by zero or takes its root, as at nodes without in-edges."""
+    graphs = layer_graphs(program, graph, weighted=True)
+    for step, _ in reference_steps(program, graphs, graph.x, graph.counts):
+        node = lowered.made.get(step.out)
+        if node is None or not isinstance(node.value, torch.Tensor):
+            continue
+        finite = node.value.reshape(len(node.value), -1).isfinite().all(dim=1)
+        if not finite.all():
+            return (
+                f"The module itself gives NaN or Inf, first at {node.where} ({node.op}), in"
+                f" {int((~finite).sum())} of {len(finite)} rows. The graph has nodes without"
+                " in-edges: a degree of 0 must not be divided by; write degrees.clamp(min=1)."
+            )
+    return ""
 
 
 def _first_step(program: Program, graph: RandomGraph, lowered: Lowered) -> str:

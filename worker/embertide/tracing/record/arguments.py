@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from torch import nn
@@ -12,7 +13,7 @@ from embertide.errors import ModelError
 
 ROLES = (
     *("x", "node_id", "edge_index", "edge_weight", "edge_features"),
-    *("edge_type", "node_type", "norm", "graph", "blocks", "data", "adjacency"),
+    *("edge_type", "node_type", "norm", "graph", "blocks", "data", "adjacency", "batch"),
 )
 """What an argument may be; ``data`` is PyG's, ``graph`` and ``blocks`` are DGL's.
 
@@ -21,6 +22,7 @@ numbers, which name the rows of an embedding table; ``edge_weight`` is one numbe
 ``edge_features`` are several columns. Where all types come together ``edge_type`` is the number of
 each edge's relation, ``node_type`` that of each node's type, and ``norm`` one divided by the
 in-edges along the relation. ``adjacency`` is torch's sparse matrix of edges' weights.
+``batch`` and ``batch_size`` are None, as PyG has them where all nodes are of one graph.
 """
 _BY_TYPE = "_dict"
 """What PyG's examples add to the name of such an argument."""
@@ -41,6 +43,7 @@ _NAMES = {
     **dict.fromkeys(("blocks", "mfgs", "bipartites"), "blocks"),
     **dict.fromkeys(("edge_type", "edge_types", "rel_type", "etype", "etypes"), "edge_type"),
     **dict.fromkeys(("node_type", "node_types", "ntype", "ntypes"), "node_type"),
+    **dict.fromkeys(("batch", "batch_size"), "batch"),
     "norm": "norm",
     "data": "data",
 }
@@ -55,15 +58,16 @@ def roles_of(
 ) -> dict[str, str]:
     """Name of each argument of ``forward`` that is passed -> its role.
 
-    PyG's ``edge_attr`` are features where edges have some, else weights.
+    A graph of DGL's that the module keeps is passed as well, in its attribute (``self.g``), where
+    ``forward`` takes none. PyG's ``edge_attr`` are features where edges have some, else weights.
 
     Args:
         tables: the module has features of its own, so that it need not take any.
         edge_features: the graph's edges have features.
 
     Raises:
-        ModelError: an argument without a default has no known role, or there is none for the
-            features or none for the graph.
+        ModelError: an argument without a default has no known role, there is none for the
+            features or none for the graph, or the module keeps several graphs.
     """
     kind = type(module).__name__
     parameters = arguments_of(module)
@@ -76,6 +80,8 @@ def roles_of(
     found: dict[str, str] = {}
     for name, required in parameters.items():
         known = given.get(name) or _role(name, edge_features)
+        if known == "batch" and not (required or name in given):
+            continue
         if known == "edge_features" and not edge_features:
             if required or name in given:
                 raise ModelError(
@@ -92,12 +98,14 @@ def roles_of(
                     " rows they name; name the nn.Embedding that reads them by --table"
                 )
             continue
-        if known is not None and known not in found.values():
+        if known is not None and (known not in found.values() or known == "batch"):
             found[name] = known
         elif known is not None and (required or name in given):
             raise ModelError(_taken(kind, name, known, found))
         elif required:
             raise ModelError(_unknown(kind, name))
+    if not {"graph", "blocks"} & set(found.values()):
+        found |= dict.fromkeys(kept_graphs(module), "graph")
     roles = set(found.values())
     features = tables or bool(roles & {"x", "data", "graph"})
     graph = tables or bool(roles & {"edge_index", "graph", "blocks", "data", "adjacency"})
@@ -122,6 +130,53 @@ def roles_of(
     return found
 
 
+KEPT = "self."
+"""How the name of an attribute begins."""
+
+
+def kept_graphs(module: nn.Module) -> list[str]:
+    """The attributes that hold a graph of DGL's, as ``self.g = g`` in a constructor makes.
+
+    Raises:
+        ModelError: they hold different graphs, such as a graph and its line graph.
+    """
+    kept = {
+        f"{KEPT}{path}{'.' if path else ''}{name}": value
+        for path, part in module.named_modules()
+        for name, value in vars(part).items()
+        if _is_graph(value)
+    }
+    if len({id(graph) for graph in kept.values()}) > 1:
+        raise ModelError(
+            f"{type(module).__name__} keeps different graphs, {' and '.join(kept)}; a job has one:"
+            " make them of it in forward, or keep that one alone"
+        )
+    return list(kept)
+
+
+@contextmanager
+def keeping(module: nn.Module, kept: Mapping[str, Any]) -> Iterator[None]:
+    """A module with other values in attributes, by their names: ``self.g``, ``self.conv.g``."""
+    before = []
+    for name, value in kept.items():
+        path, _, attribute = name.removeprefix(KEPT).rpartition(".")
+        attributes = vars(module.get_submodule(path))
+        before.append((attributes, attribute, attributes[attribute]))
+        attributes[attribute] = value
+    try:
+        yield
+    finally:
+        for attributes, attribute, value in before:
+            attributes[attribute] = value
+
+
+def _is_graph(value: object) -> bool:
+    return any(
+        kind.__name__ == "DGLGraph" and kind.__module__.partition(".")[0] == "dgl"
+        for kind in type(value).__mro__
+    )
+
+
 def _such_as(module: nn.Module) -> str:
     """An example of a table of the module's own, if it has one."""
     names = [name for name, one in module.named_modules() if isinstance(one, nn.Embedding) and name]
@@ -137,8 +192,6 @@ def _unknown(kind: str, name: str) -> str:
             " the method that does by FILE.py:NAME.METHOD, such as models.py:Net.encode, and score"
             " pairs of what is published"
         )
-    if name in ("batch", "batch_size"):
-        return f"{text}but all nodes here are of one graph; give it a default of None"
     return (
         f"{text}and its name does not tell what that is; say it with --inputs"
         f" '{{\"{name}\": ROLE}}', where ROLE is one of {', '.join(ROLES)}, or give it a default."
