@@ -71,7 +71,7 @@ class Statistic(Base):
 
 class Pooled(Base):
     def forward(self, x, edge_index):
-        return self.conv(x, edge_index).mean(dim=0)
+        return self.conv(x, edge_index).mean(dim=0)  # Pooled
 
 
 class Picked(Base):
@@ -144,7 +144,7 @@ class Raises(Base):
 class Several(Base):
     def forward(self, x, edge_index):
         h = self.conv(x, edge_index)
-        return h, self.lin(h)
+        return h, [self.lin(h), h]
 
 
 class NoGraph(Base):

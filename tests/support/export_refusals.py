@@ -233,7 +233,7 @@ class WeightMax(nn.Module):
 class Pair(Base):
     def forward(self, x, edge_index):
         h = self.conv(x, edge_index)
-        return {"embedding": h, "probabilities": h.softmax(dim=-1)}
+        return {"embedding": h, "loss": 0.5}
 
 
 class Edges(Base):

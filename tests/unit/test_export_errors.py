@@ -25,6 +25,7 @@ AT_A_LINE = {
     "Batches": r"norm \(GraphNorm\) is given batch; all nodes here are of one graph",
     "Pooling": "amax over all nodes needs the whole graph at once; known are mean, sum, var, std",
     "Statistic": "__getitem__ of a statistic over all nodes is not known",
+    "Pooled": "a row for the whole graph is returned, a mean or sum over all nodes",
     "Picked": "rows are picked out by number.*return all rows",
     "Loops": r"conv \(SAGEConv\) is given edges that were changed at .*py:\d+.*change those",
     "Rows": r"a constant of shape \[\d+, 1\] has a row for each node of one graph",
@@ -39,8 +40,7 @@ AT_A_LINE = {
 ANYWHERE = {
     "Hidden": "the module gives something else when it is called again.*changes a tensor in place",
     "Random": r"Random\.forward draws random numbers in eval mode.*keep them as a buffer",
-    "Pooled": "forward returns a tensor .*; it must return one tensor with a row for each node",
-    "Several": "forward returns a tuple of .*; it must return one tensor with a row for each node",
+    "Several": "forward returns a list of .* as 'out1'; it must return one tensor with a row for",
     "NoGraph": "forward has x; it must take the features and the graph",
     "Arguments": "forward needs temperature.*--inputs",
 }

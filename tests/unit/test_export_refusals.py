@@ -49,7 +49,7 @@ AT_A_LINE = {
 """Module -> what its message says, which begins with file and line."""
 ANYWHERE = {
     "Alone": r"Alone\.forward has edge_index; it must take the features.*--table emb",
-    "Pair": r"returns a dict of 'embedding', 'probabilities'.*FILE\.py:NAME\.METHOD.*torch\.cat",
+    "Pair": r"returns a float as 'loss'.*FILE\.py:NAME\.METHOD.*--results.*- for one to leave out",
     "Pairs": r"pairs of nodes to score.*FILE\.py:NAME\.METHOD, such as models\.py:Net\.encode",
     "Positions": "--inputs .*Further columns of the nodes belong to x",
 }
