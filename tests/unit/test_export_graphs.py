@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -114,9 +116,7 @@ class Sorting(Batched):
 
 
 def test_a_batch_that_is_computed_with_is_explained() -> None:
-    with pytest.raises(
-        ModelError, match="batch is None, as PyG has it where all nodes"
-    ):
+    with pytest.raises(ModelError, match="batch is None, as PyG has it where all nodes"):
         export_module(Sorting())
 
 
@@ -146,3 +146,23 @@ def test_a_module_that_divides_by_a_degree_of_zero() -> None:
     told = r"The module itself gives NaN or Inf, first at .*\(pow\).*degrees\.clamp\(min=1\)"
     with pytest.raises(ModelError, match=told):
         export_module(shake(Divides()))
+
+
+def test_a_module_that_normalises_edges_without_weights_alone() -> None:
+    """As PyG's LabelPropagation does: weights that it is given are meant as they are."""
+    module = pyg.LabelPropagation(num_layers=2, alpha=0.5)
+    told = r"without edge weights.*With edge weights they agree.*leave the argument out of forward"
+    with pytest.raises(ModelError, match=re.compile(told, re.DOTALL)):
+        export_module(module, inputs={"y": "x"}, width=4)
+
+
+def test_a_module_that_leaves_weights_out() -> None:
+    class Unweighted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.smooth = pyg.LabelPropagation(num_layers=2, alpha=0.5)
+
+        def forward(self, x, edge_index):
+            return self.smooth(x, edge_index)
+
+    assert export_module(Unweighted(), width=4).proof.largest_error <= TOLERANCE

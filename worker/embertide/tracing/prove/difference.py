@@ -34,10 +34,19 @@ def difference(
         f" {'with' if weighted else 'without'} edge weights): the largest error is {error:.3g}, and"
         f" up to {TOLERANCE:g} is agreement. Nothing was written."
     )
+    if not weighted:
+        # With weights they agree, which is compared before.
+        return f"{text}\n{_WITHOUT_WEIGHTS}"
     try:
         return f"{text}\n{_cause(program, graph, lower(graph))}"
     except EmbertideError as problem:
         return f"{text}\nOn this graph the module cannot be recorded: {problem}"
+
+
+_WITHOUT_WEIGHTS = (
+    "With edge weights they agree: the module does something else where it is given none than with"
+    " weights of 1. Decide for one: leave the argument out of forward, or give it no default."
+)
 
 
 def _cause(program: Program, graph: RandomGraph, lowered: Lowered) -> str:
