@@ -21,9 +21,11 @@ Models of the libraries' own examples that make embeddings of nodes, written as 
 them, and what [export](export.md) makes of each. Tests export every one: its program agrees with
 the module's own `forward` in float64 to 1e-9 on
 [a dozen graphs](export.md#what-the-proof-proves), and then, on grids of 1x1, 2x1, 1x2 and 2x2
-workers, with that program's float64 reference. This page is made from these tests by `python -m tests.support.examples_page`.
+workers, with that program's float64 reference. This page is made from these tests by
+`python -m tests.support.examples_page`.
 
-"As it is" is a module without a change and without an option.
+"As it is" is a module without a change and without an option. Names are of files in PyG's folder of
+examples, and in that of DGL's for PyTorch.
 """
 
 
@@ -49,11 +51,15 @@ def _tables() -> Iterator[str]:
         refused = sorted((one for one in of_library if one.refused), key=lambda one: one.path)
         yield f"## {library}: {len(exported)} exported\n"
         yield "| example | what it takes |\n|---|---|"
-        yield from (f"| `{one.path}` | {one.line or 'as it is'} |" for one in exported)
+        yield from (f"| {_short(one)} | {one.line or 'as it is'} |" for one in exported)
         yield f"\n### {library}: {len(refused)} refused\n"
         yield "| example | why, and what to do |\n|---|---|"
-        yield from (f"| `{one.path}` | {one.line} |" for one in refused)
+        yield from (f"| {_short(one)} | {one.line} |" for one in refused)
         yield ""
+
+
+def _short(example: Example) -> str:
+    return example.path.removeprefix("examples/").removeprefix("pytorch/")
 
 
 if __name__ == "__main__":
