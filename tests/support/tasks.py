@@ -29,6 +29,7 @@ from embertide.stages.sample import sample_layer
 from embertide.steps import Program, message, row_wise, semantic
 from embertide.storage.opening import open_storage
 from embertide.telemetry.recorder import Label, NullRecorder
+from embertide.telemetry.self_check import SelfCheck
 from embertide.versions import parts as part_files
 from embertide.versions.parts import PartDigest
 from tests.support.plans import order_steps
@@ -42,19 +43,48 @@ def embed_all(
     rows: str = "float32",
 ) -> list[np.ndarray]:
     """Our rows of every case's embeddings, with buffers so small that all are used often."""
-    gemm.ROUND_BYTES, gemm.PANEL_BYTES, attention_torch.PAIR_VALUES = 280, 120, 100
-    message.CHUNK_VALUES, row_wise.CHUNK_VALUES = 300, 300
-    moments.CHUNK_VALUES = semantic.CHUNK_VALUES = 30
-    ranks = {
-        key: Rank(exchange, graph, make_job(weighted=key[1], rows=rows))
-        for key, graph in graphs.items()
-    }
+    _use_small_buffers()
+    ranks = _ranks(exchange, graphs, rows)
     return [
         ranks[kind, weighted].embed(
             order_steps(program, exchange.grid.world), make_features(program.input_width)
         )
         for program, kind, weighted in cases
     ]
+
+
+def check_all(
+    exchange: Exchange,
+    graphs: dict[tuple[str, bool], Graph],
+    cases: list[tuple[Program, str, bool]],
+    rows: str = "float32",
+    **inference: Any,
+) -> list[SelfCheck]:
+    """What computing every row of every case again gives, as :func:`embed_all` computes them."""
+    _use_small_buffers()
+    ranks = _ranks(exchange, graphs, rows, **inference)
+    found = [
+        ranks[kind, weighted].checked(
+            order_steps(program, exchange.grid.world), make_features(program.input_width), 1000
+        )[1]
+        for program, kind, weighted in cases
+    ]
+    return [one for one in found if one is not None]
+
+
+def _use_small_buffers() -> None:
+    gemm.ROUND_BYTES, gemm.PANEL_BYTES, attention_torch.PAIR_VALUES = 280, 120, 100
+    message.CHUNK_VALUES, row_wise.CHUNK_VALUES = 300, 300
+    moments.CHUNK_VALUES = semantic.CHUNK_VALUES = 30
+
+
+def _ranks(
+    exchange: Exchange, graphs: dict[tuple[str, bool], Graph], rows: str, **inference: Any
+) -> dict[tuple[str, bool], Rank]:
+    return {
+        key: Rank(exchange, graph, make_job(weighted=key[1], rows=rows, **inference))
+        for key, graph in graphs.items()
+    }
 
 
 Totals = dict[Label, tuple[int, int]]

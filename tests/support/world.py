@@ -15,12 +15,15 @@ import torch
 from embertide.context import RunContext
 from embertide.grid import even_bounds
 from embertide.kernels.csr import Csr
+from embertide.layouts import ROW_TYPES
 from embertide.pipeline.compute import layer_graphs
 from embertide.pipeline.prepare import target_of
 from embertide.pipeline.typed_graph import Located, TypedGraph
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.node_ids import DenseIds
 from embertide.primitives.shuffle import EdgeChunk, Edges
+from embertide.selfcheck.checker import Checker
+from embertide.selfcheck.judge import Limits
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.stages.csr import build_graph, choose_ranges
 from embertide.stages.features import (
@@ -29,9 +32,10 @@ from embertide.stages.features import (
     loaded_features,
     locate_features,
 )
-from embertide.stages.infer import arrange, infer
+from embertide.stages.infer import Arrangement, arrange, infer
 from embertide.steps import Program
 from embertide.steps.reference import LayerGraph
+from embertide.telemetry.self_check import SelfCheck
 from tests.support.plans import as_given
 
 NODES = 97
@@ -137,6 +141,15 @@ class Rank:
 
     def embed(self, program: Program, features: torch.Tensor) -> np.ndarray:
         """[our rows, D'], from layer graphs of its own. Collective: every rank must call."""
+        return self.checked(program, features, None)[0]
+
+    def checked(
+        self, program: Program, features: torch.Tensor, rows: int | None
+    ) -> tuple[np.ndarray, SelfCheck | None]:
+        """As :meth:`embed`, with what computing rows of each layer again gives; None: none are.
+
+        Collective: every rank must call.
+        """
         mine = loaded_rows(self.ctx.grid.rank, self.ctx.grid.world, len(features))
         (node,), raw = self.ctx.job.spec.input.nodes, RawFeatures([], features[mine], placed=False)
         nodes = LoadedNodes(node, self.ids, raw, mine)
@@ -145,10 +158,25 @@ class Rank:
         graph = TypedGraph({node.name: located}, {self.relation: self.sub_range})
         clock = NoClock()
         layers = arrange(self.ctx, as_given(program, target_of(self.ctx)), {"": self.ranges})
-        graphs = layer_graphs(self.ctx, layers, graph, clock)
+        checker = None if rows is None else make_checker(self.ctx, layers, rows)
+        graphs = layer_graphs(self.ctx, layers, graph, clock, checker)
         loaded = loaded_features(self.ctx, nodes)
-        embeddings = infer(self.ctx, layers, graphs, {"": loaded}, {"": locations}, clock)
-        return embeddings[""].cpu().numpy()
+        embeddings = infer(self.ctx, layers, graphs, {"": loaded}, {"": locations}, clock, checker)
+        found = None if checker is None else checker.finish()
+        return embeddings[""].cpu().numpy(), found
+
+
+def make_checker(ctx: RunContext, layers: Arrangement, rows: int) -> Checker:
+    """Computes so many rows of each node type and phase again."""
+    return Checker(
+        exchange=layers.exchange,
+        plan=layers.plan,
+        ranges=layers.ranges,
+        wanted=rows,
+        seed=5,
+        limits=Limits(ROW_TYPES[ctx.job.spec.inference.rows]),
+        name_of=lambda _node_type, node: str(node),
+    )
 
 
 def loaded_rows(rank: int, world: int, nodes: int) -> np.ndarray:

@@ -12,6 +12,7 @@ from embertide.pipeline.prepare import Prepared
 from embertide.pipeline.typed_graph import TypedGraph
 from embertide.plans.passes import make_plan
 from embertide.primitives.graph import LayerGraph
+from embertide.selfcheck.checker import Checker
 from embertide.stages.csr import gather_partition
 from embertide.stages.infer import Arrangement, Graphs, arrange, infer
 from embertide.stages.sample import sample_layer
@@ -24,6 +25,7 @@ def compute(
     clock: Clock,
     make_room: Callable[[], None] = lambda: None,
     program: Program | None = None,
+    checker: Callable[[Arrangement], Checker | None] = lambda _layers: None,
 ) -> dict[str, torch.Tensor]:
     """Key of a result -> [N/(P*M), D'] float32, the embeddings of our sub-range.
 
@@ -32,22 +34,30 @@ def compute(
     Args:
         make_room: gives back idle pages that the layers' tensors would not fill.
         program: another one than the prepared one, of the same features and relations.
+        checker: makes what computes rows of the layers again, if anything does.
     """
     ctx, graph, loaded = prepared.ctx, prepared.graph, prepared.loaded
     plan = prepared.plan if program is None else make_plan(program, prepared.plan.target)
     with clock.stage("infer"):
         ranges, locations = graph.of_types(prepared.names)
         layers = arrange(ctx, plan, ranges)
-        graphs = layer_graphs(ctx, layers, graph, clock)
+        checking = checker(layers)
+        graphs = layer_graphs(ctx, layers, graph, clock, checking)
         # Layer graphs have what they need of them.
         graph.sub_ranges.clear()
         make_room()
-        embeddings = infer(ctx, layers, graphs, loaded, locations, clock)
+        embeddings = infer(ctx, layers, graphs, loaded, locations, clock, checking)
         loaded.clear()
     return embeddings
 
 
-def layer_graphs(ctx: RunContext, layers: Arrangement, graph: TypedGraph, clock: Clock) -> Graphs:
+def layer_graphs(
+    ctx: RunContext,
+    layers: Arrangement,
+    graph: TypedGraph,
+    clock: Clock,
+    checker: Checker | None = None,
+) -> Graphs:
     """Layer and relation -> graph: one graph for all layers, or one sample each, made when needed.
 
     Collective: every rank must call, and must call the result with the same layers and relations.
@@ -58,8 +68,10 @@ def layer_graphs(ctx: RunContext, layers: Arrangement, graph: TypedGraph, clock:
     widest = max(program.widths.values())
     tile = -(-widest // exchange.grid.feature)
 
-    def build(name: str, rows: Csr) -> LayerGraph:
+    def build(name: str, rows: Csr, layer: int | None = None) -> LayerGraph:
         relation = named[name]
+        if checker:
+            checker.take_edges(layer, name, rows)
         targets = layers.spread(graph.located[relation.destination].ranges)
         return LayerGraph(
             exchange=exchange,
@@ -90,7 +102,7 @@ def layer_graphs(ctx: RunContext, layers: Arrangement, graph: TypedGraph, clock:
             with clock.stage("sample"):
                 keys = graph.located[named[name].destination].keys
                 sample = sample_layer(sub_ranges[name], keys, fanout[layer], seed, layer)
-                current[layer, name] = build(name, sample)
+                current[layer, name] = build(name, sample, layer)
         return current[layer, name]
 
     return sampled

@@ -21,14 +21,16 @@ from embertide.steps.norms import (
     WITHIN_A_TYPE,
     Norm,
     counts_out,
+    degrees_read,
     reference_factors,
+    reference_source_factors,
     scales_sources,
     source_factors,
     target_factors,
     weighs,
 )
 from embertide.steps.program import Program
-from embertide.steps.reference import ReferenceRun
+from embertide.steps.reference import Degrees, End, ReferenceRun
 from embertide.steps.run import Product, Run
 from embertide.steps.shapes import Shapes
 from embertide.steps.walk import Walk
@@ -170,6 +172,15 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
     def source_factors(self, execution: Execution) -> torch.Tensor | None:
         """Those of the norm. Collective: every rank must call."""
         return source_factors(self.norm, self.edges, execution.graph(self.edges))
+
+    @property
+    def degrees_read(self) -> set[tuple[End, bool]]:
+        """Those of the norm."""
+        return degrees_read(self.norm)
+
+    def reference_source_factors(self, degrees: Degrees) -> torch.Tensor | None:
+        """Those of the norm."""
+        return reference_source_factors(self.norm, degrees)
 
     # -- what it costs -----------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from embertide.steps.run import Product, RowActivation, Run
 
 if TYPE_CHECKING:
     from embertide.steps.execution import Execution
-    from embertide.steps.reference import ReferenceRun
+    from embertide.steps.reference import Degrees, End, ReferenceRun
     from embertide.steps.shapes import Shapes
     from embertide.steps.walk import Walk
 
@@ -101,6 +101,19 @@ class Step(ABC):
         return ()
 
     @property
+    def own_edges(self) -> EdgeView | None:
+        """The layer graph whose edges of a row the step needs for that row; None: it needs none."""
+        return self.edges
+
+    @property
+    def degrees_read(self) -> set[tuple[End, bool]]:
+        """(end, whether weights are added up) of degrees that the in-edges of a row do not give.
+
+        Those of the sources, and of out-edges.
+        """
+        return set()
+
+    @property
     def edge_columns(self) -> int:
         """Columns of the edges' features that the step reads."""
         return 0
@@ -116,6 +129,14 @@ class Step(ABC):
     @abstractmethod
     def reference(self, run: ReferenceRun) -> torch.Tensor:
         """The result [N, width] in float64, of whole tensors in one process."""
+
+    def reference_source_factors(self, _degrees: Degrees) -> torch.Tensor | None:
+        """[n] float64 by what the step multiplies nodes' rows as sources, by their degrees.
+
+        Args:
+            degrees: those of :attr:`degrees_read`.
+        """
+        return None
 
     # -- how it runs -----------------------------------------------------------------------
 

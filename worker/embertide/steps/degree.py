@@ -13,7 +13,7 @@ from embertide.spec.relations import Relation
 from embertide.steps.base import Step
 from embertide.steps.execution import Execution
 from embertide.steps.nodewise import ElementStep
-from embertide.steps.reference import ReferenceRun
+from embertide.steps.reference import End, ReferenceRun
 from embertide.steps.shapes import Shapes
 from embertide.steps.walk import Walk
 
@@ -27,8 +27,13 @@ class DivideByDegree(ElementStep, kind="divide_by_degree"):
 
     def reference(self, run: ReferenceRun) -> Tensor:
         """Counted in the edges as they are stored."""
-        edges = run.edges(EdgeView(self.layer, relation=self.relation))
+        edges = run.edges(self.own_edges)
         return run.tensors[self.x] / (edges.degree(edges.dst) + self.add).clamp(min=1)[:, None]
+
+    @property
+    def own_edges(self) -> EdgeView:
+        """As they are stored."""
+        return EdgeView(self.layer, relation=self.relation)
 
     def change(self, execution: Execution, x: Shard) -> Tensor:
         """In place."""
@@ -70,12 +75,17 @@ class Degree(Step, kind="degree"):
         """One."""
         return 1
 
+    @property
+    def degrees_read(self) -> set[tuple[End, bool]]:
+        """Those of out-edges."""
+        return {("out", self.of == "out_weight")} if self.of.startswith("out") else set()
+
     def reference(self, run: ReferenceRun) -> Tensor:
         """Counted at one of the ends."""
         edges = run.edges(self.edges)
         ends = edges.dst if self.of in ("in", "weight") else edges.src
         if self.of in ("weight", "out_weight"):
-            return edges.sum_at(ends, edges.weight)[:, None]
+            return edges.weighted_degree(ends)[:, None]
         return edges.degree(ends)[:, None]
 
     def lower(self, execution: Execution) -> Shard:

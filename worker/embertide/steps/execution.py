@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import torch
 
@@ -15,6 +16,7 @@ from embertide.layouts import Layout, Shard
 from embertide.primitives.exchange import Channel, Exchange
 from embertide.primitives.graph import LayerGraph
 from embertide.primitives.views import EdgeView
+from embertide.steps.base import Step
 from embertide.steps.program import Program
 from embertide.steps.run import Run
 from embertide.steps.tensors import Tensors
@@ -24,6 +26,17 @@ Graphs = Callable[[int, str], LayerGraph]
 
 Collective: every rank must call.
 """
+
+
+class OnHop(Protocol):
+    """Called with one of the sums of a step that sums several times."""
+
+    def __call__(self, step: Step, number: int, made: Shard, *, scaled: bool) -> None:
+        """The sum ``number`` of a step, from 1, is there."""
+
+
+def _ignored(step: Step, number: int, made: Shard, *, scaled: bool) -> None:
+    """For an execution that is not checked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +54,9 @@ class Execution:
         scaled: tensors whose rows are multiplied already by what the sum that reads them has as
             factors of sources.
         ahead: what was made with the result of another step, of the same rows.
+        on_hop: called with a step that sums several times, the number of a sum from 1, its result,
+            and whether that is multiplied by the factors of sources already.
+            Collective: every rank calls it.
     """
 
     exchange: Exchange
@@ -54,6 +70,7 @@ class Execution:
     sampled: bool
     scaled: set[str] = field(default_factory=set)
     ahead: dict[str, Shard] = field(default_factory=dict)
+    on_hop: OnHop = _ignored
 
     @property
     def grid(self) -> Grid:

@@ -8,9 +8,8 @@ import torch
 
 from embertide.primitives.graph import LayerGraph
 from embertide.primitives.views import EdgeView
-from embertide.steps.reference import ReferenceEdges
+from embertide.steps.reference import Degrees, End, ReferenceEdges
 
-End = Literal["in", "out"]
 Norm = Literal[
     "none",
     "in",
@@ -129,5 +128,29 @@ def _reference_power(
     norm: Norm, edges: ReferenceEdges, at: torch.Tensor, exponent: float
 ) -> torch.Tensor:
     if weighs(norm):
-        return zero_without(edges.sum_at(at, edges.weight) ** exponent)
-    return edges.degree(at).clamp(min=1) ** exponent
+        return _power(norm, edges.weighted_degree(at), exponent)
+    return _power(norm, edges.degree(at), exponent)
+
+
+def _power(norm: Norm, degree: torch.Tensor, exponent: float) -> torch.Tensor:
+    return zero_without(degree**exponent) if weighs(norm) else degree.clamp(min=1) ** exponent
+
+
+def degrees_read(norm: Norm) -> set[tuple[End, bool]]:
+    """(end, whether weights are added up) of the degrees that do not follow from in-edges alone.
+
+    Those of sources, and of targets the degrees that count edges out of them.
+    """
+    source, target = _POWERS[norm]
+    read = [] if source is None else [source]
+    if target is not None and target[0] == "out":
+        read.append(target)
+    return {(end, weighs(norm)) for end, _ in read}
+
+
+def reference_source_factors(norm: Norm, degrees: Degrees) -> torch.Tensor | None:
+    """[n] float64 factors of nodes as sources, by their degrees; None where the norm has none."""
+    source, _ = _POWERS[norm]
+    if source is None:
+        return None
+    return _power(norm, degrees[source[0], weighs(norm)], source[1])

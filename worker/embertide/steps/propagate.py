@@ -6,7 +6,7 @@ nothing moves between the first and the last, else the rows of neighbours do, on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -21,8 +21,16 @@ from embertide.steps.aggregate import Aggregate
 from embertide.steps.base import EdgeStep
 from embertide.steps.execution import Execution
 from embertide.steps.moves import TileRows
-from embertide.steps.norms import Norm, counts_out, source_factors, target_factors, weighs
-from embertide.steps.reference import ReferenceRun
+from embertide.steps.norms import (
+    Norm,
+    counts_out,
+    degrees_read,
+    reference_source_factors,
+    source_factors,
+    target_factors,
+    weighs,
+)
+from embertide.steps.reference import Degrees, End, ReferenceRun
 from embertide.steps.shapes import Shapes
 from embertide.steps.walk import Walk
 
@@ -70,7 +78,15 @@ class Propagate(EdgeStep, kind="propagate"):
 
     def reference(self, run: ReferenceRun) -> Tensor:
         """One sum after the other."""
-        x = run.tensors[self.x]
+        every = [run.tensors[self.x]]
+        for _ in range(self.times):
+            every.append(self.reference_hop(run, every[-1]))
+        if self.hops is None:
+            return every[-1]
+        return sum((hop * h for hop, h in zip(self.hops, every, strict=True)), every[0] * 0)
+
+    def reference_hop(self, run: ReferenceRun, h: Tensor) -> Tensor:
+        """h_t in float64 of h_(t-1) [N, D]."""
         once = Aggregate(
             out=self.out,
             layer=self.layer,
@@ -81,13 +97,17 @@ class Propagate(EdgeStep, kind="propagate"):
             edge_weight=self.edge_weight,
             relation=self.relation,
         )
-        every = [x]
-        for _ in range(self.times):
-            run.tensors[self.out] = every[-1]
-            every.append((1 - self.alpha) * once.reference(run) + self.alpha * x)
-        if self.hops is None:
-            return every[-1]
-        return sum((hop * h for hop, h in zip(self.hops, every, strict=True)), x * 0)
+        summed = once.reference(replace(run, tensors={self.out: h}))
+        return (1 - self.alpha) * summed + self.alpha * run.tensors[self.x]
+
+    @property
+    def degrees_read(self) -> set[tuple[End, bool]]:
+        """Those of the norm."""
+        return degrees_read(self.norm)
+
+    def reference_source_factors(self, degrees: Degrees) -> Tensor | None:
+        """Those of the norm."""
+        return reference_source_factors(self.norm, degrees)
 
     # -- how it runs -------------------------------------------------------------------------
 
@@ -110,6 +130,8 @@ class Propagate(EdgeStep, kind="propagate"):
             scale = over.source if total is not None or number == 1 else None
             dtype = execution.row_type if number < self.times else torch.float32
             h = self._hop(execution, over, tile_operand(h, scale), last, dtype)
+            scaled = last.scale is not None
+            execution.on_hop(self, number, Shard("tile", h, width), scaled=scaled)
             if total is not None and self.hops is not None:
                 total.add_(h, alpha=self.hops[number])
         return Shard("tile", h if total is None else total, width)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,11 +14,19 @@ from embertide.kernels.heads import NO_SCORES
 from embertide.primitives.views import EdgeView
 from embertide.spec.relations import Relation
 
+End = Literal["in", "out"]
+"""Of an edge: ``in`` edges are counted at their destination, ``out`` edges at their source."""
+Degrees = Mapping[tuple[End, bool], Tensor]
+"""(end, whether weights are added up) -> [n] float64 of the nodes at that end."""
+
 LayerGraph = (
     tuple[Tensor, Tensor, Tensor | None] | tuple[Tensor, Tensor, Tensor | None, Tensor | None]
 )
 """Sources [E], destinations [E] (int64), weights [E] or None of one layer graph; and features
 [E, K], where its edges have some."""
+
+_SCATTERED = {"add": "sum", "mean": "mean", "min": "amin", "max": "amax", "mul": "prod"}
+"""What torch calls the ways in which features of added self-loops are made of the others'."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +34,8 @@ class ReferenceEdges:
     """A layer graph as one step sees it; ``weight`` is 1 where weights do not count.
 
     ``nodes`` counts the destination type, ``sources`` the source type; ``features`` are [E, K] of
-    the edges, where the step reads them.
+    the edges, where the step reads them. ``known`` has degrees that do not follow from the edges,
+    where these are not all edges of the nodes.
     """
 
     src: Tensor
@@ -34,6 +44,7 @@ class ReferenceEdges:
     nodes: int
     sources: int
     features: Tensor | None = None
+    known: Degrees = field(default_factory=dict)
 
     def sum_at(self, ends: Tensor, values: Tensor) -> Tensor:
         """Values [E, ...] added up at one of the ends, ``src`` or ``dst``: [N, ...]."""
@@ -42,7 +53,18 @@ class ReferenceEdges:
 
     def degree(self, ends: Tensor) -> Tensor:
         """[N] float64 edges at one of the ends, ``src`` or ``dst``."""
+        known = self.known.get((self._end(ends), False))
+        if known is not None:
+            return known
         return torch.bincount(ends, minlength=self._nodes_at(ends)).double()
+
+    def weighted_degree(self, ends: Tensor) -> Tensor:
+        """[N] float64 the sum of the weights of the edges at one of the ends."""
+        known = self.known.get((self._end(ends), True))
+        return self.sum_at(ends, self.weight) if known is None else known
+
+    def _end(self, ends: Tensor) -> End:
+        return "out" if ends is self.src else "in"
 
     def _nodes_at(self, ends: Tensor) -> int:
         return self.sources if ends is self.src else self.nodes
@@ -80,12 +102,15 @@ class ReferenceRun:
     Attributes:
         graphs: of each layer, by relation.
         nodes: node type -> N.
+        degrees: a layer graph as a step sees it -> degrees that do not follow from the edges, where
+            these are not all edges of the nodes.
     """
 
     params: dict[str, Tensor]
     tensors: dict[str, Tensor]
     graphs: Sequence[Mapping[str, LayerGraph]]
     nodes: Mapping[str, int]
+    degrees: Mapping[EdgeView, Degrees] = field(default_factory=dict)
 
     def param(self, name: str | None) -> Tensor | None:
         """A parameter; None for no name."""
@@ -102,6 +127,10 @@ class ReferenceRun:
         Args:
             loop_features: what an added self-loop has, where the step reads the edges' features.
         """
+        seen = self._with_loops(view, loop_features)
+        return replace(seen, known=self.degrees.get(view, {}))
+
+    def _with_loops(self, view: EdgeView, loop_features: LoopFill | None) -> ReferenceEdges:
         src, dst, stored, *more = self.graphs[view.layer][view.relation]
         sources = nodes = self.nodes.get("", 0)
         if view.relation:
@@ -155,16 +184,8 @@ def _others(edges: ReferenceEdges) -> ReferenceEdges:
 def _filled(others: ReferenceEdges, features: Tensor, fill: LoopFill) -> Tensor:
     """[N, K] features of new self-loops, by those [E, K] of the other in-edges."""
     out = torch.zeros(others.nodes, features.shape[1], dtype=torch.float64)
-    for node in range(others.nodes):
-        own = features[others.dst == node]
-        if isinstance(fill, int | float):
-            out[node] = fill
-        elif len(own):
-            out[node] = {
-                "add": own.sum(0),
-                "mean": own.mean(0),
-                "min": own.amin(0),
-                "max": own.amax(0),
-                "mul": own.prod(0),
-            }[fill]
-    return out
+    if isinstance(fill, int | float):
+        return out.fill_(fill)
+    index = others.dst[:, None].expand_as(features)
+    # Nodes without other in-edges stay zero, as include_self=False leaves them.
+    return out.scatter_reduce(0, index, features, _SCATTERED[fill], include_self=False)

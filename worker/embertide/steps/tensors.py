@@ -97,6 +97,11 @@ class Tensors:
         """The rows of an input that we read."""
         return self._loaded[name]
 
+    def held(self, name: str) -> Shard | None:
+        """The tensor as it is held, without converting it; None: it is loaded, or not alive."""
+        shards = self._alive.get(name, {})
+        return next(iter(shards.values()), None)
+
     def has(self, name: str, layout: Layout) -> bool:
         """Whether we hold a shard of the tensor in that layout."""
         return layout in self._alive.get(name, {})

@@ -8,12 +8,15 @@ loaded them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 import torch
 
 from embertide.context import RunContext
 from embertide.layouts import ROW_TYPES, Loaded
 from embertide.primitives.merging import Merging
+from embertide.selfcheck.checker import Checker
 from embertide.stages.infer.arrangement import Arrangement, arrange
 from embertide.stages.infer.work import LayerWork
 from embertide.steps.execution import Execution, Graphs
@@ -31,6 +34,7 @@ def infer(
     loaded: dict[str, Loaded],
     locations: dict[str, torch.Tensor],
     clock: Clock,
+    checker: Checker | None = None,
 ) -> dict[str, torch.Tensor]:
     """Compute the embeddings of our sub-ranges. Collective: every rank must call.
 
@@ -41,6 +45,7 @@ def infer(
         locations: [N/(P*M), 2] rank that loaded the features of each node of our sub-range, and
             the row there.
         clock: times the layers.
+        checker: computes some rows again, if any does.
 
     Returns:
         key of a result -> [N/(P*M), D'] float32 in the ``rows`` layout.
@@ -70,26 +75,41 @@ def infer(
         row_type=row_type,
         sampled=options.fanout != "full",
     )
+    if checker:
+        execution = replace(execution, on_hop=partial(checker.hop, execution))
     with torch.inference_mode():
-        return _run(ctx, execution, layers.plan.ops, clock)
+        return _run(ctx, execution, layers.plan.ops, clock, checker)
 
 
 def _run(
-    ctx: RunContext, execution: Execution, ops: Sequence[Run], clock: Clock
+    ctx: RunContext,
+    execution: Execution,
+    ops: Sequence[Run],
+    clock: Clock,
+    checker: Checker | None,
 ) -> dict[str, torch.Tensor]:
     """Every operation in order, then the results in the ``rows`` layout."""
     program, tensors = execution.program, execution.tensors
     done, steps = 0, len(program.steps)
     work = LayerWork(ctx, execution, ops)
-    for run in ops:
+    for at, run in enumerate(ops):
         before, done = done, done + len(run.steps)
         with clock.layer(run.steps[-1].layer):
             work.begins(run, before / steps, done / steps)
             tensors.advance(done - 1)
+            if checker:
+                checker.begins(execution, at)
             tensors.keep(run.out, run.lower(execution))
+            if checker:
+                checker.ended(execution, at)
         work.done(run)
     ctx.progress("infer", 1.0, program.layers, program.layers)
     with clock.layer(program.layers):
         tensors.advance(steps)
         last = execution.channel(program.layers - 1)
-        return {key: tensors.get(name, "rows", last).data for key, name in program.results.items()}
+        results = {
+            key: tensors.get(name, "rows", last).data for key, name in program.results.items()
+        }
+        if checker:
+            checker.results(execution, results)
+    return results

@@ -1,0 +1,17 @@
+"""Rows of every layer computed a second time, slowly and in float64, while a run goes on.
+
+===========  ==============================================================================
+module       what it does
+===========  ==============================================================================
+draw         which rows of a phase, by a hash
+row_edges    their in-edges, from the rows that the csr stage made
+units        what of a plan is computed again: the operations of a phase on one node type
+capture      rows of the tensors that a phase reads, brought together before it begins
+recompute    the float64 references of the steps, on those rows
+judge        how far the run's rows are from it, and how far they may be
+checker      all of it beside the layers, and the result of all ranks
+===========  ==============================================================================
+
+Each phase is checked alone, from the run's own rows of the phase before: one hop, whatever the
+number of layers is.
+"""

@@ -1,0 +1,314 @@
+"""Checks the layers while they are computed: rows of each phase a second time, in float64."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from embertide.grid import RowRanges
+from embertide.kernels.csr import Csr
+from embertide.layouts import Shard
+from embertide.plans.plan import Plan
+from embertide.primitives.exchange import Exchange
+from embertide.selfcheck.capture import PRIMITIVE, Fetch, Rows
+from embertide.selfcheck.draw import Nodes, draw, own_rows, rows_to_check
+from embertide.selfcheck.judge import Limits, allowed_differences, magnitudes
+from embertide.selfcheck.recompute import Change, DegreeKey, Recomputation, unchanged
+from embertide.selfcheck.row_edges import RowEdges, special_rows
+from embertide.selfcheck.tally import NameOf, Tally, difference, joined, worst_of
+from embertide.selfcheck.units import Unit, units_of
+from embertide.spec.relations import Relation
+from embertide.steps.base import Step
+from embertide.steps.execution import Execution
+from embertide.steps.propagate import Propagate
+from embertide.steps.reference import End
+from embertide.steps.run import Run
+from embertide.telemetry.self_check import CHECKED, SelfCheck
+
+CAPTURED_VALUES = 1 << 22
+"""Of the sources of one unit's rows: a worker computes fewer rows again where they have more."""
+
+
+@dataclass
+class Checker:
+    """Follows the operations of a plan. Methods are collective: every rank must call.
+
+    Attributes:
+        exchange, plan, ranges: of the layers.
+        wanted: rows of each node type and phase; None: by the number of nodes.
+        seed: decides which rows they are.
+        limits: how far rows may be from those computed again.
+        name_of: names nodes in messages.
+        seconds: that it has taken on this rank.
+    """
+
+    exchange: Exchange
+    plan: Plan
+    ranges: Mapping[str, RowRanges]
+    wanted: int | None
+    seed: int
+    limits: Limits
+    name_of: NameOf
+    seconds: float = 0.0
+    _phases: list[list[Unit]] = field(init=False)
+    _edges: dict[tuple[Unit, int, str], RowEdges] = field(default_factory=dict)
+    _in_progress: list[Recomputation] = field(default_factory=list)
+    _seen: dict[str, Rows] = field(default_factory=dict)
+    _tallies: list[Tally] = field(default_factory=list)
+    _skipped: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._phases = units_of(self.plan)
+
+    # -- beside the layers -------------------------------------------------------------------
+
+    def take_edges(self, layer: int | None, relation: str, csr: Csr) -> None:
+        """Keep the in-edges of the rows to check. Not collective.
+
+        Args:
+            layer: whose graph it is; None: that of all layers.
+            csr: of our sub-range.
+        """
+        with self._timed():
+            for unit in (unit for units in self._phases for unit in units):
+                for of_layer, name in unit.graphs:
+                    if name == relation and layer in (None, of_layer):
+                        self._edges[unit, of_layer, name] = self._edges_of(unit, csr)
+
+    def begins(self, execution: Execution, at: int) -> None:
+        """Operation ``at`` begins: of a phase's first one, bring together what the phase reads."""
+        phases = self.plan.phases
+        if at > 0 and phases[at] == phases[at - 1]:
+            return
+        with self._timed():
+            for unit in self._phases[phases[at]]:
+                if unit.skipped:
+                    self._skipped.append(_why_skipped(unit.skipped))
+                if unit.ops:
+                    self._in_progress.append(self._begun(execution, unit))
+
+    def ended(self, execution: Execution, at: int) -> None:
+        """Operation ``at`` is over: of a phase's last one, compare what the phase has made."""
+        phases, out = self.plan.phases, self.plan.ops[at].out
+        with self._timed():
+            for own in self._in_progress:
+                if own.unit.skipped and own.unit.skipped.out == out:
+                    rows = Fetch.of(execution, own.unit.node_type, own.rows)
+                    own.captured[out] = rows.tensor(out)
+            if at + 1 == len(phases) or phases[at + 1] != phases[at]:
+                for own in self._in_progress:
+                    self._compare(execution, own)
+                self._in_progress.clear()
+
+    def hop(
+        self, execution: Execution, step: Step, number: int, made: Shard, *, scaled: bool
+    ) -> None:
+        """One of the sums of a step that sums several times is there: compare all but the last."""
+        assert isinstance(step, Propagate)
+        if number == step.times:
+            return
+        with self._timed():
+            (own,) = (one for one in self._in_progress if one.unit.over_edges is step)
+            self._find_degrees(execution, own, [(step, own.sources)])
+            fetch = Fetch.of(execution, own.unit.node_type, own.sources)
+            after = fetch.shard(made, scaled=scaled)
+            rows = Rows(own.rows, after.at(own.rows).float(), scaled)
+            factors = own.factors(step, own.rows) if scaled else None
+            self._judge(own, f"{step.out}, sum {number}", rows, factors, own.compute_hop)
+            total = own.hop[1] if own.hop else None
+            if step.hops is not None:
+                share = step.hops[number] * after.at(own.rows)
+                total = share if total is None else total + share
+            own.hop = after, total
+
+    def results(self, execution: Execution, results: Mapping[str, Tensor]) -> None:
+        """The embeddings are there: see that they are the rows that were compared.
+
+        Args:
+            results: key of a result -> [N/(P*M), D'] in ``rows``.
+        """
+        with self._timed():
+            program = self.plan.program
+            for key, name in program.results.items():
+                shard, node_type = (
+                    Shard("rows", results[key], program.widths[name]),
+                    program.types[name],
+                )
+                if name in self._seen:
+                    fetch = Fetch.of(execution, node_type, self._seen[name].nodes)
+                    self._unchanged(name, node_type, fetch.shard(shard), self.plan.program.layers)
+
+    def finish(self) -> SelfCheck:
+        """What all ranks have found; the same on every rank."""
+        mine = [self.seconds, [one.to_json() for one in self._tallies]]
+        gathered = self.exchange.all_objects(mine)
+        of_ranks = [[Tally.from_json(item) for item in items] for _, items in gathered]
+        tallies = [joined(of_all) for of_all in zip(*of_ranks, strict=True)]
+        tallies = [one for one in tallies if one.in_edges or one.rows or one.beyond]
+        return SelfCheck(
+            state=CHECKED,
+            seconds=max(seconds for seconds, _ in gathered),
+            tolerance=self.limits.tolerance,
+            checked=[one.result(self.ranges) for one in tallies],
+            skipped=self._skipped,
+            faults=worst_of(tallies),
+        )
+
+    # -- one unit ----------------------------------------------------------------------------
+
+    def _drawn(self, unit: Unit) -> Nodes:
+        """Our rows of those that are drawn for a unit, in the order in which they are kept."""
+        ranges = self.ranges[unit.node_type]
+        count = rows_to_check(self.wanted, ranges.nodes)
+        drawn = draw(count, ranges.nodes, self.seed, unit.phase)
+        return own_rows(drawn, ranges, self.exchange.grid.rank)
+
+    def _edges_of(self, unit: Unit, csr: Csr) -> RowEdges:
+        more = special_rows(csr, self.seed + unit.phase)
+        rows = np.concatenate([more, self._drawn(unit)])
+        _, first = np.unique(rows, return_index=True)
+        columns = sum(self.plan.program.widths[name] for name in unit.at_sources)
+        return RowEdges.of(csr, rows[np.sort(first)], CAPTURED_VALUES // max(1, columns))
+
+    def _begun(self, execution: Execution, unit: Unit) -> Recomputation:
+        own = self._started(unit)
+        if unit.at_sources:
+            of_type = self.plan.program.types[unit.at_sources[0]]
+            sources = Fetch.of(execution, of_type, own.sources)
+            own.captured |= {name: sources.tensor(name) for name in unit.at_sources}
+        skipped = unit.skipped.out if unit.skipped else None
+        rows = Fetch.of(execution, unit.node_type, own.rows)
+        own.captured |= {name: rows.tensor(name) for name in unit.at_rows if name != skipped}
+        for name in list(own.captured):
+            self._still_there(execution, name, own)
+        return own
+
+    def _started(self, unit: Unit) -> Recomputation:
+        graphs = {at: self._edges.pop((unit, *at)) for at in unit.graphs}
+        rows = np.sort(self._drawn(unit))
+        if graphs:
+            first, *others = (edges.rows for edges in graphs.values())
+            rows = first
+            for more in others:
+                rows = np.intersect1d(rows, more)
+            graphs = {at: edges.of_rows(rows) for at, edges in graphs.items()}
+        return Recomputation(unit, self.plan.program, rows, graphs)
+
+    def _compare(self, execution: Execution, own: Recomputation) -> None:
+        """What a unit has made, of what is still there."""
+        reading = [step for step in own.unit.steps if step.degrees_read]
+        over_edges = own.unit.over_edges
+        at = [(step, own.sources if step is over_edges else own.rows) for step in reading]
+        self._find_degrees(execution, own, at)
+        fetch, made = Fetch.of(execution, own.unit.node_type, own.rows), dict[str, Tensor]()
+        for op in own.unit.ops:
+            if execution.tensors.held(op.out) is None:
+                continue
+            rows, factors = fetch.tensor(op.out), None
+            if rows.scaled and op.reader is not None:
+                reader = Recomputation(own.unit, own.program, own.rows, {})
+                self._find_degrees(execution, reader, [(op.reader, own.rows)])
+                factors = reader.factors(op.reader, own.rows)
+
+            def again(at: Nodes, change: Change = unchanged, out: str = op.out) -> Tensor:
+                if change is not unchanged or len(at) < len(own.rows):
+                    return own.compute(at, change)[out]
+                if not made:
+                    made.update(own.compute(at))
+                return made[out]
+
+            self._judge(own, op.out, rows, factors, again)
+            self._seen[op.out] = rows
+
+    def _judge(
+        self,
+        own: Recomputation,
+        name: str,
+        rows: Rows,
+        factors: Tensor | None,
+        again: Callable[[Nodes, Change], Tensor],
+    ) -> None:
+        """Compare rows of a tensor with what they are when they are computed again."""
+
+        def scaled(at: Nodes, change: Change) -> Tensor:
+            values = again(at, change)
+            return values if factors is None else values * factors[torch.from_numpy(at)]
+
+        expected = rows.values.double()
+        if len(own.rows):
+            expected = scaled(np.arange(len(own.rows)), unchanged)
+        channel = self.exchange.channel("world", PRIMITIVE)
+        scale = torch.stack(channel.all_gather(magnitudes(expected))).amax(0)
+        off = difference(rows.values, expected)
+        tally = Tally(own.unit.layer, name, own.unit.node_type, rows=len(own.rows))
+        tally.in_edges = sum(len(edges.cols) for edges in own.edges.values())
+        tally.largest = float(scale.max())
+        allowed = allowed_differences(off, scale, self.limits, scaled)
+        tally.find(own.rows, rows.values, expected, allowed, self.name_of)
+        self._tallies.append(tally)
+
+    def _still_there(self, execution: Execution, name: str, own: Recomputation) -> None:
+        """What was compared when it was made has not changed until it is read."""
+        of_type = self.plan.program.types[name]
+        if name in self._seen:
+            fetch = Fetch.of(execution, of_type, self._seen[name].nodes)
+            self._unchanged(name, of_type, fetch.tensor(name), own.unit.layer)
+        elif of_type == own.unit.node_type:
+            rows = own.captured[name]
+            self._seen[name] = Rows(own.rows, rows.at(own.rows).float(), rows.scaled)
+
+    def _unchanged(self, name: str, node_type: str, rows: Rows, layer: int) -> None:
+        seen = self._seen[name]
+        # Rows that travel in bfloat16 are rounded once more where they change their layout.
+        rounding = 0.0 if self.limits.row_type == torch.float32 else 2.0**-7
+        tally = Tally(layer, f"{name}, later", node_type)
+        expected = seen.values.double()
+        tally.find(seen.nodes, rows.values, expected, rounding * expected.abs(), self.name_of)
+        self._tallies.append(tally)
+
+    def _find_degrees(
+        self, execution: Execution, own: Recomputation, at: Sequence[tuple[Step, Nodes]]
+    ) -> None:
+        """Degrees that steps read at some nodes, as the run has counted them."""
+        wanted: defaultdict[DegreeKey, list[Nodes]] = defaultdict(list)
+        for step, nodes in at:
+            for end, weighted in sorted(step.degrees_read):
+                assert step.own_edges is not None
+                wanted[step.own_edges, end, weighted].append(nodes)
+        for key, some in wanted.items():
+            if key not in own.degrees:
+                view, end, weighted = key
+                nodes = np.unique(np.concatenate(some))
+                fetch = Fetch.of(execution, _type_at(view.relation, end), nodes)
+                own.degrees[key] = fetch.degrees(view, end, weighted=weighted)
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - began
+
+
+def _type_at(relation: str, end: End) -> str:
+    """The node type at an end of a relation."""
+    if not relation:
+        return ""
+    ends = Relation.parse(relation)
+    return ends.destination if end == "in" else ends.source
+
+
+def _why_skipped(run: Run) -> str:
+    step = run.steps[0]
+    return (
+        f"{run.out} ({step.kind_name}, layer {step.layer}) needs a statistic over all nodes: its"
+        " rows were not computed again, but those that are made of them were"
+    )

@@ -1,0 +1,44 @@
+"""Which rows are computed again: by a hash, the same on every grid."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from embertide.grid import RowRanges
+from embertide.kernels.hashing import random_words
+
+Nodes = npt.NDArray[np.int64]
+"""[n] dense ids."""
+
+FEWEST_ROWS, MOST_ROWS = 256, 4096
+"""Rows of a node type in each phase, where a job does not set them: 1 % of the nodes, within."""
+
+
+def rows_to_check(wanted: int | None, nodes: int) -> int:
+    """How many rows of a node type are drawn in each phase.
+
+    Args:
+        wanted: the manifest's ``inference.checkedRows``.
+    """
+    usual = min(MOST_ROWS, max(FEWEST_ROWS, nodes // 100))
+    return min(nodes, usual if wanted is None else wanted)
+
+
+def draw(count: int, nodes: int, seed: int, phase: int) -> Nodes:
+    """Up to ``count`` different nodes in the order in which they are drawn, each equally likely."""
+    if count >= nodes:
+        return np.arange(nodes, dtype=np.int64)
+    words = random_words(seed, phase, np.arange(count, dtype=np.uint64), 0)
+    drawn = (words % np.uint64(nodes)).astype(np.int64)
+    _, first = np.unique(drawn, return_index=True)
+    return drawn[np.sort(first)]
+
+
+def own_rows(drawn: Nodes, ranges: RowRanges, rank: int) -> Nodes:
+    """Those of our sub-range, after its first and its last row."""
+    first, last = ranges.worker(rank)
+    if first == last:
+        return np.empty(0, np.int64)
+    ours = drawn[(drawn >= first) & (drawn < last)]
+    return np.fromiter(dict.fromkeys([first, last - 1, *ours.tolist()]), np.int64)

@@ -1,0 +1,98 @@
+"""The in-edges of the rows that are computed again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from embertide.kernels.csr import Csr
+from embertide.selfcheck.draw import Nodes
+
+MOST_IN_EDGES = 4096
+"""In-edges of a row that is computed again: hubs with more are left out."""
+_WINDOW_ROWS, _WINDOW_EDGES = 4096, 1 << 16
+"""Rows, and their in-edges, among which special rows are looked for."""
+_SPECIAL_ROWS = 4
+"""Rows with self-loops, and rows without in-edges, that are added to those drawn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowEdges:
+    """Some rows of a CSR.
+
+    Attributes:
+        rows: [n] dense ids, ascending.
+        indptr: [n + 1] where the in-edges of each begin.
+        cols: [e] dense ids of their sources, as the CSR has them.
+        weights: [e] float32, or None.
+        features: [e, K] float32, or None.
+    """
+
+    rows: Nodes
+    indptr: Nodes
+    cols: torch.Tensor
+    weights: torch.Tensor | None
+    features: torch.Tensor | None
+
+    @classmethod
+    def of(cls, csr: Csr, rows: Nodes, most_edges: int) -> RowEdges:
+        """Rows of a sub-range, without hubs, and no more than have so many edges together.
+
+        Args:
+            csr: of our sub-range.
+            rows: of ours, the first to keep first.
+        """
+        indptr = csr.indptr.numpy()
+        at = rows - csr.first
+        counts = indptr[at + 1] - indptr[at]
+        kept = counts <= MOST_IN_EDGES
+        kept[kept] = np.cumsum(counts[kept]) <= most_edges
+        at = np.sort(at[kept])
+        every = cls(
+            rows=np.arange(csr.first, csr.first + csr.rows),
+            indptr=indptr,
+            cols=csr.cols,
+            weights=csr.weights,
+            features=csr.features,
+        )
+        return every.take(at)
+
+    def take(self, at: Nodes) -> RowEdges:
+        """Those of some of the rows; ``at`` [k] are their places, ascending."""
+        starts, counts = self.indptr[at], self.indptr[at + 1] - self.indptr[at]
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        place = torch.from_numpy(np.repeat(starts - ends[:-1], counts) + np.arange(ends[-1]))
+        return RowEdges(
+            rows=self.rows[at],
+            indptr=ends,
+            cols=self.cols[place],
+            weights=None if self.weights is None else self.weights[place],
+            features=None if self.features is None else self.features[place],
+        )
+
+    def of_rows(self, rows: Nodes) -> RowEdges:
+        """Those of rows that are there, ascending."""
+        return self.take(np.searchsorted(self.rows, rows))
+
+    @property
+    def sources(self) -> Nodes:
+        """[e] dense ids of the sources."""
+        return self.cols.numpy().astype(np.int64)
+
+
+def special_rows(csr: Csr, seed: int) -> Nodes:
+    """A few rows with self-loops, and a few without in-edges, of a window of our sub-range."""
+    if csr.rows == 0:
+        return np.empty(0, np.int64)
+    indptr = csr.indptr.numpy()
+    first = seed % csr.rows
+    last = int(np.searchsorted(indptr, indptr[first] + _WINDOW_EDGES, "right")) - 1
+    last = min(last, first + _WINDOW_ROWS)
+    counts = np.diff(indptr[first : last + 1])
+    cols = csr.cols[int(indptr[first]) : int(indptr[last])].numpy()
+    nodes = np.arange(first, last) + csr.first
+    loops = np.unique(cols[cols == np.repeat(nodes, counts)])
+    alone = nodes[counts == 0]
+    return np.concatenate([loops[:_SPECIAL_ROWS], alone[:_SPECIAL_ROWS]]).astype(np.int64)

@@ -1,0 +1,106 @@
+"""What a run's self-check gave, as plain data."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+CHECKED = "checked"
+"""Value of :attr:`SelfCheck.state` where rows were computed again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedRows:
+    """Rows of one node type that one part of a layer made.
+
+    Attributes:
+        layer: the layer graph, from 0.
+        node_type: "" in a graph with one.
+        makes: the tensor, as ``embertide show MODEL --steps`` names it.
+        rows: how many were computed again, on all workers.
+        nodes: of which they were drawn.
+        in_edges: of these rows.
+        largest_error: of any value, as a share of the largest magnitude of the rows.
+        beyond: rows that differ by more than they may.
+    """
+
+    layer: int
+    node_type: str
+    makes: str
+    rows: int
+    nodes: int
+    in_edges: int
+    largest_error: float
+    beyond: int
+
+    @property
+    def chance(self) -> float:
+        """The probability that one changed row in a thousand would have been among them."""
+        return 1.0 if self.rows >= self.nodes else 1.0 - 0.999**self.rows
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A value that differs by more than it may."""
+
+    layer: int
+    makes: str
+    node_type: str
+    id: str
+    column: int
+    value: float
+    expected: float
+    allowed: float
+
+    def __str__(self) -> str:
+        of_type = f"{self.node_type} " if self.node_type else ""
+        return (
+            f"layer {self.layer}, {self.makes!r}, node {of_type}{self.id}, column {self.column}:"
+            f" {self.value:.9g}, expected {self.expected:.9g}, may differ by {self.allowed:.3g}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfCheck:
+    """Rows of every layer computed a second time, in float64.
+
+    Attributes:
+        state: ``checked``, or ``off``.
+        seconds: that it took on the slowest worker.
+        tolerance: as a share of a column's largest magnitude.
+        checked: one entry for each tensor that was compared.
+        skipped: what was not computed again, and why, in sentences.
+        faults: the values that differ most; those of a version that was published are none.
+    """
+
+    state: str
+    seconds: float = 0.0
+    tolerance: float = 0.0
+    checked: list[CheckedRows] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+    @property
+    def largest_errors(self) -> dict[int, float]:
+        """Layer -> the largest error of its rows."""
+        errors: dict[int, float] = {}
+        for one in self.checked:
+            errors[one.layer] = max(errors.get(one.layer, 0.0), one.largest_error)
+        return dict(sorted(errors.items()))
+
+    @property
+    def rows(self) -> int:
+        """Rows that were computed again, of all layers."""
+        return sum(one.rows for one in self.checked)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; :meth:`from_json` is the way back."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> SelfCheck:
+        """What :meth:`to_json` described."""
+        checked = [CheckedRows(**item) for item in data["checked"]]
+        faults = [Fault(**item) for item in data["faults"]]
+        return cls(**{**data, "checked": checked, "faults": faults})
