@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+import torch
 
+from embertide.steps import Activation, Aggregate, GraphNorm, Linear, Program
+from tests.distributed.test_row_types import one_of_each
+from tests.distributed.test_typed_exactness import PROGRAMS
 from tests.support.catalogue import GRAPHS, Case, catalogue
+from tests.support.faults import FAULTS, count_caught
+from tests.support.hetero_programs import described
+from tests.support.plans import order_steps
 from tests.support.ranks import on_grid
 from tests.support.tasks import check_all
+from tests.support.typed_world import check_types
+from tests.support.world import Graph
 
 pytestmark = pytest.mark.distributed
 
@@ -31,3 +41,90 @@ def test_right_rows_of_every_model_agree(
     wrong = {name: str(one.faults[0]) for name, one in zip(names, found, strict=True) if one.faults}
     assert not wrong
     assert all(one.checked or one.skipped for one in found)
+
+
+@pytest.mark.parametrize(("p", "m"), [(1, 1), (1, 2), (2, 2)])
+def test_right_rows_in_bfloat16_agree(p: int, m: int, cases: dict[str, Case]) -> None:
+    """They are off by more than float32 rows may be, so that the type counts."""
+    programs = [(case.program, case.kind, case.weighted) for case in one_of_each(cases).values()]
+    (found, *_) = on_grid(p, m, check_all, GRAPHS, programs, "bfloat16")
+    assert not [str(one.faults[0]) for one in found if one.faults]
+    assert max(max(one.largest_errors.values(), default=0.0) for one in found) > 1e-4
+
+
+@pytest.mark.parametrize(("p", "m"), [(1, 1), (2, 1), (2, 2)])
+def test_right_rows_of_sampled_layers_agree(p: int, m: int, cases: dict[str, Case]) -> None:
+    programs = [(case.program, case.kind, case.weighted) for case in one_of_each(cases).values()]
+    (found, *_) = on_grid(p, m, check_all, GRAPHS, programs, "float32", [3] * 20)
+    assert not [str(one.faults[0]) for one in found if one.faults]
+    assert all(one.checked for one in found)
+
+
+@pytest.mark.parametrize(("p", "m"), [(1, 1), (2, 1), (1, 2), (2, 2), (3, 1)])
+def test_right_rows_of_several_types_agree(p: int, m: int) -> None:
+    programs = [*PROGRAMS, *described(0, 1)]
+    ordered = [order_steps(one, p * m) for one in programs]
+    (found, *_) = on_grid(p, m, check_types, ordered)
+    assert not [str(one.faults[0]) for one in found if one.faults]
+    assert all(one.checked for one in found)
+
+
+def test_what_needs_all_nodes_is_named_and_the_rest_is_checked(cases: dict[str, Case]) -> None:
+    case = next(
+        one for one in cases.values() if any(isinstance(s, GraphNorm) for s in one.program.steps)
+    )
+    programs = [(case.program, case.kind, case.weighted)]
+    ((found,),) = on_grid(1, 1, check_all, GRAPHS, programs)
+    assert "graph_norm, layer 0) needs a statistic over all nodes" in found.skipped[0]
+
+
+NODES, ROWS, TRIALS = 2000, 500, 30
+
+
+def two_layers() -> Program:
+    """A product, a sum with factors of both ends, and relu, twice."""
+    generator = torch.Generator().manual_seed(1)
+    steps, widths, x = [], {"x": 9}, "x"
+    for at in range(2):
+        steps += [
+            Linear(out=f"h{at}", layer=at, x=x, weight=f"w{at}"),
+            Aggregate(out=f"a{at}", layer=at, x=f"h{at}", norm="both"),
+            Activation(out=f"r{at}", layer=at, x=f"a{at}", kind="relu"),
+        ]
+        widths |= {f"{name}{at}": 8 for name in "har"}
+        x = f"r{at}"
+    params = {
+        f"w{at}": torch.randn(8, width, generator=generator) for at, width in ((0, 9), (1, 8))
+    }
+    return Program(steps=tuple(steps), params=params, widths=widths, layers=2, results={"": "r1"})
+
+
+def random_graph() -> Graph:
+    """Ten in-edges of each node on average, fewer of most."""
+    g = np.random.default_rng(7)
+    src = g.integers(0, NODES, 10 * NODES)
+    return Graph(src, (NODES * g.random(10 * NODES) ** 1.5).astype(np.int64), nodes=NODES)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_one_changed_row_in_a_thousand_is_caught_with_the_stated_probability(fault: str) -> None:
+    """Of rows that arrive from peers every in-edge reads one: half of the edges, with two
+    partitions."""
+    answers = on_grid(2, 2, count_caught, random_graph(), two_layers(), fault, ROWS, TRIALS)
+    assert sum(changed for *_, changed in answers) >= TRIALS
+    (caught, chance, in_edges, _), *_ = answers
+    assert 0.35 < chance < 0.45
+    if fault == "exchange":
+        chance = 1 - 0.999 ** (in_edges / 2)
+        assert chance > 0.85
+    expected, spread = chance * TRIALS, (chance * (1 - chance) * TRIALS) ** 0.5
+    assert expected - 3 * spread <= caught
+
+
+def test_with_all_rows_a_changed_row_is_always_caught() -> None:
+    for fault in ("kernel", "memory"):
+        ((caught, chance, *_),) = on_grid(
+            1, 1, count_caught, random_graph(), two_layers(), fault, NODES, 3
+        )
+        assert chance == 1.0
+        assert caught == 3

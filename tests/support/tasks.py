@@ -58,11 +58,11 @@ def check_all(
     graphs: dict[tuple[str, bool], Graph],
     cases: list[tuple[Program, str, bool]],
     rows: str = "float32",
-    **inference: Any,
+    fanout: str | list[int] = "full",
 ) -> list[SelfCheck]:
     """What computing every row of every case again gives, as :func:`embed_all` computes them."""
     _use_small_buffers()
-    ranks = _ranks(exchange, graphs, rows, **inference)
+    ranks = _ranks(exchange, graphs, rows, fanout=fanout)
     found = [
         ranks[kind, weighted].checked(
             order_steps(program, exchange.grid.world), make_features(program.input_width), 1000

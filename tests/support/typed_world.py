@@ -26,9 +26,10 @@ from embertide.stages.features import LoadedNodes, RawFeatures, loaded_features
 from embertide.stages.infer import arrange, infer
 from embertide.stages.ingest import reverse
 from embertide.steps import Program
+from embertide.telemetry.self_check import SelfCheck
 from tests.support.plans import as_given
 from tests.support.tasks import GroupRecorder
-from tests.support.world import GROUP_BYTES, NoClock
+from tests.support.world import GROUP_BYTES, NoClock, make_checker
 
 COUNTS = {"user": 61, "item": 40, "tag": 3, "lone": 5}
 """Sizes differ, one type has fewer nodes than a grid has workers; ``lone`` has no edges."""
@@ -136,6 +137,15 @@ def embed_types(
     return [rank.embed(program) for program in programs]
 
 
+def check_types(
+    exchange: Exchange, programs: list[Program], rows: str = "float32"
+) -> list[SelfCheck]:
+    """What computing all rows of every program again gives. Collective: every rank must call."""
+    rank = TypedRank(exchange, rows)
+    found = [rank.checked(program, 1000)[1] for program in programs]
+    return [one for one in found if one is not None]
+
+
 Sent = dict[tuple[str, int, str], int]
 """Primitive, layer and relation -> bytes."""
 
@@ -197,14 +207,25 @@ class TypedRank:
 
         Collective: every rank must call.
         """
+        return self.checked(program, None)[0]
+
+    def checked(
+        self, program: Program, rows: int | None
+    ) -> tuple[dict[str, np.ndarray], SelfCheck | None]:
+        """As :meth:`embed`, with what computing rows of each layer again gives; None: none are.
+
+        Collective: every rank must call.
+        """
         names = {name: name for name in dict.fromkeys(program.types.values())}
         ranges, locations = self.graph.of_types(names)
         loaded = {name: loaded_features(self.ctx, self.nodes[name]) for name in program.inputs}
         clock: Any = NoClock()
         layers = arrange(self.ctx, as_given(program, target_of(self.ctx)), ranges)
-        graphs = layer_graphs(self.ctx, layers, self.graph, clock)
-        found = infer(self.ctx, layers, graphs, loaded, locations, clock)
-        return {name: values.numpy() for name, values in found.items()}
+        checker = None if rows is None else make_checker(self.ctx, layers, rows)
+        graphs = layer_graphs(self.ctx, layers, self.graph, clock, checker)
+        found = infer(self.ctx, layers, graphs, loaded, locations, clock, checker)
+        checked = None if checker is None else checker.finish()
+        return {name: values.numpy() for name, values in found.items()}, checked
 
 
 def loaded_by(rank: int, world: int, of_type: str) -> set[int]:

@@ -144,7 +144,7 @@ class Rank:
         return self.checked(program, features, None)[0]
 
     def checked(
-        self, program: Program, features: torch.Tensor, rows: int | None
+        self, program: Program, features: torch.Tensor, rows: int | None, seed: int = 5
     ) -> tuple[np.ndarray, SelfCheck | None]:
         """As :meth:`embed`, with what computing rows of each layer again gives; None: none are.
 
@@ -158,7 +158,7 @@ class Rank:
         graph = TypedGraph({node.name: located}, {self.relation: self.sub_range})
         clock = NoClock()
         layers = arrange(self.ctx, as_given(program, target_of(self.ctx)), {"": self.ranges})
-        checker = None if rows is None else make_checker(self.ctx, layers, rows)
+        checker = None if rows is None else make_checker(self.ctx, layers, rows, seed)
         graphs = layer_graphs(self.ctx, layers, graph, clock, checker)
         loaded = loaded_features(self.ctx, nodes)
         embeddings = infer(self.ctx, layers, graphs, {"": loaded}, {"": locations}, clock, checker)
@@ -166,14 +166,14 @@ class Rank:
         return embeddings[""].cpu().numpy(), found
 
 
-def make_checker(ctx: RunContext, layers: Arrangement, rows: int) -> Checker:
+def make_checker(ctx: RunContext, layers: Arrangement, rows: int, seed: int = 5) -> Checker:
     """Computes so many rows of each node type and phase again."""
     return Checker(
         exchange=layers.exchange,
         plan=layers.plan,
         ranges=layers.ranges,
         wanted=rows,
-        seed=5,
+        seed=seed,
         limits=Limits(ROW_TYPES[ctx.job.spec.inference.rows]),
         name_of=lambda _node_type, node: str(node),
     )

@@ -18,6 +18,7 @@
     |-- ClusterError      9  the Kubernetes API refused or did not answer
     |-- JobFailed        10  a job that was waited for failed, was refused or was deleted
     |-- VersionHeld      11  the version is complete, and the job's gate keeps it from readers
+    |-- SelfCheckFailed  12  rows of a layer are not what computing them again gives
     `-- Interrupted     130  Ctrl-C or SIGTERM
 
 An error is *permanent* when running the same job again cannot succeed.
@@ -168,6 +169,12 @@ class VersionHeld(EmbertideError):
     """The job's gate holds the version, which is complete; readers keep the one before."""
 
     exit_code = 11
+
+
+class SelfCheckFailed(EmbertideError):
+    """Rows of a layer are not what computing them again gives; nothing was published."""
+
+    exit_code = 12
 
 
 class Interrupted(EmbertideError):

@@ -6,6 +6,7 @@ module       what it does
 prepare      features -> ids -> edges -> row ranges -> CSR: the inputs become a typed graph
 typed_graph  the steps of it, node type by node type and relation by relation
 compute      CSR -> layer graphs -> layers -> embeddings
+self_check   rows of the layers a second time, and that they agree
 publish      embeddings -> parts -> version
 ===========  ==============================================================================
 
@@ -21,6 +22,7 @@ from embertide.kernels.memory import release_idle
 from embertide.pipeline.compute import compute
 from embertide.pipeline.prepare import prepare
 from embertide.pipeline.publish import publish
+from embertide.pipeline.self_check import SelfChecking
 from embertide.planning.order import WorkOrder
 from embertide.stages.model import share_model
 from embertide.stages.report import gather_report, keep_report
@@ -48,10 +50,12 @@ def run(
         read_model = partial(share_model, planned_digest=order.model_digest)
         prepared = prepare(ctx, order.inputs, clock, read_model)
         make_room()
-        embeddings = compute(prepared, clock, make_room)
+        self_check = SelfChecking(prepared, order.version)
+        embeddings = compute(prepared, clock, make_room, checker=self_check)
+        checked = self_check.finish()
         release_idle()
         release_memory()
-        published = publish(prepared, order, embeddings, clock)
+        published = publish(prepared, order, embeddings, checked, clock)
     ctx = prepared.ctx
     report = gather_report(
         ctx,
@@ -62,6 +66,7 @@ def run(
         published.version,
         published.warnings,
         published.comparison,
+        checked,
     )
     return None if report is None else keep_report(ctx, report)
 

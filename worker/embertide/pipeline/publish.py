@@ -20,6 +20,7 @@ from embertide.stages.verify import SKIPPED, allowed_error, hold_against, row_er
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.comparison import Comparison
 from embertide.telemetry.report import RunFacts
+from embertide.telemetry.self_check import SelfCheck
 from embertide.versions.catalog import VersionInfo
 
 
@@ -40,12 +41,19 @@ class Published:
 
 
 def publish(
-    prepared: Prepared, order: WorkOrder, embeddings: dict[str, torch.Tensor], clock: Clock
+    prepared: Prepared,
+    order: WorkOrder,
+    embeddings: dict[str, torch.Tensor],
+    checked: SelfCheck,
+    clock: Clock,
 ) -> Published:
     """Publish all results of all node types as one version. Collective: every rank must call.
 
     Args:
         embeddings: key of a result -> [N/(P*M), D'] float32.
+
+    Args:
+        checked: what computing rows of the layers a second time gave.
 
     Raises:
         EmbertideError: embeddings differ from a reference, or the version cannot be written.
@@ -67,7 +75,11 @@ def publish(
                 WrittenResult(rows.key, rows.node, count, rows.width, of_result, compared.get(key))
                 for key, rows, count, of_result in zip(embeddings, own, counts, parts, strict=True)
             ]
-            trust = {"comparison": comparison.to_json(), "gate": verdict.to_json()}
+            trust = {
+                "comparison": comparison.to_json(),
+                "gate": verdict.to_json(),
+                "selfCheck": checked.to_json(),
+            }
             version = publish_version(ctx, order, program, written, trust, verdict.held)
     return Published(version=version, comparison=comparison, facts=facts, warnings=warnings)
 

@@ -12,7 +12,7 @@ Nodes = npt.NDArray[np.int64]
 """[n] dense ids."""
 
 FEWEST_ROWS, MOST_ROWS = 256, 4096
-"""Rows of a node type in each phase, where a job does not set them: 1 % of the nodes, within."""
+"""Rows of a node type in each phase, where a job does not set them: 0.1 % of the nodes, within."""
 
 
 def rows_to_check(wanted: int | None, nodes: int) -> int:
@@ -21,7 +21,7 @@ def rows_to_check(wanted: int | None, nodes: int) -> int:
     Args:
         wanted: the manifest's ``inference.checkedRows``.
     """
-    usual = min(MOST_ROWS, max(FEWEST_ROWS, nodes // 100))
+    usual = min(MOST_ROWS, max(FEWEST_ROWS, nodes // 1000))
     return min(nodes, usual if wanted is None else wanted)
 
 

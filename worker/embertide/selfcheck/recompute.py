@@ -217,7 +217,9 @@ class _Part:
         """Degrees of sources as the run has them; those of in-edges of our rows are counted."""
         known: dict[tuple[End, bool], Tensor] = {}
         for end, weighted in step.degrees_read:
-            values = self.whole.degrees[view, end, weighted].at(sources)[:, 0]
+            # Steps that read no rows of their sources need no degrees of them either.
+            nodes = sources if step is self.whole.unit.over_edges else self.rows
+            values = _padded(self.whole.degrees[view, end, weighted].at(nodes), len(sources))[:, 0]
             if end == "in":
                 edges = run.edges(view)
                 add = edges.weighted_degree if weighted else edges.degree

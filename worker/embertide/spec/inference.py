@@ -64,6 +64,14 @@ class Inference(SpecModel):
         "workers. bfloat16 rounds their values to 8 significant bits, in half the bytes; what is "
         "computed of them stays float32, and the run's report states the error.",
     )
+    checked_rows: Annotated[int | None, Affects.NEITHER] = Field(
+        default=None,
+        ge=0,
+        le=1_000_000,
+        description="Rows of each layer, by node type, that are computed a second time, slowly and "
+        "in float64, from the rows of the layer before. Where one differs, nothing is published. 0 "
+        "switches this off. If unset, 0.1% of the nodes, at least 256 and at most 4096.",
+    )
     depth: Annotated[int, Affects.WORKERS] = Field(
         default=2,
         ge=1,

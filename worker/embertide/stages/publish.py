@@ -298,7 +298,8 @@ def publish_version(
     """Write the version's manifest and move ``LATEST``; rank 0 calls, when all parts are written.
 
     Args:
-        trust: what the manifest has of the comparison with the current version, and of the gate.
+        trust: what the manifest has of the comparison with the current version, of the gate and of
+            the self-check.
         held: why ``LATEST`` stays where it is; [] where it moves.
 
     Raises:

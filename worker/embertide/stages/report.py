@@ -27,6 +27,7 @@ from embertide.telemetry.report import (
     TypeCount,
     WorkerReport,
 )
+from embertide.telemetry.self_check import SelfCheck
 from embertide.telemetry.transfers import TransferStats
 from embertide.versions.catalog import VersionInfo
 from embertide.versions.manifest import read_manifest
@@ -126,6 +127,7 @@ def gather_report(
     published: VersionInfo | None,
     warnings: list[str],
     comparison: Comparison | None,
+    checked: SelfCheck,
 ) -> RunReport | None:
     """The report of all ranks, on rank 0. Collective: every rank must call.
 
@@ -133,6 +135,7 @@ def gather_report(
         published: on rank 0; None on the others.
         warnings: of the run, for its user.
         comparison: with the version before, on rank 0.
+        checked: what computing rows of the layers a second time gave.
     """
     mine = _Share(
         seconds=clock.seconds,
@@ -182,6 +185,7 @@ def gather_report(
         current=published.current,
         not_removed=published.not_removed,
         comparison=comparison,
+        self_check=checked,
         held=list(published.held),
         kernels=describe(ctx.device),
         workers=[_later(share.worker, longest - elapsed) for share, elapsed in gathered],

@@ -13,6 +13,7 @@ from typing import Any
 from embertide.spec.grid import GridShape
 from embertide.telemetry.comparison import Comparison
 from embertide.telemetry.omissions import Omissions
+from embertide.telemetry.self_check import SelfCheck
 from embertide.telemetry.transfers import TransferStats
 
 WAIT_BUCKETS = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
@@ -234,6 +235,7 @@ class RunReport:
     worker began, in seconds since the epoch by rank 0's clock (0: unknown); spans count from it.
     ``omissions`` is what the run did without, which ``warnings`` say in sentences.
     ``comparison`` is that with the version that was current before (None: not known);
+    ``self_check`` is what computing rows of the layers a second time gave (None: not known).
     ``held`` says why a gate keeps the version from being current.
     ``not_removed`` says why versions that the job does not keep are still there ("": they are not);
     it is one of the ``warnings`` too.
@@ -272,6 +274,7 @@ class RunReport:
     confirmed: bool = False
     comparison: Comparison | None = None
     held: list[str] = field(default_factory=list)
+    self_check: SelfCheck | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON-able data; `from_json` is the way back."""
@@ -284,7 +287,7 @@ class RunReport:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> RunReport:
         """Rebuild a report from `to_json`'s data."""
-        compared = data.get("comparison")
+        compared, checked = data.get("comparison"), data.get("self_check")
         return cls(
             **{
                 **data,
@@ -299,5 +302,6 @@ class RunReport:
                 "types": [TypeCount(**item) for item in data["types"]],
                 "relations": [RelationCount(**item) for item in data["relations"]],
                 "comparison": compared and Comparison.from_json(compared),
+                "self_check": checked and SelfCheck.from_json(checked),
             }
         )

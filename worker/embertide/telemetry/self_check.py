@@ -6,8 +6,8 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-CHECKED = "checked"
-"""Value of :attr:`SelfCheck.state` where rows were computed again."""
+CHECKED, OFF = "checked", "off"
+"""Values of :attr:`SelfCheck.state`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +55,9 @@ class Fault:
 
     def __str__(self) -> str:
         of_type = f"{self.node_type} " if self.node_type else ""
-        return (
-            f"layer {self.layer}, {self.makes!r}, node {of_type}{self.id}, column {self.column}:"
-            f" {self.value:.9g}, expected {self.expected:.9g}, may differ by {self.allowed:.3g}"
-        )
+        where = f"layer {self.layer + 1}, {self.makes!r}, node {of_type}{self.id}"
+        values = f"{self.value:.9g}, expected {self.expected:.9g}"
+        return f"{where}, column {self.column}: {values}, may differ by {self.allowed:.3g}"
 
 
 @dataclass(frozen=True, kw_only=True)
