@@ -178,7 +178,8 @@ class Checker:
         return RowEdges.of(csr, rows[np.sort(first)], CAPTURED_VALUES // max(1, columns))
 
     def _begun(self, execution: Execution, unit: Unit) -> Recomputation:
-        own = self._started(unit)
+        own = Recomputation(unit, self.plan.program, np.sort(self._drawn(unit)), {})
+        self._add_edges(own)
         if unit.at_sources:
             of_type = self.plan.program.types[unit.at_sources[0]]
             sources = Fetch.of(execution, of_type, own.sources)
@@ -190,19 +191,24 @@ class Checker:
             self._still_there(execution, name, own)
         return own
 
-    def _started(self, unit: Unit) -> Recomputation:
-        graphs = {at: self._edges.pop((unit, *at)) for at in unit.graphs}
-        rows = np.sort(self._drawn(unit))
-        if graphs:
-            first, *others = (edges.rows for edges in graphs.values())
-            rows = first
-            for more in others:
-                rows = np.intersect1d(rows, more)
-            graphs = {at: edges.of_rows(rows) for at, edges in graphs.items()}
-        return Recomputation(unit, self.plan.program, rows, graphs)
+    def _add_edges(self, own: Recomputation) -> None:
+        """Take in-edges that are there by now; rows whose in-edges were left out are none of ours.
+
+        Samples of a layer are made when its first step over edges begins, so degrees of its edges
+        may be read by a phase that begins before.
+        """
+        for at in own.unit.graphs:
+            edges = self._edges.pop((own.unit, *at), None)
+            if edges is not None:
+                # Of the first graph, special rows too.
+                later = own.captured or own.edges
+                rows = np.intersect1d(own.rows, edges.rows) if later else edges.rows
+                own.edges = {name: one.of_rows(rows) for name, one in own.edges.items()}
+                own.edges[at], own.rows = edges.of_rows(rows), rows
 
     def _compare(self, execution: Execution, own: Recomputation) -> None:
         """What a unit has made, of what is still there."""
+        self._add_edges(own)
         reading = [step for step in own.unit.steps if step.degrees_read]
         over_edges = own.unit.over_edges
         at = [(step, own.sources if step is over_edges else own.rows) for step in reading]

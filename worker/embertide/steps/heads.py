@@ -60,7 +60,7 @@ class HeadDot(RowStep, kind="head_dot"):
         if self.weight is not None:
             x = functional.linear(x, run.params[self.weight], run.param(self.bias))
         vector = run.params[self.vector].reshape(self.heads, -1)
-        return (x.reshape(len(x), self.heads, -1) * vector).sum(2)
+        return (x.reshape(len(x), self.heads, x.shape[1] // self.heads) * vector).sum(2)
 
     def lower(self, execution: Execution) -> Shard:
         """Collective: every rank must call."""

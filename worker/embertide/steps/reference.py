@@ -119,7 +119,7 @@ class ReferenceRun:
     def heads(self, name: str, heads: int) -> Tensor:
         """A tensor [N, H*F] as [N, H, F]."""
         tensor = self.tensors[name]
-        return tensor.reshape(len(tensor), heads, -1)
+        return tensor.reshape(len(tensor), heads, tensor.shape[1] // heads)
 
     def edges(self, view: EdgeView, loop_features: LoopFill | None = None) -> ReferenceEdges:
         """A layer graph as a step sees it.
