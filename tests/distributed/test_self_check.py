@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+import yaml
 
+from embertide.errors import SelfCheckFailed
 from embertide.steps import Activation, Aggregate, GraphNorm, Linear, Program
 from tests.distributed.test_row_types import one_of_each
 from tests.distributed.test_typed_exactness import PROGRAMS
 from tests.support.catalogue import GRAPHS, Case, catalogue
+from tests.support.commands import environment
 from tests.support.faults import FAULTS, count_caught
 from tests.support.hetero_programs import described
 from tests.support.plans import order_steps
 from tests.support.ranks import on_grid
+from tests.support.small_job import SmallJob
 from tests.support.tasks import check_all
 from tests.support.typed_world import check_types
 from tests.support.world import Graph
@@ -128,3 +138,41 @@ def test_with_all_rows_a_changed_row_is_always_caught() -> None:
         )
         assert chance == 1.0
         assert caught == 3
+
+
+FAULT = """
+from embertide.steps.run import Run
+
+plain = Run.lower
+
+def lower(self, execution):
+    made = plain(self, execution)
+    if self.steps[0].layer == 1 and self.steps[0].edges is not None:
+        made.data[0, 2] += 1
+    return made
+
+Run.lower = lower
+"""
+"""Changes a value in what layer 2 makes, in every process of a command."""
+
+
+def test_a_run_with_a_fault_says_where_and_publishes_nothing(tmp_path: Path) -> None:
+    job = SmallJob.make(tmp_path / "job")
+    (tmp_path / "sitecustomize.py").write_text(FAULT)
+    env = environment()
+    env["PYTHONPATH"] = f"{tmp_path}:{env['PYTHONPATH']}"
+    command = [sys.executable, "-m", "embertide", "run", job.manifest, "--grid", "2x1"]
+    failed = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert failed.returncode == SelfCheckFailed.exit_code, failed.stderr
+    assert "2 of 24 rows that were computed a second time, in float64, differ" in failed.stderr
+    assert re.search(r"layer 2, '1\.\w+', node \d+, column 2: .* expected ", failed.stderr)
+    assert "Nothing was published" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    assert not list(job.output.rglob("_manifest.json"))
+    manifest = yaml.safe_load(Path(job.manifest).read_text())
+    manifest["spec"]["inference"] = {"checkedRows": 0}
+    Path(job.manifest).write_text(yaml.safe_dump(manifest))
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (found,) = job.output.rglob("_manifest.json")
+    assert json.loads(found.read_text())["selfCheck"]["state"] == "off"

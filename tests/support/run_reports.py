@@ -15,6 +15,7 @@ from embertide.telemetry.report import (
     Traffic,
     WorkerReport,
 )
+from embertide.telemetry.self_check import CHECKED, CheckedRows, SelfCheck
 
 VERSION = "20261121T041922Z-3fa9c1"
 NODES, EDGES, LAYERS = 1_048_576, 20_971_520, 2
@@ -56,6 +57,25 @@ def make_report(graph: int, feature: int, **changes: Any) -> RunReport:
             cores=64,
             group_bytes=8 * _MIB,
             depth=2,
+        ),
+        "self_check": SelfCheck(
+            state=CHECKED,
+            seconds=0.125,
+            tolerance=1e-5,
+            checked=[
+                CheckedRows(
+                    layer=layer,
+                    node_type="",
+                    makes=f"{layer}.relu",
+                    rows=300,
+                    nodes=NODES,
+                    in_edges=4000,
+                    largest_error=(layer + 1) * 1e-7,
+                    beyond=0,
+                )
+                for layer in range(LAYERS)
+            ],
+            skipped=["n (graph_norm, layer 0) needs a statistic over all nodes"],
         ),
         **changes,
     }

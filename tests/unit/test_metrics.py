@@ -262,6 +262,9 @@ def test_a_run_stays_when_its_workers_are_gone() -> None:
     assert value(metrics, names.RUN_OVERLAP, **run, node_type="") == 0.9
     assert value(metrics, names.RUN_RESIDUAL, **run, node_type="") == 0.01
     assert value(metrics, names.RUN_COMPARISON_SECONDS, **run) == 0.25
+    assert value(metrics, names.RUN_CHECKED_SECONDS, **run) == 0.125
+    assert value(metrics, names.RUN_CHECKED_ROWS, **run, layer="1") == 300
+    assert value(metrics, names.RUN_CHECKED_ERROR, **run, layer="1") == 2e-7
     metrics.job_gone("shop", "products")
     assert value(metrics, names.RUN_SENT_BYTES, **spmm) is None
 

@@ -139,6 +139,7 @@ def _add_run(series: Series, job: Object, report: Object) -> None:
         series.add(metric, run, value)
     _add_omissions(series, run, report)
     _add_comparison(series, run, report.get("comparison") or {})
+    _add_self_check(series, run, report.get("selfCheck") or {})
     for stage in report.get("stages") or []:
         series.add(names.RUN_STAGE_SECONDS, (*run, stage["name"]), stage["seconds"])
     for item in report.get("exchange") or []:
@@ -171,6 +172,15 @@ def _add_comparison(series: Series, run: Labels, comparison: Object) -> None:
         series.add(names.RUN_COSINE, labels, item.get("cosine"))
         series.add(names.RUN_OVERLAP, labels, item.get("overlap"))
         series.add(names.RUN_RESIDUAL, labels, item.get("residual"))
+
+
+def _add_self_check(series: Series, run: Labels, check: Object) -> None:
+    """How far rows are from those computed a second time."""
+    series.add(names.RUN_CHECKED_SECONDS, run, check.get("seconds"))
+    for item in check.get("layers") or []:
+        labels = (*run, str(item["layer"]))
+        series.add(names.RUN_CHECKED_ROWS, labels, item["rows"])
+        series.add(names.RUN_CHECKED_ERROR, labels, item["largestError"])
 
 
 _EXCHANGE = (

@@ -18,6 +18,7 @@ from embertide.telemetry.report import (
     Traffic,
     TypeCount,
 )
+from embertide.telemetry.self_check import CHECKED
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +47,7 @@ def print_report(console: Console, report: RunReport) -> None:
         f" inference {human_count(report.infer_edges_per_second)} edges/s"
     )
     kernels = [f"kernels: {report.kernels}"] if report.kernels else []
-    facts = [did, speed, *kernels, *_changes(report)]
+    facts = [did, speed, *kernels, *_checked(report), *_changes(report)]
     print_facts(console, [("", fact) for fact in facts])
     _print_types(console, report.types, report.relations)
     console.print(_stage_table(report))
@@ -72,6 +73,15 @@ def _print_confirmed(console: Console, report: RunReport) -> None:
     )
     print_facts(console, [("", why)])
     _print_warnings(console, report)
+
+
+def _checked(report: RunReport) -> list[str]:
+    """How far rows are from those computed a second time."""
+    found = report.self_check
+    if found is None or found.state != CHECKED:
+        return []
+    error = max(found.largest_errors.values(), default=0.0)
+    return [f"{found.rows:,} rows computed a second time agree, largest error {error:.1e}"]
 
 
 def _changes(report: RunReport) -> list[str]:

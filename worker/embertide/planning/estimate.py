@@ -221,6 +221,7 @@ def estimate_program(
         gpu=gpu,
         uploads=uploads,
         compares=job.spec.output.compare,
+        checked_rows=job.spec.inference.checked_rows,
     )
     traffic = planned_traffic(graph, plan, fanout)
     exchanged = sum(t.bytes_per_worker for t in traffic) * grid.workers

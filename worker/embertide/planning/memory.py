@@ -25,6 +25,8 @@ from embertide.planning.loads import edge_loads, node_loads
 from embertide.plans.plan import Plan
 from embertide.primitives.directory import LOCATED_ROWS
 from embertide.readers.pool import are_remote, readers, remote_bytes_arriving, remote_bytes_held
+from embertide.selfcheck.draw import rows_to_check
+from embertide.selfcheck.memory import checking_bytes
 from embertide.spec.result_names import node_type_of
 from embertide.steps.program import Program
 from embertide.versions.parts import MOST_WRITERS, count_parts
@@ -80,6 +82,7 @@ def planned_memory(
     gpu: bool = False,
     uploads: bool = False,
     compares: bool = False,
+    checked_rows: int | None = 0,
 ) -> dict[str, int]:
     """Bytes of the fullest worker per stage, beyond its imports.
 
@@ -89,12 +92,27 @@ def planned_memory(
             stage them are pinned from the first of them on.
         uploads: parts go to a store that is far away.
         compares: rows are compared with those of the current version.
+        checked_rows: the manifest's ``inference.checkedRows``.
     """
     each = [
         _planned_of_worker(graph, plan, fanout, worker, threads, gpu, uploads, compares)
         for worker in _fullest_readers(graph)
     ]
-    return {name: max(stages[name] for stages in each) for name in each[0]}
+    stages = {name: max(stages[name] for stages in each) for name in each[0]}
+    stages["infer"] += int(_checking(graph, plan, checked_rows))
+    return stages
+
+
+def _checking(graph: PlannedGraph, plan: Plan, wanted: int | None) -> float:
+    """Bytes beside the layers while rows of them are computed again: by the largest relation."""
+    size, program = graph.size, plan.program
+    columns = 2 * max(program.widths.values())
+    found = 0.0
+    for name in program.relations:
+        of = size.of_relation(name)
+        rows = rows_to_check(wanted, int(of.nodes)) / size.workers
+        found = max(found, checking_bytes(rows, rows * of.edges / max(1, of.nodes), columns))
+    return found if wanted != 0 else 0.0
 
 
 def _fullest_readers(graph: PlannedGraph) -> list[int]:

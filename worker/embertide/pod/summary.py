@@ -12,9 +12,11 @@ from embertide.spec.run_status import (
     ComparisonReport,
     DroppedReport,
     ExchangeReport,
+    LayerCheckReport,
     MemoryReport,
     RelationReport,
     RunStatus,
+    SelfCheckReport,
     StageReport,
     StorageReport,
     TypeChanges,
@@ -26,6 +28,7 @@ from embertide.telemetry.comparison import COMPARED, Comparison, TypeComparison
 from embertide.telemetry.omissions import DroppedEdges, Omissions
 from embertide.telemetry.recorder import MOST_RELATIONS, OTHER
 from embertide.telemetry.report import PlannedTraffic, RelationCount, RunReport, Traffic
+from embertide.telemetry.self_check import CHECKED, SelfCheck
 
 if TYPE_CHECKING:
     from embertide.versions.catalog import TypeInfo, VersionInfo
@@ -52,6 +55,7 @@ def run_status(report: RunReport, attempt: int) -> RunStatus:
         relations=_relations(report.relations),
         **_omitted(report.omissions),
         comparison=_compared(report.comparison),
+        self_check=_checked(report.self_check),
         stages=stages[:MAX_ENTRIES],
         exchange=_exchange(report)[:MAX_ENTRIES],
         workers=_workers(report),
@@ -154,6 +158,22 @@ def _changes(of_type: TypeComparison) -> TypeChanges:
         cosine=None if cosine is None else round(cosine, 6),
         overlap=None if overlap is None else round(overlap, 6),
         residual=None if residual is None else round(residual, 6),
+    )
+
+
+def _checked(found: SelfCheck | None) -> SelfCheckReport | None:
+    """None where no rows were computed again."""
+    if found is None or found.state != CHECKED:
+        return None
+    layers = [
+        LayerCheckReport(layer=layer, rows=found.rows_of(layer), largest_error=error)
+        for layer, error in found.largest_errors.items()
+    ]
+    return SelfCheckReport(
+        seconds=_seconds(found.seconds),
+        tolerance=found.tolerance,
+        layers=layers[:MAX_ENTRIES],
+        skipped=len(found.skipped),
     )
 
 

@@ -13,6 +13,7 @@ from embertide.report.markup import Html, tag
 from embertide.report.memory import memory
 from embertide.report.phases import phases
 from embertide.report.run import Run
+from embertide.report.self_check import self_check
 from embertide.report.summary import head, navigation, tiles, title
 from embertide.report.timeline import timeline
 from embertide.report.traffic import traffic
@@ -23,6 +24,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-ur
 """What a browser holds the page to, should any of its text ever become markup."""
 _PARTS = (
     ("changes", "Changes", changes),
+    ("self-check", "Self-check", self_check),
     ("timeline", "Timeline", timeline),
     ("layers", "Computing and waiting", phases),
     ("communication", "Communication", traffic),

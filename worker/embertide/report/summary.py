@@ -18,6 +18,7 @@ from embertide.report.numbers import (
 from embertide.report.run import Run
 from embertide.spec.version_names import begun
 from embertide.telemetry.comparison import COMPARED
+from embertide.telemetry.self_check import CHECKED
 
 
 def head(run: Run) -> Html:
@@ -77,6 +78,7 @@ def tiles(run: Run) -> Html:
         _memory(run),
         *([] if run.alone else [_traffic(run), _waiting(run)]),
         _reference(run),
+        _checked(run),
         _changed(run),
     ]
     return tag("ul", *(tile for tile in found if tile is not None), class_="tiles")
@@ -150,6 +152,16 @@ def _reference(run: Run) -> Html:
     )
     words = f"{count(beyond)} differ" if beyond else "all agree"
     return _tile("Compared with reference", words, below, "bad" if beyond else "good")
+
+
+def _checked(run: Run) -> Html | None:
+    """The rows that were computed a second time; None where none were."""
+    found = run.report.self_check
+    if found is None or found.state != CHECKED:
+        return None
+    error = max(found.largest_errors.values(), default=0.0)
+    below = f"{count(found.rows)} rows of all layers; largest error {small(error)}"
+    return _tile("Computed a second time", "all agree", below, "good")
 
 
 def _changed(run: Run) -> Html | None:

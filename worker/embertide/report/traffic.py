@@ -44,6 +44,7 @@ PRIMITIVES = {
     "sddmm": "rows for attention scores of pairs, and the scores",
     "scalars": "attention scores of nodes",
     "statistics": "sums over all nodes, for norms",
+    "check": "some rows of each layer, to where they are computed a second time",
 }
 _HEIGHT = 22
 _THIN = 14

@@ -18,7 +18,7 @@ from embertide.layouts import Shard
 from embertide.plans.plan import Plan
 from embertide.primitives.exchange import Exchange
 from embertide.selfcheck.capture import PRIMITIVE, Fetch, Rows
-from embertide.selfcheck.draw import Nodes, draw, own_rows, rows_to_check
+from embertide.selfcheck.draw import CAPTURED_VALUES, Nodes, draw, own_rows, rows_to_check
 from embertide.selfcheck.judge import Limits, allowed_differences, magnitudes
 from embertide.selfcheck.recompute import Change, DegreeKey, Recomputation, unchanged
 from embertide.selfcheck.row_edges import RowEdges, special_rows
@@ -31,9 +31,6 @@ from embertide.steps.propagate import Propagate
 from embertide.steps.reference import End
 from embertide.steps.run import Run
 from embertide.telemetry.self_check import CHECKED, SelfCheck
-
-CAPTURED_VALUES = 1 << 22
-"""Of the sources of one unit's rows: a worker computes fewer rows again where they have more."""
 
 
 @dataclass

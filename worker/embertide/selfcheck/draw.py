@@ -14,6 +14,9 @@ Nodes = npt.NDArray[np.int64]
 FEWEST_ROWS, MOST_ROWS = 256, 4096
 """Rows of a node type in each phase, where a job does not set them: 0.1 % of the nodes, within."""
 
+CAPTURED_VALUES = 1 << 22
+"""Of the sources of a phase's rows: a worker computes fewer rows again where they have more."""
+
 
 def rows_to_check(wanted: int | None, nodes: int) -> int:
     """How many rows of a node type are drawn in each phase.

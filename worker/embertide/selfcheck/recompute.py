@@ -12,6 +12,7 @@ from torch import Tensor
 from embertide.primitives.views import EdgeView
 from embertide.selfcheck.capture import Rows
 from embertide.selfcheck.draw import Nodes
+from embertide.selfcheck.memory import CHUNK_VALUES
 from embertide.selfcheck.row_edges import RowEdges
 from embertide.selfcheck.units import Unit
 from embertide.spec.relations import Relation
@@ -22,8 +23,6 @@ from embertide.steps.reference import Degrees, End, LayerGraph, ReferenceRun
 
 Change = Callable[[Tensor], Tensor]
 """What is done to each tensor that a step reads or makes."""
-_CHUNK_VALUES = 1 << 20
-"""That are read over edges at a time, in float64."""
 DegreeKey = tuple[EdgeView, End, bool]
 
 
@@ -86,7 +85,7 @@ class Recomputation:
         """Some of the rows at a time, by their in-edges."""
         widest = max([*self.program.widths.values(), 1])
         counts = sum((np.diff(edges.indptr)[at] for edges in self.edges.values()), at * 0)
-        chunk = np.cumsum((counts + 1) * widest) // _CHUNK_VALUES
+        chunk = np.cumsum((counts + 1) * widest) // CHUNK_VALUES
         return np.split(at, np.flatnonzero(np.diff(chunk)) + 1)
 
     def factors(self, step: Step, nodes: Nodes) -> Tensor | None:

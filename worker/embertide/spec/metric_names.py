@@ -278,6 +278,13 @@ RUN_RESIDUAL = _run("unexplained_variance_ratio", "ratio",
     "node_type")
 RUN_COMPARISON_SECONDS = _run("comparison_seconds", "seconds",
     "Duration of the comparison with the version before, in seconds.")
+RUN_CHECKED_ROWS = _run("checked_rows", "",
+    "Rows of a layer that were computed a second time, in float64, and compared.", "layer")
+RUN_CHECKED_ERROR = _run("checked_error_ratio", "ratio",
+    "Largest error of a layer's rows that were computed a second time, as a share of the largest "
+    "magnitude of the rows.", "layer")
+RUN_CHECKED_SECONDS = _run("self_check_seconds", "seconds",
+    "Duration of computing rows of all layers a second time, on the slowest worker, in seconds.")
 RUN_STAGE_SECONDS = _run("stage_seconds", "seconds",
     "Duration of a stage of the last run on the slowest worker, in seconds.", "stage")
 RUN_SENT_BYTES = _run("exchange_sent_bytes", "bytes",

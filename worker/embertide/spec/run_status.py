@@ -181,6 +181,30 @@ class ComparisonReport(StatusModel):
     )
 
 
+class LayerCheckReport(StatusModel):
+    """Rows of one layer that were computed a second time."""
+
+    layer: Count = Field(description="Number of the layer, from 0.")
+    rows: Count = Field(description="Number of rows that were compared.")
+    largest_error: float = Field(
+        description="Largest error of any value, as a share of the largest magnitude of the rows."
+    )
+
+
+class SelfCheckReport(StatusModel):
+    """Rows of every layer, computed a second time in float64 and compared."""
+
+    seconds: float = Field(description="Duration on the slowest worker, in seconds.")
+    tolerance: float = Field(
+        description="Error that a layer's rows may have, as a share of the largest magnitude."
+    )
+    layers: list[LayerCheckReport] = Field(max_length=MAX_ENTRIES, description="Every layer.")
+    skipped: Count = Field(
+        description="Number of operations whose rows were not computed again, since they need a "
+        "statistic over all nodes."
+    )
+
+
 class RunStatus(StatusModel):
     """What the attempt that published did, in total."""
 
@@ -231,6 +255,11 @@ class RunStatus(StatusModel):
         default=None,
         description="The comparison with the version that was current before; unset where there "
         "was nothing to compare with.",
+    )
+    self_check: SelfCheckReport | None = Field(
+        default=None,
+        description="Rows of every layer that were computed a second time; unset where none were "
+        "(checkedRows: 0).",
     )
     stages: list[StageReport] = Field(
         default_factory=list, max_length=MAX_ENTRIES, description="Duration of every stage."

@@ -93,6 +93,10 @@ class SelfCheck:
         """Rows that were computed again, of all layers."""
         return sum(one.rows for one in self.checked)
 
+    def rows_of(self, layer: int) -> int:
+        """Rows of a layer that were computed again, of all its tensors."""
+        return sum(one.rows for one in self.checked if one.layer == layer)
+
     def to_json(self) -> dict[str, Any]:
         """Plain values; :meth:`from_json` is the way back."""
         return dataclasses.asdict(self)

@@ -82,7 +82,7 @@ def add_storage(board: Board) -> None:
 
 def add_changes(board: Board) -> None:
     """The section and its panels."""
-    board.section("Changes since the version before (of the last run that published)")
+    board.section("Trust: changes since the version before, self-check (of the last run)")
     run = "embertide_last_run"
     for title, text, unit, query, legend in (
         (
@@ -107,6 +107,14 @@ def add_changes(board: Board) -> None:
             "none",
             f"max by (node_type) ({run}_cosine{{{JOB}}})",
             "{{node_type}} cosine",
+        ),
+        (
+            "Self-check",
+            "Largest error of each layer's rows that were computed a second time, in float64, as a "
+            "share of the largest magnitude. Beyond its tolerance nothing is published.",
+            "sci",
+            f"max by (layer) ({run}_checked_error_ratio{{{JOB}}})",
+            "layer {{layer}}",
         ),
     ):
         board.add(bars(title, text, unit, now(query, legend)), 8)

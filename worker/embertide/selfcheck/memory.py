@@ -1,0 +1,25 @@
+"""What a worker holds while rows are computed again."""
+
+from __future__ import annotations
+
+from embertide.footprint import FLOAT_BYTES
+from embertide.selfcheck.draw import CAPTURED_VALUES
+
+CHUNK_VALUES = 1 << 20
+"""Of sources' rows that are computed with at a time, in float64."""
+_COPIES = 3
+"""Of captured rows: as peers sent them, in order, and while they become that."""
+_CHUNKS = 5
+"""Of float64 values of a chunk: sources, messages along edges, and what a step makes of them."""
+
+
+def checking_bytes(rows: float, edges: float, columns: int) -> float:
+    """Bytes of one worker beside the layers.
+
+    Args:
+        rows: of ours that are computed again in a phase.
+        edges: into them.
+        columns: of the tensors that are read at their sources.
+    """
+    values = min(float(CAPTURED_VALUES), (rows + edges) * columns)
+    return _COPIES * FLOAT_BYTES * values + _CHUNKS * 2 * FLOAT_BYTES * min(CHUNK_VALUES, values)
