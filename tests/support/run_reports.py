@@ -21,6 +21,25 @@ VERSION = "20261121T041922Z-3fa9c1"
 NODES, EDGES, LAYERS = 1_048_576, 20_971_520, 2
 _STAGES = ("features", "ingest", "csr", "infer", "publish")
 _MIB = 1 << 20
+SELF_CHECK = SelfCheck(
+    state=CHECKED,
+    seconds=0.125,
+    tolerance=1e-5,
+    checked=[
+        CheckedRows(
+            layer=layer,
+            node_type="",
+            makes=f"{layer}.relu",
+            rows=300,
+            nodes=NODES,
+            in_edges=4000,
+            largest_error=(layer + 1) * 1e-7,
+            beyond=0,
+        )
+        for layer in range(LAYERS)
+    ],
+    skipped=["n (graph_norm, layer 0) needs a statistic over all nodes"],
+)
 
 
 def make_report(graph: int, feature: int, **changes: Any) -> RunReport:
@@ -58,25 +77,7 @@ def make_report(graph: int, feature: int, **changes: Any) -> RunReport:
             group_bytes=8 * _MIB,
             depth=2,
         ),
-        "self_check": SelfCheck(
-            state=CHECKED,
-            seconds=0.125,
-            tolerance=1e-5,
-            checked=[
-                CheckedRows(
-                    layer=layer,
-                    node_type="",
-                    makes=f"{layer}.relu",
-                    rows=300,
-                    nodes=NODES,
-                    in_edges=4000,
-                    largest_error=(layer + 1) * 1e-7,
-                    beyond=0,
-                )
-                for layer in range(LAYERS)
-            ],
-            skipped=["n (graph_norm, layer 0) needs a statistic over all nodes"],
-        ),
+        "self_check": SELF_CHECK,
         **changes,
     }
     return RunReport(**given)

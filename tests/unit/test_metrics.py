@@ -26,6 +26,7 @@ from embertide_operator.metrics.outputs import follow
 from tests.support.cli import REPORT
 from tests.support.metric_page import PAGE, page
 from tests.support.operator_world import NOW, World, raw_job
+from tests.support.run_reports import SELF_CHECK
 
 ALL = [*WORKER_METRICS, *OPERATOR_METRICS]
 
@@ -149,7 +150,7 @@ COMPARED = TypeComparison(
 COMPARISON = Comparison(
     state="compared", previous="20261120T120000Z-abcdef", seconds=0.25, types=[COMPARED]
 )
-SHORT_OF_DATA = replace(report(), omissions=OMISSIONS, comparison=COMPARISON)
+SHORT_OF_DATA = replace(report(), omissions=OMISSIONS, comparison=COMPARISON, self_check=SELF_CHECK)
 """Of a run that did without some of its data."""
 
 

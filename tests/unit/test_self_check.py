@@ -1,0 +1,153 @@
+"""Which rows are computed a second time, their in-edges, and how far they may be off."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from embertide.grid import RowRanges
+from embertide.kernels.csr import Csr
+from embertide.kernels.heads import NO_SCORES
+from embertide.selfcheck import row_edges
+from embertide.selfcheck.draw import draw, own_rows, rows_to_check
+from embertide.selfcheck.judge import TOLERANCE, Limits, allowed_differences, magnitudes
+from embertide.selfcheck.recompute import Change
+from embertide.selfcheck.row_edges import RowEdges, special_rows
+from embertide.selfcheck.tally import Tally, difference, joined, worst_of
+from embertide.telemetry.self_check import CHECKED, SelfCheck
+
+FLOAT32 = Limits(torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "nodes", "rows"),
+    [
+        (None, 100, 100),
+        (None, 10_000, 256),
+        (None, 10**6, 1000),
+        (None, 10**9, 4096),
+        (7, 10**6, 7),
+    ],
+)
+def test_a_thousandth_of_the_nodes_is_checked_within_bounds(
+    wanted: int | None, nodes: int, rows: int
+) -> None:
+    assert rows_to_check(wanted, nodes) == rows
+
+
+def test_each_node_is_as_likely_to_be_drawn_as_any_other() -> None:
+    counts = np.zeros(50)
+    for phase in range(4000):
+        drawn = draw(5, 50, 3, phase)
+        assert len(drawn) == len(set(drawn.tolist())) <= 5
+        counts[drawn] += 1
+    expected = counts.sum() / 50
+    assert (np.abs(counts - expected) < 5 * expected**0.5).all()
+
+
+def test_the_rows_of_all_workers_are_those_drawn_and_each_range_s_ends() -> None:
+    drawn = draw(20, 100, 3, 1)
+    for bounds in ((0, 100), (0, 30, 30, 100)):
+        ranges = RowRanges(bounds, 1)
+        found = [own_rows(drawn, ranges, rank) for rank in range(len(bounds) - 1)]
+        ends = {node for a, b in pairwise(bounds) if a < b for node in (a, b - 1)}
+        assert set(np.concatenate(found).tolist()) == {*drawn.tolist(), *ends}
+
+
+def some_rows() -> Csr:
+    """Rows 10..14: of 2, 0, 5000, 1 and 3 in-edges; row 13 has a self-loop."""
+    counts = [2, 0, 5000, 1, 3]
+    cols = np.concatenate([[7, 8], np.arange(5000) % 9, [13], [1, 2, 3]])
+    indptr = torch.tensor(np.concatenate([[0], np.cumsum(counts)]))
+    cols = torch.tensor(cols, dtype=torch.int32)
+    return Csr(10, indptr, cols, torch.arange(len(cols)).float())
+
+
+def test_rows_have_their_in_edges_and_hubs_are_left_out() -> None:
+    found = RowEdges.of(some_rows(), np.array([14, 12, 10, 11]), 100)
+    assert found.rows.tolist() == [10, 11, 14]
+    assert found.indptr.tolist() == [0, 2, 2, 5]
+    assert found.sources.tolist() == [7, 8, 1, 2, 3]
+    assert found.weights is not None
+    assert found.weights.tolist() == [0.0, 1.0, 5003.0, 5004.0, 5005.0]
+    assert found.of_rows(np.array([11, 14])).sources.tolist() == [1, 2, 3]
+
+
+def test_the_first_rows_are_kept_where_there_are_too_many_in_edges() -> None:
+    assert RowEdges.of(some_rows(), np.array([14, 13, 10]), 4).rows.tolist() == [13, 14]
+
+
+def test_rows_with_self_loops_and_without_in_edges_are_special(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert sorted(special_rows(some_rows(), 0).tolist()) == [11, 13]
+    # A hub takes more in-edges than are looked at.
+    monkeypatch.setattr(row_edges, "_WINDOW_EDGES", 1000)
+    assert special_rows(some_rows(), 0).tolist() == [11]
+    assert special_rows(some_rows(), 2).tolist() == []
+
+
+def layer_norm(x: Tensor) -> Tensor:
+    return (x - x.mean(1, keepdim=True)) / (x.var(1, keepdim=True, correction=0) + 1e-5).sqrt()
+
+
+def test_rounding_that_a_layer_magnifies_is_allowed_and_a_change_is_not() -> None:
+    """Rows whose values are nearly equal, in float32, beside float64."""
+    x = 3000 + torch.rand(200, 8, generator=torch.Generator().manual_seed(1))
+    expected, rows = layer_norm(x.double()), layer_norm(x)
+
+    def again(at: np.ndarray, change: Change) -> Tensor:
+        return change(layer_norm(change(x.double()[torch.from_numpy(at)])))
+
+    off = difference(rows, expected)
+    scale = magnitudes(expected)
+    assert float((off / scale).max()) > TOLERANCE
+    allowed = allowed_differences(off, scale, FLOAT32, again)
+    assert bool((off <= allowed).all())
+    assert float((allowed / scale).max()) < 0.1
+    rows[17, 3] += 0.3
+    changed = difference(rows, expected)
+    assert torch.nonzero(
+        changed > allowed_differences(changed, scale, FLOAT32, again)
+    ).tolist() == [[17, 3]]
+
+
+def test_rows_in_bfloat16_may_be_off_by_their_rounding() -> None:
+    assert FLOAT32.tolerance == TOLERANCE
+    assert Limits(torch.bfloat16).tolerance == TOLERANCE + 2.0**-6
+
+
+def test_what_is_no_number_differs_from_what_is_one() -> None:
+    nan, inf = float("nan"), float("inf")
+    off = difference(
+        torch.tensor([[nan, inf, nan, 1.0]]), torch.tensor([[1.0, inf, nan, 1.0]]).double()
+    )
+    assert off.tolist() == [[inf, 0.0, 0.0, 0.0]]
+    assert magnitudes(torch.tensor([[NO_SCORES, -2.0, nan]]).double()).tolist() == [0.0, 2.0, 0.0]
+
+
+def test_a_tally_has_the_worst_values_of_all_ranks_and_survives_json() -> None:
+    tallies = []
+    for rank, change in enumerate((0.0, 0.5, 2.0)):
+        tally = Tally(1, "h", "user", rows=2, in_edges=5, largest=4.0)
+        rows, expected = torch.ones(2, 3), torch.ones(2, 3, dtype=torch.float64)
+        rows[1, 2] += change
+        nodes = np.array([10 * rank, 10 * rank + 1])
+        tally.find(nodes, rows, expected, torch.full((3,), 1e-3).double(), lambda _t, n: f"u{n}")
+        tallies.append(Tally.from_json(tally.to_json()))
+    together = joined(tallies)
+    assert (together.rows, together.in_edges, together.beyond) == (6, 15, 2)
+    assert [fault.id for fault in worst_of([together])] == ["u21", "u11"]
+    assert str(together.faults[1]) == (
+        "layer 2, 'h', node user u21, column 2: 3, expected 1, may differ by 0.001"
+    )
+    entry = together.result({"user": RowRanges((0, 1000), 1)})
+    assert entry.largest_error == 0.5
+    assert entry.chance == 1 - 0.999**6
+    whole = SelfCheck(state=CHECKED, checked=[entry], faults=together.faults)
+    assert SelfCheck.from_json(whole.to_json()) == whole
+    assert whole.largest_errors == {1: 0.5}
