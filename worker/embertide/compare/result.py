@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
 from embertide.compare.base import Base, BaseType
 from embertide.compare.rows import count_duplicates
 from embertide.compare.sample import Pairs
@@ -105,6 +107,9 @@ def _other_ids(share: Share, before: BaseType) -> dict[str, Any]:
 
 def _moved(of_type: TypeShare, moves: Moves) -> dict[str, Any]:
     sample, moves.pairs = Pairs.join(moves.pairs), []
+    # Products this small take a thread longer to share than to compute.
+    with threadpool_limits(limits=1, user_api="blas"):
+        overlap, residual = sample.overlap(), sample.residual()
     return {
         "previous_zero_rows": moves.previous_zeros,
         "new_rows": of_type.share.rows - moves.matched,
@@ -112,7 +117,7 @@ def _moved(of_type: TypeShare, moves: Moves) -> dict[str, Any]:
         "changed_rows": moves.matched - moves.unchanged,
         "unchanged_rows": moves.unchanged,
         "moved": moves.distances.describe() if moves.distances.counts.any() else None,
-        "overlap": sample.overlap(),
-        "residual": sample.residual(),
+        "overlap": overlap,
+        "residual": residual,
         "sample_rows": len(sample),
     }

@@ -115,9 +115,16 @@ class Pairs:
 
 def _neighbours(values: Values, near: int) -> npt.NDArray[np.intp]:
     """[queries, near] the nearest rows by cosine of the first rows."""
-    rows, queries = _unit_rows(values), min(_QUERIES, len(values))
-    blocks = range(0, queries, _BLOCK)
-    found = [_nearest(rows, first, min(first + _BLOCK, queries), near) for first in blocks]
+    count, queries = len(values), min(_QUERIES, len(values))
+    # Whole groups of rows; those that are added are never near.
+    rows = np.pad(_unit_rows(values), ((0, -count % _GROUP), (0, 0)))
+    found = []
+    for first in range(0, queries, _BLOCK):
+        last = min(first + _BLOCK, queries)
+        scores = rows[first:last] @ rows.T
+        scores[:, count:] = -np.inf
+        scores[np.arange(last - first), np.arange(first, last)] = -np.inf
+        found.append(_best(scores, near))
     return np.concatenate(found)
 
 
@@ -127,19 +134,18 @@ def _unit_rows(values: Values) -> Values:
     return unit
 
 
-def _nearest(rows: Values, first: int, last: int, near: int) -> npt.NDArray[np.intp]:
-    """[last - first, near] the rows nearest to some of them, in no order, themselves left out."""
-    scores = rows[first:last] @ rows.T
-    scores[np.arange(last - first), np.arange(first, last)] = -np.inf
-    if scores.shape[1] < 2 * _GROUP * near:
+def _best(scores: Values, near: int) -> npt.NDArray[np.intp]:
+    """[n, near] the places of the largest of [n, k * _GROUP] scores, in no order."""
+    rows, count = scores.shape
+    if count < 2 * _GROUP * near:
         return _largest(scores, near)
-    # The largest scores are among those of the groups with the largest maxima: a third of the time.
-    padding = ((0, 0), (0, -scores.shape[1] % _GROUP))
-    groups = np.pad(scores, padding, constant_values=-np.inf).reshape(len(scores), -1, _GROUP)
-    chosen = _largest(groups.max(axis=2), near)
-    inside = np.take_along_axis(groups, chosen[:, :, None], axis=1).reshape(len(scores), -1)
+    # The largest scores are among those of the groups with the largest maxima. A group has every
+    # so many-th score, so that maxima of many groups are taken at a time.
+    groups = scores.reshape(rows, _GROUP, -1)
+    chosen = _largest(groups.max(axis=1), near)
+    inside = np.take_along_axis(groups, chosen[:, None, :], axis=2).reshape(rows, -1)
     places = _largest(inside, near)
-    return np.take_along_axis(chosen, places // _GROUP, axis=1) * _GROUP + places % _GROUP
+    return places // near * groups.shape[2] + np.take_along_axis(chosen, places % near, axis=1)
 
 
 def _largest(scores: Values, count: int) -> npt.NDArray[np.intp]:
