@@ -1,0 +1,269 @@
+"""Kept layers are read as they were written, or not at all; they go when nobody needs them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from embertide.layers import attempts
+from embertide.layers import store as stores
+from embertide.layers.attempts import Attempt
+from embertide.layers.catalog import list_layers, remove_layers
+from embertide.layers.places import attempt_uri, key_uri, layers_uri, seal_uri
+from embertide.layers.seals import Block, Damaged, KeptTensor, Seal
+from embertide.layers.store import LayerStore
+from embertide.layers.sweeping import ABANDONED_AFTER, keys, sweep
+from embertide.storage.opening import open_storage
+
+KEY, OTHER = "a" * 32, "b" * 32
+NAME = "c" * 32
+VERSION = "20261126T180000Z-3fa9c1"
+VALUES = np.random.default_rng(2).standard_normal((50, 6)).astype(np.float32)
+WORKERS = ((0, 20, 0, 6), (20, 50, 0, 4), (20, 50, 4, 6))
+"""First and last row and column of what each worker has written."""
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "BLOCK_BYTES", 7 * 24)
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> str:
+    return (tmp_path / "out").as_uri()
+
+
+def open_layers(output: str, key: str = KEY) -> LayerStore:
+    return LayerStore(open_storage(None), output, key, VERSION)
+
+
+def write(store: LayerStore) -> KeptTensor:
+    """The tensor as workers of a grid have it, in blocks of a few rows."""
+    blocks: list[Block] = []
+    for rank, (first, last, left, right) in enumerate(WORKERS):
+        own = np.ascontiguousarray(VALUES[first:last, left:right])
+        blocks += [store.write(*part) for part in store.blocks(NAME, 0, rank, own, first, left)]
+    assert len(blocks) == 8
+    return KeptTensor(
+        name="h", rows=50, width=6, dtype="float32", layout="rows", scaled=False,
+        blocks=tuple(blocks),
+    )  # fmt: skip
+
+
+def keep(output: str, key: str = KEY) -> LayerStore:
+    store = open_layers(output, key)
+    seal = Seal(
+        key=key, name=NAME, version=VERSION, layer=1, layers=3, feature=1, tensors=(write(store),)
+    )
+    assert store.seal(seal)
+    return store
+
+
+def read(
+    store: LayerStore, rows: tuple[int, int] = (0, 50), columns: tuple[int, int] = (0, 6)
+) -> np.ndarray:
+    seal = store.sealed(NAME)
+    assert seal is not None
+    out = np.full((rows[1] - rows[0], columns[1] - columns[0]), np.nan, np.float32)
+    store.read(seal.tensors[0], rows, columns, out)
+    return out
+
+
+def test_any_range_of_rows_and_columns_is_read(output: str) -> None:
+    store = keep(output)
+    for rows in ((0, 50), (3, 4), (18, 33), (49, 50), (7, 7)):
+        for columns in ((0, 6), (3, 5), (5, 6)):
+            assert np.array_equal(read(store, rows, columns), VALUES[slice(*rows), slice(*columns)])
+
+
+def test_nothing_is_complete_without_a_seal(output: str) -> None:
+    store = open_layers(output)
+    assert not store.is_there()
+    write(store)
+    assert store.is_there()
+    assert store.sealed(NAME) is None
+    assert store.sealed("d" * 32) is None
+
+
+def test_of_two_attempts_one_seals(output: str) -> None:
+    store = keep(output)
+    seal = store.sealed(NAME)
+    assert seal is not None
+    assert not store.seal(replace(seal, version="20261126T190000Z-3fa9c1"))
+    assert store.sealed(NAME) == seal
+
+
+def _flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def _other(path: Path) -> None:
+    """Another block's contents, of the same size."""
+    others = [p for p in path.parent.iterdir() if p != path]
+    same = [p for p in others if p.stat().st_size == path.stat().st_size]
+    path.write_bytes(same[0].read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (_flip, "does not match its checksum"),
+        (_other, "does not match its checksum"),
+        (_cut, "bytes, 168 were written"),
+        (Path.unlink, "does not exist"),
+    ],
+)
+def test_a_spoilt_block_is_noticed_and_named(
+    spoil: Callable[[Path], None], why: str, output: str
+) -> None:
+    store = keep(output)
+    block = Path(key_uri(output, KEY).removeprefix("file://"), "blocks", VERSION)
+    path = sorted(block.iterdir())[1]
+    spoil(path)
+    with pytest.raises(Damaged, match=why) as error:
+        read(store)
+    assert path.name in str(error.value)
+    # Rows of other blocks are still what they were.
+    assert np.array_equal(read(store, (0, 7)), VALUES[:7])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"), [(_flip, "seal.json"), (_cut, "is no record of a layer")]
+)
+def test_a_spoilt_seal_is_noticed(spoil: Callable[[Path], None], why: str, output: str) -> None:
+    store = keep(output)
+    spoil(Path(seal_uri(output, KEY, NAME).removeprefix("file://")))
+    with pytest.raises(Damaged, match=why):
+        store.sealed(NAME)
+    (kept,) = list_layers(store.storage, output)
+    assert (kept.layers, len(kept.problems)) == ([], 1)
+    store.drop(NAME)
+    assert store.sealed(NAME) is None
+
+
+def test_the_seal_of_another_layer_is_not_believed(output: str) -> None:
+    store = keep(output)
+    data = store.storage.read(seal_uri(output, KEY, NAME))
+    for key, name in ((OTHER, NAME), (KEY, "d" * 32)):
+        store.storage.write(seal_uri(output, key, name), data)
+        with pytest.raises(Damaged, match=f"is the record of another layer, {KEY}/{NAME}"):
+            open_layers(output, key).sealed(name)
+
+
+def test_blocks_that_do_not_cover_a_range_are_refused(output: str) -> None:
+    store = keep(output)
+    seal = store.sealed(NAME)
+    assert seal is not None
+    (tensor,) = seal.tensors
+    lacking = replace(tensor, blocks=tensor.blocks[:2] + tensor.blocks[3:])
+    with pytest.raises(Damaged, match="have 264 of the 300 values of rows 0 to 50"):
+        store.read(lacking, (0, 50), (0, 6), np.empty((50, 6), np.float32))
+
+
+def test_layers_go_when_their_version_is_published(output: str) -> None:
+    store = keep(output)
+    keep(output, OTHER)
+    sweep(store.storage, output, KEY)
+    assert keys(store.storage, output) == [OTHER]
+    sweep(store.storage, output, OTHER)
+    assert not Path(layers_uri(output).removeprefix("file://")).exists()
+
+
+def test_layers_stay_while_an_attempt_may_read_them(output: str) -> None:
+    store = keep(output)
+    with Attempt(store.storage, output, KEY, VERSION) as attempt:
+        attempt.begin()
+        sweep(store.storage, output, KEY)
+        (kept,) = list_layers(store.storage, output)
+        assert (kept.layers, kept.of, kept.in_use) == ([1], 3, True)
+        assert remove_layers(store.storage, output, [kept]) == []
+        assert np.array_equal(read(store), VALUES)
+    (kept,) = list_layers(store.storage, output)
+    assert not kept.in_use
+    assert kept.size >= VALUES.nbytes
+    assert remove_layers(store.storage, output, [kept]) == [kept]
+    assert list_layers(store.storage, output) == []
+
+
+def test_an_attempt_whose_process_is_gone_holds_nothing(output: str) -> None:
+    store = keep(output)
+    child = os.fork()
+    if child == 0:
+        Attempt(store.storage, output, KEY, VERSION).begin()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert store.storage.stat(attempt_uri(output, KEY, VERSION)) is not None
+    sweep(store.storage, output, KEY)
+    assert keys(store.storage, output) == []
+
+
+@pytest.mark.parametrize("age", [0.5, 1.5])
+def test_an_attempt_of_another_machine_holds_as_long_as_it_beats(
+    age: float, output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = keep(output)
+    attempt = Attempt(store.storage, output, KEY, VERSION)
+    monkeypatch.setattr(attempts.socket, "gethostname", lambda: "another")
+    attempt.begin()
+    monkeypatch.undo()
+    monkeypatch.setattr(stores, "BLOCK_BYTES", 7 * 24)
+    monkeypatch.setattr(attempts, "ALIVE_SECONDS", 1.0)
+    time.sleep(age)
+    sweep(store.storage, output, KEY)
+    assert keys(store.storage, output) == ([KEY] if age < 1 else [])
+
+
+def test_an_attempt_says_so_again_and_again(output: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "BEAT_SECONDS", 0.05)
+    storage, uri = open_storage(None), attempt_uri(output, KEY, VERSION)
+    with Attempt(storage, output, KEY, VERSION) as attempt:
+        assert storage.stat(uri) is None
+        attempt.begin()
+        attempt.begin()
+        first = storage.stat(uri)
+        assert first is not None
+        deadline = time.monotonic() + 20
+        while storage.stat(uri).etag == first.etag:  # type: ignore[union-attr]
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    assert storage.stat(uri) is None
+
+
+def test_abandoned_layers_go_by_age(output: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the time of the newest object, since what is under way is written to."""
+    storage = keep(output).storage
+    # A file's own times cannot be set back: a rename or a write changes one of them.
+    monkeypatch.setattr("embertide.layers.sweeping._store_time", lambda *_: time.time() + 3600)
+    sweep(storage, output, OTHER)
+    assert keys(storage, output) == [KEY]
+    later = time.time() + ABANDONED_AFTER.total_seconds() + 1
+    monkeypatch.setattr("embertide.layers.sweeping._store_time", lambda *_: later)
+    sweep(storage, output, OTHER)
+    assert keys(storage, output) == []
+
+
+def test_what_a_killed_writer_left_goes_too(output: str) -> None:
+    store = keep(output)
+    folder = Path(key_uri(output, KEY).removeprefix("file://"), "blocks", VERSION)
+    (folder / ".0123456789ab.part").write_bytes(b"half")
+    sweep(store.storage, output, KEY)
+    assert not Path(layers_uri(output).removeprefix("file://")).exists()
+
+
+def test_a_process_that_has_the_number_of_another_one_is_told_apart() -> None:
+    own = psutil.Process()
+    assert attempts._began(own.pid) == own.create_time()
+    assert attempts._began(2**22 + 1) is None

@@ -1,0 +1,17 @@
+"""Kept layers: what an attempt has computed by the end of a layer, where the next one goes on.
+
+========  ==================================================================================
+module    what it does
+========  ==================================================================================
+places    where kept layers lie, and what their objects are called
+seals     the record that makes a layer complete: its tensors, and their blocks with checksums
+store     writes blocks, seals a layer, reads rows of a sealed one
+attempts  which attempts may read or write at the moment
+sweeping  removes what no attempt needs any more
+catalog   what is kept, for people
+========  ==================================================================================
+
+A layer is complete when its seal exists, and never by what a listing shows. The seal has the
+checksum of every block, so a block that is damaged, cut short, missing or another layer's is
+noticed when it is read; the layer is then computed again.
+"""

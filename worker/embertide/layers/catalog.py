@@ -1,0 +1,85 @@
+"""What is kept, for people: keys, layers, sizes and ages."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from embertide.layers.attempts import in_use
+from embertide.layers.places import SEAL, key_uri
+from embertide.layers.seals import Damaged, from_bytes
+from embertide.layers.sweeping import keys, objects_of, remove
+from embertide.storage.protocol import ObjectInfo, Storage
+
+
+@dataclass(frozen=True)
+class KeptLayers:
+    """The layers of one key.
+
+    Attributes:
+        layers: numbers of those that are complete, from 1; ``of`` is how many the model has.
+        size: bytes of all objects, those of incomplete layers too.
+        modified: when something of it was last written, in seconds since the epoch.
+        in_use: an attempt may read or write them.
+        problems: records that are damaged; their layers are computed again.
+    """
+
+    key: str
+    uri: str
+    layers: list[int]
+    of: int
+    size: int
+    modified: float
+    in_use: bool
+    problems: list[str]
+
+
+def list_layers(storage: Storage, output_uri: str) -> list[KeptLayers]:
+    """What is kept below an output, the oldest first.
+
+    Raises:
+        StorageError: the store refuses or does not answer.
+    """
+    kept = [_describe(storage, output_uri, key) for key in keys(storage, output_uri)]
+    return sorted(kept, key=lambda item: item.modified)
+
+
+def _describe(storage: Storage, output_uri: str, key: str) -> KeptLayers:
+    objects = objects_of(storage, output_uri, key)
+    layers, of, problems = set[int](), 0, list[str]()
+    for info in objects:
+        if info.uri.endswith(SEAL):
+            name = info.uri.rpartition("/")[2].removesuffix(SEAL)
+            try:
+                seal = from_bytes(info.uri, storage.read(info.uri), key, name)
+            except Damaged as error:
+                problems.append(str(error))
+                continue
+            layers.add(seal.layer)
+            of = seal.layers
+    return KeptLayers(
+        key=key,
+        uri=key_uri(output_uri, key),
+        layers=sorted(layers),
+        of=of,
+        size=sum(info.size for info in objects),
+        modified=_newest(objects),
+        in_use=in_use(storage, output_uri, key, objects, time.time()),
+        problems=problems,
+    )
+
+
+def _newest(objects: list[ObjectInfo]) -> float:
+    return max((info.modified for info in objects), default=0.0)
+
+
+def remove_layers(storage: Storage, output_uri: str, kept: list[KeptLayers]) -> list[KeptLayers]:
+    """Remove those that no attempt uses; returns them.
+
+    Raises:
+        StorageError: the store does not allow or fails to remove.
+    """
+    unused = [item for item in kept if not item.in_use]
+    for item in unused:
+        remove(storage, output_uri, item.key, objects_of(storage, output_uri, item.key))
+    return unused

@@ -1,0 +1,128 @@
+"""The record of a complete layer: its tensors, and their blocks with checksums."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from xxhash import xxh3_128_hexdigest
+
+_FORM = 1
+"""Of the record; another one's counts as damaged, and the layer is computed again."""
+ITEM_BYTES = {"float32": 4, "bfloat16": 2}
+
+
+class Damaged(Exception):
+    """A kept layer is not what was written, or cannot be read; the message says which object."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive rows of some columns of a tensor, row by row, as one object.
+
+    Attributes:
+        path: below the folder of the key.
+        first, last: rows, by dense id; ``last`` is one past the last.
+        left, right: columns, likewise.
+        checksum: XXH3 with 128 bits of the object, in hex.
+    """
+
+    path: str
+    first: int
+    last: int
+    left: int
+    right: int
+    checksum: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptTensor:
+    """A tensor of a kept layer.
+
+    Attributes:
+        rows, width: N and D of the whole tensor.
+        layout: that in which the workers had it.
+        scaled: its rows are multiplied already by the factors of the sum that reads them.
+    """
+
+    name: str
+    rows: int
+    width: int
+    dtype: str
+    layout: Literal["tile", "rows"]
+    scaled: bool
+    blocks: tuple[Block, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all values."""
+        return self.rows * self.width * ITEM_BYTES[self.dtype]
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> KeptTensor:
+        """What ``asdict`` described."""
+        return cls(**{**data, "blocks": tuple(Block(**block) for block in data["blocks"])})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seal:
+    """A complete layer.
+
+    Attributes:
+        key, name: of the layer; a record under another name is not believed.
+        version: of the attempt that wrote it.
+        layer, layers: how many layers are done, and how many there are.
+        feature: slices of columns on the grid that wrote it.
+    """
+
+    key: str
+    name: str
+    version: str
+    layer: int
+    layers: int
+    feature: int
+    tensors: tuple[KeptTensor, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all blocks."""
+        return sum(tensor.size for tensor in self.tensors)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; :meth:`from_json` is the way back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Seal:
+        """What :meth:`to_json` described."""
+        tensors: Sequence[dict[str, Any]] = data["tensors"]
+        return cls(**{**data, "tensors": tuple(map(KeptTensor.from_json, tensors))})
+
+
+def to_bytes(seal: Seal) -> bytes:
+    """The object that seals a layer, with a checksum over its record."""
+    body = json.dumps(seal.to_json(), separators=(",", ":"))
+    checksum = xxh3_128_hexdigest(body.encode())
+    return json.dumps({"form": _FORM, "checksum": checksum, "seal": body}).encode()
+
+
+def from_bytes(uri: str, data: bytes, key: str, name: str) -> Seal:
+    """The record of a layer.
+
+    Raises:
+        Damaged: it is not what was written, or another layer's.
+    """
+    try:
+        parsed = json.loads(data)
+        if parsed["form"] != _FORM:
+            raise Damaged(f"{uri} has form {parsed['form']!r}, not {_FORM}")
+        if xxh3_128_hexdigest(parsed["seal"].encode()) != parsed["checksum"]:
+            raise Damaged(f"{uri} does not match its checksum")
+        seal = Seal.from_json(json.loads(parsed["seal"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Damaged(f"{uri} is no record of a layer ({error!r})") from error
+    if (seal.key, seal.name) != (key, name):
+        raise Damaged(f"{uri} is the record of another layer, {seal.key}/{seal.name}")
+    return seal

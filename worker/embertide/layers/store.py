@@ -1,0 +1,170 @@
+"""Writes blocks, seals a layer, and reads rows of a sealed one, in any store.
+
+Blocks are cut from each worker's rows, so they differ by grid; what is read is a range of rows and
+columns of the whole tensor, whoever wrote them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from xxhash import xxh3_128_hexdigest
+
+from embertide.errors import EmbertideError, ObjectMissing
+from embertide.layers.places import block_path, key_uri, layers_uri, seal_uri
+from embertide.layers.seals import Block, Damaged, KeptTensor, Seal, from_bytes, to_bytes
+from embertide.storage.protocol import Storage
+
+BLOCK_BYTES = (8 << 20) - (64 << 10)
+"""One request each: of a store, an upload in parts begins at 8 MiB and leaves parts when killed."""
+_READERS = 4
+Array = npt.NDArray[Any]
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class LayerStore:
+    """The kept layers of one key, as one attempt reads and writes them.
+
+    Attributes:
+        version: of the attempt.
+    """
+
+    storage: Storage
+    output_uri: str
+    key: str
+    version: str
+
+    @property
+    def uri(self) -> str:
+        """The folder of the key."""
+        return key_uri(self.output_uri, self.key)
+
+    # -- writing -------------------------------------------------------------------------
+
+    def blocks(
+        self, name: str, tensor: int, rank: int, values: Array, first: int, left: int
+    ) -> Iterator[tuple[Array, Block]]:
+        """The blocks that a worker's rows are cut into, without their checksums.
+
+        Args:
+            tensor: its number among those of the layer.
+            values: [n, d] rows from ``first`` on, columns from ``left`` on; C-contiguous.
+        """
+        rows = max(1, BLOCK_BYTES // max(1, values.itemsize * values.shape[1]))
+        for number, at in enumerate(range(0, len(values), rows)):
+            part = values[at : at + rows]
+            path = block_path(self.version, name, tensor, rank, number)
+            start, right = first + at, left + values.shape[1]
+            yield part, Block(path, start, start + len(part), left, right, "")
+
+    def write(self, values: Array, block: Block) -> Block:
+        """Write a block; returns it with its checksum.
+
+        Raises:
+            StorageError, OutputError: the store refused or failed.
+        """
+        data = values.tobytes()
+        self.storage.write(f"{self.uri}/{block.path}", data)
+        return Block(**{**vars(block), "checksum": xxh3_128_hexdigest(data)})
+
+    def seal(self, seal: Seal) -> bool:
+        """Make a layer complete; False where it is so already, by another attempt.
+
+        Raises:
+            StorageError, OutputError: the store refused or failed.
+        """
+        uri = seal_uri(self.output_uri, self.key, seal.name)
+        return self.storage.write_if(uri, to_bytes(seal), None)
+
+    def remove(self, blocks: Sequence[Block]) -> None:
+        """Remove blocks that no seal has."""
+        self.storage.delete(f"{self.uri}/{block.path}" for block in blocks)
+
+    # -- reading -------------------------------------------------------------------------
+
+    def is_there(self) -> bool:
+        """Whether anything is kept under the key.
+
+        Raises:
+            StorageError: the store refuses or does not answer.
+        """
+        return self.key in self.storage.list_folders(layers_uri(self.output_uri))
+
+    def sealed(self, name: str) -> Seal | None:
+        """The record of a complete layer; None where there is none.
+
+        Raises:
+            Damaged: the record cannot be read, or is not what was written.
+        """
+        uri = seal_uri(self.output_uri, self.key, name)
+        try:
+            if self.storage.stat(uri) is None:
+                return None
+            return from_bytes(uri, self.storage.read(uri), self.key, name)
+        except ObjectMissing:
+            return None
+        except EmbertideError as error:
+            raise Damaged(str(error)) from error
+
+    def drop(self, name: str) -> None:
+        """Let a layer be incomplete again; its blocks go when the key is swept."""
+        self.storage.delete([seal_uri(self.output_uri, self.key, name)])
+
+    def read(self, tensor: KeptTensor, rows: Range, columns: Range, out: Array) -> None:
+        """Fill [n, d] with a range of rows and columns of a tensor.
+
+        Raises:
+            Damaged: a block is not what was written, or cannot be read.
+        """
+        wanted = [block for block in tensor.blocks if _overlap(block, rows, columns)]
+        cells = sum(_cells(block, rows, columns) for block in wanted)
+        if cells != out.size:
+            raise Damaged(
+                f"{self.uri}: the blocks of {tensor.name} have {cells} of the {out.size} values of"
+                f" rows {rows[0]} to {rows[1]}, columns {columns[0]} to {columns[1]}"
+            )
+        with ThreadPoolExecutor(_READERS, "layers") as pool:
+            for _ in pool.map(lambda block: self._read(block, rows, columns, out), wanted):
+                pass
+
+    def _read(self, block: Block, rows: Range, columns: Range, out: Array) -> None:
+        """Copy what a block has of a range to its place."""
+        data = self._data(block, out.itemsize)
+        values = np.frombuffer(data, out.dtype).reshape(block.last - block.first, -1)
+        top, bottom = max(rows[0], block.first), min(rows[1], block.last)
+        left, right = max(columns[0], block.left), min(columns[1], block.right)
+        target = out[top - rows[0] : bottom - rows[0], left - columns[0] : right - columns[0]]
+        target[:] = values[
+            top - block.first : bottom - block.first, left - block.left : right - block.left
+        ]
+
+    def _data(self, block: Block, item_bytes: int) -> bytes:
+        """A block's bytes, which are what was written."""
+        uri = f"{self.uri}/{block.path}"
+        try:
+            data = self.storage.read(uri)
+        except EmbertideError as error:
+            raise Damaged(str(error)) from error
+        size = (block.last - block.first) * (block.right - block.left) * item_bytes
+        if len(data) != size:
+            raise Damaged(f"{uri} has {len(data)} bytes, {size} were written")
+        if xxh3_128_hexdigest(data) != block.checksum:
+            raise Damaged(f"{uri} does not match its checksum")
+        return data
+
+
+def _overlap(block: Block, rows: Range, columns: Range) -> bool:
+    return _cells(block, rows, columns) > 0
+
+
+def _cells(block: Block, rows: Range, columns: Range) -> int:
+    """Values that a block has of a range."""
+    height = min(rows[1], block.last) - max(rows[0], block.first)
+    width = min(columns[1], block.right) - max(columns[0], block.left)
+    return max(0, height) * max(0, width)

@@ -1,0 +1,94 @@
+"""Removes kept layers that no attempt needs any more: after a version is published, and by age.
+
+Seals go first, so that a removal that is cut short leaves blocks without a seal, which nobody reads
+and a later sweep removes.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from datetime import timedelta
+
+from embertide.errors import EmbertideError, ObjectMissing
+from embertide.layers.attempts import in_use
+from embertide.layers.places import SEAL, is_key, key_uri, layers_uri
+from embertide.spec.schemes import is_local
+from embertide.storage.protocol import ObjectInfo, Storage
+
+ABANDONED_AFTER = timedelta(hours=24)
+"""Age of the newest object of a key at which no job's next attempt is expected any more."""
+
+_log = logging.getLogger("embertide")
+
+
+def keys(storage: Storage, output_uri: str) -> list[str]:
+    """The keys that have objects."""
+    return [name for name in storage.list_folders(layers_uri(output_uri)) if is_key(name)]
+
+
+def objects_of(storage: Storage, output_uri: str, key: str) -> list[ObjectInfo]:
+    """All objects of a key; [] also where another process removes them right now."""
+    try:
+        return storage.list(f"{key_uri(output_uri, key)}/", hidden=True)
+    except ObjectMissing:
+        return []
+
+
+def remove(storage: Storage, output_uri: str, key: str, objects: list[ObjectInfo]) -> None:
+    """Remove a key's layers; hidden files that killed writers left are among its objects.
+
+    Raises:
+        StorageError: the store does not allow or fails to remove.
+    """
+    seals = [info.uri for info in objects if info.uri.endswith(SEAL)]
+    storage.delete(seals)
+    storage.delete(info.uri for info in objects if info.uri not in set(seals))
+    if is_local(output_uri):
+        _remove_folders(storage, output_uri, key, objects)
+
+
+def _remove_folders(storage: Storage, output_uri: str, key: str, objects: list[ObjectInfo]) -> None:
+    """Remove directories that are empty now, the innermost first, up to that of all layers."""
+    top = layers_uri(output_uri)
+    folders = {top, key_uri(output_uri, key)}
+    for info in objects:
+        folder = info.uri.rpartition("/")[0]
+        while len(folder) > len(top):
+            folders.add(folder)
+            folder = folder.rpartition("/")[0]
+    for folder in sorted(folders, key=len, reverse=True):
+        storage.sweep(folder)
+
+
+def sweep(storage: Storage, output_uri: str, key: str) -> None:
+    """Remove the layers of a key whose version is published, and those that were abandoned.
+
+    Layers that another attempt may read or write stay. One process of a run calls; what cannot be
+    removed is a warning, since the version is published.
+    """
+    try:
+        there = keys(storage, output_uri)
+        now = _store_time(storage, output_uri) if there else 0.0
+        for name in there:
+            objects = objects_of(storage, output_uri, name)
+            unneeded = name == key or _is_abandoned(objects, now)
+            if unneeded and not in_use(storage, output_uri, name, objects, now):
+                remove(storage, output_uri, name, objects)
+    except EmbertideError as error:
+        _log.warning("kept layers below %s are not removed: %s", layers_uri(output_uri), error)
+
+
+def _is_abandoned(objects: list[ObjectInfo], now: float) -> bool:
+    newest = max((info.modified for info in objects), default=0.0)
+    return now - newest > ABANDONED_AFTER.total_seconds()
+
+
+def _store_time(storage: Storage, output_uri: str) -> float:
+    """Now, in seconds since the epoch, by the clock that the store's times are of."""
+    uri = f"{layers_uri(output_uri)}/_time-{secrets.token_hex(4)}"
+    storage.write(uri, b"now")
+    info = storage.stat(uri)
+    storage.delete([uri])
+    return info.modified if info is not None and info.modified else time.time()
