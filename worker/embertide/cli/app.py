@@ -17,6 +17,7 @@ from embertide.cli.crd import crd
 from embertide.cli.export import export
 from embertide.cli.held import discard, release
 from embertide.cli.help import exit_code_help, help_of
+from embertide.cli.layers import layers
 from embertide.cli.logs import logs
 from embertide.cli.neighbors import neighbors
 from embertide.cli.plan import plan
@@ -76,7 +77,7 @@ def _root(
 app.callback(help=help_of(_root, *exit_code_help()))(_root)
 _COMMANDS = (
     *(run, plan, check, versions, report, diff, rollback, release, discard),
-    *(neighbors, export, show, submit, logs, synth, crd),
+    *(neighbors, layers, export, show, submit, logs, synth, crd),
 )
 for _command in _COMMANDS:
     app.command(help=help_of(_command))(_command)

@@ -1,0 +1,90 @@
+"""``embertide layers``: what attempts have kept below an output, and removing it."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from embertide.cli.drawing import escaped, new_table
+from embertide.cli.options import EndpointOption, JsonOption, OutputOption, place_of
+from embertide.telemetry.format import human_bytes, human_seconds
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from embertide.layers.catalog import KeptLayers
+
+
+def layers(
+    job_path: Annotated[
+        Path | None,
+        typer.Argument(metavar="JOB.yaml", help="The manifest.", show_default=False),
+    ] = None,
+    output: OutputOption = None,
+    endpoint_url: EndpointOption = None,
+    remove: Annotated[
+        bool,
+        typer.Option(
+            "--remove", help="Remove all that no attempt may be using; the next one computes it."
+        ),
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """List the layers that failed attempts have kept below an output, the oldest first.
+
+    A next attempt with the same inputs, model and job goes on after the last of them. They are
+    removed once its version is published, and 24 hours after the last was written.
+
+    [bold]Examples[/bold]
+
+      embertide layers job.yaml
+      embertide layers --output s3://shop/embeddings --remove
+    """
+    place = place_of(job_path, output, endpoint_url)
+
+    from embertide.layers.catalog import list_layers, remove_layers
+    from embertide.storage.opening import open_storage
+
+    storage = open_storage(place.storage)
+    found = list_layers(storage, place.uri)
+    removed = remove_layers(storage, place.uri, found) if remove else []
+    if json_output:
+        from embertide.cli.progress_view import write_json
+
+        gone = {item.key for item in removed}
+        rows = [{**dataclasses.asdict(item), "removed": item.key in gone} for item in found]
+        write_json(sys.stdout, rows)
+    elif not found:
+        print(f"no layers are kept below {place.uri}")
+    else:
+        from rich.console import Console
+
+        console = Console()
+        console.print(_table(place.uri, found))
+        for line in _remarks(found, removed, remove):
+            console.print(escaped(line), highlight=False)
+
+
+def _table(uri: str, found: list[KeptLayers]) -> Table:
+    table = new_table(escaped(uri), ["key", "layers"], ["size", "age"])
+    for item in found:
+        numbers = ", ".join(map(str, item.layers))
+        done = f"{numbers} of {item.of}" if item.layers else "none complete"
+        age = human_seconds(max(0.0, time.time() - item.modified))
+        table.add_row(item.key, done, human_bytes(item.size), age)
+    return table
+
+
+def _remarks(found: list[KeptLayers], removed: list[KeptLayers], remove: bool) -> list[str]:
+    """What was removed, what an attempt may be using, and what is damaged."""
+    lines = [f"{problem}; that layer is computed again" for i in found for problem in i.problems]
+    stays = "stays: " if remove else ""
+    lines += [f"{stays}{item.key} is in use by an attempt" for item in found if item.in_use]
+    if removed:
+        lines.append(f"removed {human_bytes(sum(item.size for item in removed))}")
+    return lines
