@@ -13,6 +13,7 @@ import typer
 from embertide._version import __version__
 from embertide.cli.check import check
 from embertide.cli.comparing import diff
+from embertide.cli.convert import convert
 from embertide.cli.crd import crd
 from embertide.cli.export import export
 from embertide.cli.held import discard, release
@@ -69,6 +70,7 @@ def _root(
       embertide rollback job.yaml previous # go back
       embertide diff job.yaml previous current
       embertide release job.yaml           # a held version
+      embertide convert job.yaml D --for I # files for an index
       embertide submit job.yaml --at now   # on Kubernetes
       embertide logs products              # why it failed
     """
@@ -77,7 +79,7 @@ def _root(
 app.callback(help=help_of(_root, *exit_code_help()))(_root)
 _COMMANDS = (
     *(run, plan, check, versions, report, diff, rollback, release, discard),
-    *(neighbors, layers, export, show, submit, logs, synth, crd),
+    *(neighbors, convert, layers, export, show, submit, logs, synth, crd),
 )
 for _command in _COMMANDS:
     app.command(help=help_of(_command))(_command)

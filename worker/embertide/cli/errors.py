@@ -13,7 +13,13 @@ from embertide.errors import EmbertideError, Interrupted, ManifestError
 
 _DEBUG = "EMBERTIDE_DEBUG"
 _WORKER_LIBRARIES = ("torch", "numpy", "pyarrow", "boto3", "safetensors", "psutil")
-_EXTRAS = {"kubernetes": "operator"}
+_EXTRAS = {
+    "kubernetes": "operator",
+    "lancedb": "lancedb",
+    "psycopg": "pgvector",
+    "pymilvus": "milvus",
+    "qdrant_client": "qdrant",
+}
 
 
 @contextmanager

