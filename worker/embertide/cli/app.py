@@ -22,6 +22,7 @@ from embertide.cli.layers import layers
 from embertide.cli.logs import logs
 from embertide.cli.neighbors import neighbors
 from embertide.cli.plan import plan
+from embertide.cli.push import push
 from embertide.cli.report import report
 from embertide.cli.run import run
 from embertide.cli.show import show
@@ -71,6 +72,7 @@ def _root(
       embertide diff job.yaml previous current
       embertide release job.yaml           # a held version
       embertide convert job.yaml D --for I # files for an index
+      embertide push job.yaml --to URL     # into an index
       embertide submit job.yaml --at now   # on Kubernetes
       embertide logs products              # why it failed
     """
@@ -79,7 +81,7 @@ def _root(
 app.callback(help=help_of(_root, *exit_code_help()))(_root)
 _COMMANDS = (
     *(run, plan, check, versions, report, diff, rollback, release, discard),
-    *(neighbors, convert, layers, export, show, submit, logs, synth, crd),
+    *(neighbors, convert, push, layers, export, show, submit, logs, synth, crd),
 )
 for _command in _COMMANDS:
     app.command(help=help_of(_command))(_command)

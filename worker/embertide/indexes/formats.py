@@ -81,7 +81,7 @@ class Parquet:
         vectors = pa.list_(element, self._width) if self._fixed else pa.list_(element)
         # Indexes that read lists read strings with 32-bit offsets.
         text = pa.large_string() if self._fixed else pa.string()
-        self._schema = pa.schema(
+        self.schema = pa.schema(
             [
                 pa.field(
                     layout.id_column, ids if pa.types.is_integer(ids) else text, nullable=False
@@ -96,14 +96,14 @@ class Parquet:
         flat = to_arrow(
             np.ascontiguousarray(values).view(np.uint8 if self._bytes else values.dtype).reshape(-1)
         )
-        kind = self._schema.field(1).type
+        kind = self.schema.field(1).type
         if self._fixed:
             vectors = pa.FixedSizeListArray.from_arrays(flat, type=kind)
         else:
             offsets = pa.array(np.arange(len(values) + 1, dtype=np.int32) * self._width)
             vectors = pa.ListArray.from_arrays(offsets, flat, type=kind)
-        ids = ids.cast(self._schema.field(0).type)
-        return pa.RecordBatch.from_arrays([ids, vectors], schema=self._schema)
+        ids = ids.cast(self.schema.field(0).type)
+        return pa.RecordBatch.from_arrays([ids, vectors], schema=self.schema)
 
     def size(self, piece: Any) -> int:
         """Uncompressed; what parquet adds to it is small."""
@@ -111,7 +111,7 @@ class Parquet:
 
     def open(self, sink: HashedSink) -> Writer:
         """A parquet file."""
-        return _ParquetWriter(sink, self._schema)
+        return _ParquetWriter(sink, self.schema)
 
 
 class _ParquetWriter:

@@ -58,11 +58,15 @@ class Shaper:
         ids = _id_array(batch[0])
         values = self._converted(ids, self.directions(batch[1]))
         zeros = ~values.any(axis=1)
-        ids = self._checked(_typed(ids, self._layout.ids))
+        ids = self.shape_ids(ids)
         zero_ids = ids.filter(pa.array(zeros))
         if zeros.any() and self._layout.zero_rows != "keep":
             ids, values = self._without_zeros(ids, values, zeros)
         return Shaped(ids, values, zero_ids)
+
+    def shape_ids(self, ids: Any) -> Any:
+        """Ids alone as they are written."""
+        return self._checked(_typed(_id_array(ids), self._layout.ids))
 
     def directions(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """[n, D] divided by their L2 norms where the layout asks for it; zero vectors stay."""

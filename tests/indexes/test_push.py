@@ -1,0 +1,290 @@
+"""Versions in real indexes: what readers see, before, during and after a push."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from embertide.errors import InputError, OutputError, StoreUnavailable
+from embertide.indexes.push import loading
+from embertide.indexes.push.protocol import Index, Table
+from embertide.indexes.push.push import Options, push
+from embertide.indexes.push.targets import open_index
+from embertide.storage.protocol import Storage
+from embertide.versions.publish import rollback
+from tests.support.compared import Rows, publish_rows, random_rows
+from tests.support.versions import CURRENT, LATER, NEXT, OLD
+
+COUNT, WIDTH = 900, 8
+KINDS = ["postgresql", "qdrant", "milvus", "lancedb"]
+
+
+class Readers:
+    """An index, a name in it, and what readers of the name see."""
+
+    def __init__(self, kind: str, location: str, name: str) -> None:
+        self.kind, self.name = kind, name
+        self.index = open_index(location)
+        self.options = Options(name=name)
+
+    def all(self) -> Rows:
+        """Id -> vector, as readers get them by the name."""
+        return {
+            key: np.array(vector, np.float32)
+            for key, vector in getattr(self, f"_{self.kind}")().items()
+        }
+
+    def _postgresql(self) -> Any:
+        rows = self.index._connection.execute(  # type: ignore[attr-defined]
+            f"SELECT id, embedding::real[] FROM {self.name}"
+        )
+        return dict(rows.fetchall())
+
+    def _qdrant(self) -> Any:
+        client = self.index._client  # type: ignore[attr-defined]
+        points, _ = client.scroll(self.name, limit=10_000, with_vectors=True)
+        return {point.payload["id"]: point.vector for point in points}
+
+    def _milvus(self) -> Any:
+        client = self.index._client  # type: ignore[attr-defined]
+        rows = client.query(self.name, filter="", output_fields=["*"], limit=10_000)
+        return {row["id"]: row["embedding"] for row in rows}
+
+    def _lancedb(self) -> Any:
+        table = self.index._database.open_table(self.name)  # type: ignore[attr-defined]
+        assert table.count_rows() == 0
+        table.checkout("current")
+        found = table.to_arrow()
+        return dict(zip(found["id"].to_pylist(), found["vector"].to_pylist(), strict=True))
+
+    def see(self, rows: Rows) -> None:
+        """They see these rows, bit for bit; in Qdrant their directions."""
+        found = self.all()
+        assert found.keys() == rows.keys()
+        for name, vector in rows.items():
+            if self.kind == "qdrant":
+                length = np.linalg.norm(vector)
+                np.testing.assert_allclose(
+                    found[name], vector / length if length else vector, atol=2e-6
+                )
+            else:
+                np.testing.assert_array_equal(found[name], vector)
+
+    def tables(self) -> list[str]:
+        """Versions that have a table, the oldest first."""
+        return [table.version for table in sorted(self.index.tables(self.name))]
+
+
+@pytest.fixture(params=KINDS)
+def readers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Readers]:
+    """A new name in each kind of index."""
+    kind = str(request.param)
+    name = f"products_{secrets.token_hex(4)}"
+    if kind == "postgresql":
+        location = request.getfixturevalue("postgres")
+    else:
+        location = f"{kind}://{tmp_path}/index" + (".db" if kind == "milvus" else "")
+    found = Readers(kind, location, name)
+    yield found
+    found.index.close()
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attempts follow each other at once."""
+    monkeypatch.setattr(loading, "_PAUSE_SECONDS", 0.001)
+
+
+@pytest.mark.parametrize("kind", ["int64", "string"])
+def test_readers_see_one_version_after_the_other_and_go_back(
+    storage: Storage, output: str, readers: Readers, kind: str
+) -> None:
+    versions = {
+        version: random_rows(COUNT - 50 * at, WIDTH, at, text=kind == "string")
+        for at, version in enumerate([OLD, CURRENT, NEXT])
+    }
+    seen = []
+    for version, rows in versions.items():
+        publish_rows(storage, output, version, rows, kind=kind)
+        done = push(storage, output, readers.index, readers.options)
+        assert done.version == version
+        readers.see(rows)
+        seen.append((done.tables[0].previous, done.tables[0].loaded, len(done.dropped)))
+    assert seen == [("", True, 0), (OLD, True, 0), (CURRENT, True, 1)]
+    assert readers.tables() == [CURRENT, NEXT]
+    rollback(storage, output, CURRENT)
+    done = push(storage, output, readers.index, readers.options)
+    assert (done.version, done.tables[0].loaded, done.tables[0].previous) == (CURRENT, False, NEXT)
+    readers.see(versions[CURRENT])
+    done = push(storage, output, readers.index, replace(readers.options, version=NEXT))
+    assert not done.tables[0].loaded
+    readers.see(versions[NEXT])
+
+
+class Broken:
+    """An index that fails at chosen calls of a method."""
+
+    def __init__(self, index: Index, method: str, fails: set[int], error: Exception) -> None:
+        self._index, self._method, self._fails, self._error = index, method, fails, error
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._index, name)
+        if name != self._method:
+            return method
+
+        def call(*args: Any) -> Any:
+            self.calls += 1
+            if self.calls in self._fails:
+                raise self._error
+            return method(*args)
+
+        return call
+
+
+@pytest.mark.parametrize("method", ["append", "finish", "count", "rows", "switch"])
+def test_a_push_that_ends_early_is_not_seen_and_goes_on(
+    storage: Storage, output: str, readers: Readers, method: str
+) -> None:
+    before, after = random_rows(COUNT, WIDTH, 1), random_rows(COUNT + 9, WIDTH, 2)
+    publish_rows(storage, output, OLD, before)
+    push(storage, output, readers.index, readers.options)
+    publish_rows(storage, output, CURRENT, after, cuts=(0.2, 0.4, 0.6))
+    at = 3 if method == "append" else 1
+    broken: Any = Broken(readers.index, method, {at}, KeyboardInterrupt())  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        push(storage, output, broken, readers.options)
+    readers.see(before)
+    counted: Any = Broken(readers.index, "append", set(), ValueError())
+    done = push(storage, output, counted, readers.options)
+    # Parts that are there are not sent again.
+    assert counted.calls == (2 if method == "append" else 0)
+    assert done.tables[0].previous == OLD
+    readers.see(after)
+
+
+def test_what_passes_is_tried_again_and_what_does_not_is_an_error(
+    storage: Storage, output: str, readers: Readers
+) -> None:
+    rows = random_rows(COUNT, WIDTH, 1)
+    publish_rows(storage, output, OLD, rows)
+    passing = readers.index.transient[0]("gone away")
+    broken: Any = Broken(readers.index, "append", {1, 2, 4}, passing)
+    push(storage, output, broken, readers.options)
+    assert broken.calls == 6
+    readers.see(rows)
+    publish_rows(storage, output, CURRENT, random_rows(COUNT, WIDTH, 2))
+    down: Any = Broken(readers.index, "append", set(range(1, 100)), passing)
+    with pytest.raises(StoreUnavailable, match="failed at each of 6 attempts: gone away"):
+        push(storage, output, down, readers.options)
+    refused: Any = Broken(readers.index, "finish", {1}, readers.index.errors[0]("no room"))
+    with pytest.raises((OutputError, StoreUnavailable), match="no room"):
+        push(storage, output, refused, readers.options)
+    readers.see(rows)
+
+
+def test_rows_that_went_missing_are_found_and_loaded_again(
+    storage: Storage, output: str, readers: Readers
+) -> None:
+    """A table that someone has changed before the switch."""
+    rows = random_rows(COUNT, WIDTH, 1)
+    publish_rows(storage, output, OLD, rows)
+    broken: Any = Broken(readers.index, "switch", {1}, KeyboardInterrupt())  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        push(storage, output, broken, readers.options)
+    readers.index.delete(Table(readers.name, OLD), [next(iter(rows))])
+    push(storage, output, readers.index, readers.options)
+    readers.see(rows)
+    # Readers see the table, so it is not repaired below them.
+    readers.index.delete(Table(readers.name, OLD), [next(iter(rows))])
+    with pytest.raises(OutputError, match=f"has {COUNT - 1} rows, {OLD} has {COUNT}"):
+        push(storage, output, readers.index, readers.options)
+
+
+def test_held_versions_are_pushed_where_asked_for(
+    storage: Storage, output: str, readers: Readers
+) -> None:
+    rows, held = random_rows(COUNT, WIDTH, 1), random_rows(50, WIDTH, 2)
+    publish_rows(storage, output, OLD, rows)
+    publish_rows(storage, output, CURRENT, held, held=("too few rows",))
+    assert push(storage, output, readers.index, readers.options).version == OLD
+    options = replace(readers.options, version=CURRENT)
+    with pytest.raises(OutputError, match=f"{CURRENT} of {output} is held: too few rows"):
+        push(storage, output, readers.index, options)
+    readers.see(rows)
+    push(storage, output, readers.index, replace(options, held=True))
+    readers.see(held)
+
+
+def test_a_version_that_is_not_current_any_more_is_not_switched_to(
+    storage: Storage, output: str, readers: Readers
+) -> None:
+    first, second = random_rows(COUNT, WIDTH, 1), random_rows(COUNT, WIDTH, 2)
+    publish_rows(storage, output, OLD, first)
+    publish_rows(storage, output, CURRENT, second)
+
+    class Overtaken(Broken):
+        def __getattr__(self, name: str) -> Any:
+            if name == "finish":
+                publish_rows(storage, output, NEXT, first)
+            return super().__getattr__(name)
+
+    overtaken: Any = Overtaken(readers.index, "", set(), ValueError())
+    with pytest.raises(OutputError, match=f"is {NEXT} now, {CURRENT} was loaded"):
+        push(storage, output, overtaken, readers.options)
+    assert readers.index.current(readers.name) is None
+
+
+def test_an_older_push_does_not_undo_a_newer_one(
+    storage: Storage, output: str, readers: Readers
+) -> None:
+    first, second = random_rows(COUNT, WIDTH, 1), random_rows(COUNT, WIDTH, 2)
+    publish_rows(storage, output, OLD, first)
+    publish_rows(storage, output, CURRENT, second)
+
+    class Overtaken(Broken):
+        def __getattr__(self, name: str) -> Any:
+            if name == "finish" and not self.calls:
+                self.calls = 1
+                push(storage, output, readers.index, readers.options)
+            return super().__getattr__(name)
+
+    overtaken: Any = Overtaken(readers.index, "", set(), ValueError())
+    with pytest.raises(OutputError, match=f"has switched {readers.name} to {CURRENT}"):
+        push(storage, output, overtaken, replace(readers.options, version=OLD))
+    readers.see(second)
+
+
+def test_another_width_half_precision_and_normalised_rows(
+    storage: Storage, output: str, readers: Readers
+) -> None:
+    publish_rows(storage, output, OLD, random_rows(COUNT, WIDTH, 1))
+    push(storage, output, readers.index, readers.options)
+    wide = random_rows(60, 2 * WIDTH, 2)
+    publish_rows(storage, output, CURRENT, wide)
+    push(storage, output, readers.index, readers.options)
+    readers.see(wide)
+    publish_rows(storage, output, NEXT, wide)
+    half = replace(readers.options, vectors="float16", normalize=True, metric="ip")
+    push(storage, output, readers.index, half)
+    stored = readers.index.rows(Table(readers.name, NEXT), list(wide))
+    for name, vector in wide.items():
+        unit = (vector.astype(float) / np.linalg.norm(vector.astype(float))).astype(np.float32)
+        np.testing.assert_array_equal(stored[name], unit.astype(np.float16).astype(np.float32))
+
+
+def test_names_that_are_taken_or_wrong_are_refused(
+    storage: Storage, output: str, readers: Readers
+) -> None:
+    publish_rows(storage, output, LATER, random_rows(20, WIDTH, 1))
+    with pytest.raises(InputError, match="must begin with a lower-case letter"):
+        push(storage, output, readers.index, replace(readers.options, name="Shop-1"))
+    with pytest.raises(InputError, match="is longer than the"):
+        push(storage, output, readers.index, replace(readers.options, name="x" * 250))
+    assert readers.tables() == []

@@ -1,0 +1,169 @@
+"""``embertide push``: a version into an index that serves it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from embertide.cli.convert import NodeTypeOption
+from embertide.cli.options import EndpointOption, JsonOption, OutputOption, place_of
+from embertide.cli.versions import named_version
+
+if TYPE_CHECKING:
+    from embertide.cli.options import Place
+    from embertide.indexes.push.push import Pushed
+
+
+def push(
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="URL",
+            help="The index: postgresql://HOST/DB, qdrant+https://HOST:6333,"
+            " milvus+https://HOST:19530, lancedb:///PATH, lancedb+s3://BUCKET/PREFIX.",
+            show_default=False,
+        ),
+    ],
+    job_path: Annotated[
+        Path | None,
+        typer.Argument(metavar="JOB.yaml", help="The manifest.", show_default=False),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name",
+            metavar="NAME",
+            help="The alias or view that readers use. Default: the job's name, or the output's"
+            " last folder.",
+            show_default=False,
+        ),
+    ] = None,
+    version: Annotated[
+        str,
+        typer.Option(
+            "--version",
+            metavar="VERSION",
+            help="Which version: as `embertide versions` lists it, or previous.",
+        ),
+    ] = "current",
+    node_type: NodeTypeOption = None,
+    metric: Annotated[
+        Literal["cosine", "l2", "ip"],
+        typer.Option("--metric", help="By which readers search."),
+    ] = "cosine",
+    vectors: Annotated[
+        Literal["float32", "float16"], typer.Option("--vectors", help="Element type.")
+    ] = "float32",
+    normalize: Annotated[
+        bool, typer.Option("--normalize", help="Divide vectors by their L2 norm, but zero ones.")
+    ] = False,
+    search_index: Annotated[
+        bool,
+        typer.Option(
+            "--search-index/--no-search-index",
+            help="Build an HNSW index before the switch (PostgreSQL).",
+        ),
+    ] = True,
+    held: Annotated[
+        bool, typer.Option("--held", help="Push a version although its gate holds it.")
+    ] = False,
+    keep: Annotated[
+        int,
+        typer.Option(
+            "--keep", min=1, metavar="N", help="Versions to keep in the index; older are dropped."
+        ),
+    ] = 2,
+    restart: Annotated[
+        bool,
+        typer.Option("--restart", help="Load again what an earlier push of the version began."),
+    ] = False,
+    output: OutputOption = None,
+    endpoint_url: EndpointOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Load a published version into an index, and switch its readers to it.
+
+    A new table or collection is loaded and verified; then the alias or view that readers use
+    moves to it in one step, and older ones are dropped. Readers never see half a version. A push
+    that was interrupted goes on where it ended. To go back, push the older version.
+
+    Secrets come from the environment: PGPASSWORD, QDRANT_API_KEY, MILVUS_TOKEN.
+
+    [bold]Examples[/bold]
+
+      embertide push job.yaml --to postgresql://db/shop
+      embertide push job.yaml --to qdrant+https://q:6333
+      embertide push job.yaml --to URL --version previous
+      embertide push --output s3://shop/e --to URL --name e
+    """
+    from embertide.indexes.push.push import Options
+    from embertide.indexes.push.push import push as push_version
+    from embertide.indexes.push.targets import open_index
+    from embertide.storage.opening import open_storage
+
+    place = place_of(job_path, output, endpoint_url)
+    storage = open_storage(place.storage)
+    chosen = None if version == "current" else named_version(storage, place.uri, version)
+    options = Options(
+        name=name or _default_name(place),
+        version=chosen,
+        node_type=node_type,
+        metric=metric,
+        vectors=vectors,
+        normalize=normalize,
+        search_index=search_index,
+        held=held,
+        keep=keep,
+        restart=restart,
+    )
+    index = open_index(to)
+    try:
+        with _progress(shown=not json_output) as on_rows:
+            done = push_version(storage, place.uri, index, options, on_rows)
+    finally:
+        index.close()
+    if json_output:
+        from embertide.cli.progress_view import write_json
+
+        write_json(sys.stdout, {"event": "pushed", **asdict(done)})
+        return
+    _print(done)
+
+
+def _default_name(place: Place) -> str:
+    from embertide.indexes.push.push import default_name
+
+    return default_name(place.uri if place.job is None else place.job.metadata.name)
+
+
+@contextmanager
+def _progress(*, shown: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal; nothing elsewhere."""
+    if not (shown and sys.stderr.isatty()):
+        yield lambda _done, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("rows")
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def _print(done: Pushed) -> None:
+    for table in done.tables:
+        how = "loaded and verified" if table.loaded else "was there, and is verified"
+        print(f"{table.alias}: {table.rows:,} rows of {done.version}; {table.table} {how}")
+        if table.previous not in ("", done.version):
+            print(f"  readers saw {table.previous} before")
+    for name in done.dropped:
+        print(f"dropped {name}")
+    for name in done.kept:
+        print(f"not dropped: {name}, since it is in use; each push tries again")

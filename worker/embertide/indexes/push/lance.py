@@ -1,0 +1,173 @@
+"""LanceDB: a table, in which each version is a branch, and a tag that readers check out.
+
+    table = db.open_table("products")
+    table.checkout("current")
+
+Whoever opens the table without the tag sees its main branch, which has no rows. A version that is
+made of the one before is a branch of its branch and shares its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import lancedb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from embertide.errors import OutputError
+from embertide.indexes.formats import Parquet
+from embertide.indexes.layout import Layout
+from embertide.indexes.push.protocol import Table, TableSpec
+from embertide.indexes.rows import Shaped
+
+TAG = "current"
+
+
+class Lance:
+    """See :class:`embertide.indexes.push.protocol.Index`.
+
+    Args:
+        location: a folder, or a bucket and prefix of S3.
+    """
+
+    transient: tuple[type[Exception], ...] = (OSError,)
+    errors: tuple[type[Exception], ...] = (OSError, RuntimeError, ValueError)
+    copies = True
+    longest_name = 255
+
+    def __init__(self, location: str) -> None:
+        self._database = lancedb.connect(location)
+
+    def tables(self, alias: str) -> list[Table]:
+        """The branches."""
+        if not self._has(alias):
+            return []
+        names = self._database.open_table(alias).branches.list()
+        return [table for name in names if (table := Table.parse(alias, name)) is not None]
+
+    def _has(self, alias: str) -> bool:
+        return alias in self._database.list_tables().tables
+
+    def current(self, alias: str) -> Table | None:
+        """The branch whose version the tag names."""
+        if not self._has(alias):
+            return None
+        main = self._database.open_table(alias)
+        if TAG not in main.tags.list():
+            if main.count_rows():
+                raise OutputError(
+                    f"the table {alias} has rows of its own, which embertide push did not write;"
+                    " choose another --name"
+                )
+            return None
+        main.checkout(TAG)
+        table = Table.parse(alias, main.current_branch() or "")
+        if table is None:
+            raise OutputError(
+                f"the tag {TAG} of {alias} is not one that embertide push makes; choose another"
+                " --name"
+            )
+        return table
+
+    def create(self, table: Table, spec: TableSpec) -> None:
+        """A branch of an empty main branch, whose columns become those of the version."""
+        schema = _schema(spec)
+        if not self._has(table.alias):
+            main = self._database.create_table(table.alias, schema=schema)
+        else:
+            main = self._database.open_table(table.alias)
+            if main.schema != schema:
+                main = self._database.create_table(table.alias, schema=schema, mode="overwrite")
+        main.branches.create(table.name)
+
+    def copy(self, source: Table, table: Table, _spec: TableSpec) -> None:
+        """A branch of the branch."""
+        self._database.open_table(table.alias).branches.create(table.name, from_ref=source.name)
+
+    def append(self, table: Table, spec: TableSpec, batches: Iterable[Shaped]) -> None:
+        """One commit."""
+        self._branch(table).add(_reader(batches, spec))
+
+    def upsert(self, table: Table, spec: TableSpec, batches: Iterable[Shaped]) -> None:
+        """One commit."""
+        merge = self._branch(table).merge_insert("id")
+        merge.when_matched_update_all().when_not_matched_insert_all().execute(
+            _reader(batches, spec)
+        )
+
+    def delete(self, table: Table, ids: Sequence[Any]) -> None:
+        """By id."""
+        self._branch(table).delete(f"id IN ({_literals(ids)})")
+
+    def finish(self, table: Table, spec: TableSpec) -> None:
+        """Nothing: searches are exact until someone makes an index of the table."""
+
+    def count(self, table: Table) -> int:
+        """Exactly."""
+        return int(self._branch(table).count_rows())
+
+    def rows(self, table: Table, ids: Sequence[Any]) -> Mapping[Any, npt.NDArray[Any]]:
+        """By id."""
+        found = self._branch(table).search().where(f"id IN ({_literals(ids)})").to_arrow()
+        vectors = found["vector"].to_pylist()
+        return {
+            name: np.array(vector, np.float32)
+            for name, vector in zip(found["id"].to_pylist(), vectors, strict=True)
+        }
+
+    def stored(self, values: npt.NDArray[Any], _spec: TableSpec) -> tuple[npt.NDArray[Any], float]:
+        """The same bits."""
+        return values, 0.0
+
+    def switch(self, tables: Sequence[Table]) -> None:
+        """One tag after the other."""
+        for table in tables:
+            branch = self._branch(table)
+            if TAG in branch.tags.list():
+                branch.tags.update(TAG, branch.version)
+            else:
+                branch.tags.create(TAG, branch.version)
+
+    def drop(self, table: Table) -> bool:
+        """Remove the branch, unless a later one was made of it."""
+        try:
+            self._database.open_table(table.alias).branches.delete(table.name)
+        except RuntimeError as error:
+            if "is referenced by" not in str(error):
+                raise
+            return False
+        return True
+
+    def reconnect(self) -> None:
+        """Nothing stays open."""
+
+    def close(self) -> None:
+        """Nothing stays open."""
+
+    def _branch(self, table: Table) -> Any:
+        return self._database.open_table(table.alias).branches.checkout(table.name)
+
+
+def _parquet(spec: TableSpec) -> Parquet:
+    layout = Layout(vectors=spec.vectors, lists="fixed", vector_column="vector")
+    return Parquet(layout, pa.large_string() if spec.text_ids else pa.int64(), spec.dim)
+
+
+def _schema(spec: TableSpec) -> Any:
+    return _parquet(spec).schema
+
+
+def _reader(batches: Iterable[Shaped], spec: TableSpec) -> Any:
+    parquet = _parquet(spec)
+    encoded = (parquet.encode(rows.ids, rows.values) for rows in batches)
+    return pa.RecordBatchReader.from_batches(parquet.schema, encoded)
+
+
+def _literals(ids: Sequence[Any]) -> str:
+    """Ids as SQL has them; quotes within are doubled."""
+    return ", ".join(
+        str(name) if isinstance(name, int) else "'" + name.replace("'", "''") + "'" for name in ids
+    )
