@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -48,7 +49,8 @@ def postgres() -> Iterator[str]:
                 connection.execute("CREATE EXTENSION vector")
             yield uri
         finally:
-            server.terminate()
+            # Waits for no client, as SIGTERM does.
+            server.send_signal(signal.SIGINT)
             server.wait(WAIT_SECONDS)
     finally:
         shutil.rmtree(folder)
