@@ -16,10 +16,11 @@ from embertide.errors import InputError, OutputError, StoreUnavailable
 from embertide.indexes.push import loading
 from embertide.indexes.push.protocol import Index, Table
 from embertide.indexes.push.push import Options, push
-from embertide.indexes.push.qdrant import Qdrant
+from embertide.indexes.push.qdrant import Qdrant, point_id
 from embertide.indexes.push.targets import open_index
 from embertide.storage.protocol import Storage
 from embertide.versions.publish import rollback
+from tests.support.chained import publish_chained
 from tests.support.compared import Rows, publish_rows, random_rows
 from tests.support.versions import CURRENT, LATER, NEXT, OLD
 
@@ -77,6 +78,18 @@ class Readers:
             else:
                 np.testing.assert_array_equal(found[name], vector)
 
+    def remove(self, version: str, name: Any) -> None:
+        """Remove a row of a version's table, as an accident would."""
+        table, index = Table(self.name, version), self.index
+        if self.kind == "postgresql":
+            index._connection.execute(f"DELETE FROM {table.name} WHERE id = {name}")  # type: ignore[attr-defined]
+        elif self.kind == "lancedb":
+            index._branch(table).delete(f"id = {name}")  # type: ignore[attr-defined]
+        elif self.kind == "qdrant":
+            index._client.delete(table.name, [point_id(name)])  # type: ignore[attr-defined]
+        else:
+            index._client.delete(table.name, ids=[name])  # type: ignore[attr-defined]
+
     def tables(self) -> list[str]:
         """Versions that have a table, the oldest first."""
         return [table.version for table in sorted(self.index.tables(self.name))]
@@ -119,15 +132,15 @@ def test_readers_see_one_version_after_the_other_and_go_back(
         done = push(storage, output, readers.index, readers.options)
         assert done.version == version
         readers.see(rows)
-        seen.append((done.tables[0].previous, done.tables[0].loaded, len(done.dropped)))
-    assert seen == [("", True, 0), (OLD, True, 0), (CURRENT, True, 1)]
+        seen.append((done.tables[0].previous, done.tables[0].made, len(done.dropped)))
+    assert seen == [("", "full", 0), (OLD, "full", 0), (CURRENT, "full", 1)]
     assert readers.tables() == [CURRENT, NEXT]
     rollback(storage, output, CURRENT)
     done = push(storage, output, readers.index, readers.options)
-    assert (done.version, done.tables[0].loaded, done.tables[0].previous) == (CURRENT, False, NEXT)
+    assert (done.version, done.tables[0].made, done.tables[0].previous) == (CURRENT, "there", NEXT)
     readers.see(versions[CURRENT])
     done = push(storage, output, readers.index, replace(readers.options, version=NEXT))
-    assert not done.tables[0].loaded
+    assert done.tables[0].made == "there"
     readers.see(versions[NEXT])
 
 
@@ -202,11 +215,11 @@ def test_rows_that_went_missing_are_found_and_loaded_again(
     broken: Any = Broken(readers.index, "switch", {1}, KeyboardInterrupt())  # type: ignore[arg-type]
     with pytest.raises(KeyboardInterrupt):
         push(storage, output, broken, readers.options)
-    readers.index.delete(Table(readers.name, OLD), [next(iter(rows))])
+    readers.remove(OLD, next(iter(rows)))
     push(storage, output, readers.index, readers.options)
     readers.see(rows)
     # Readers see the table, so it is not repaired below them.
-    readers.index.delete(Table(readers.name, OLD), [next(iter(rows))])
+    readers.remove(OLD, next(iter(rows)))
     with pytest.raises(OutputError, match=f"has {COUNT - 1} rows, {OLD} has {COUNT}"):
         push(storage, output, readers.index, readers.options)
 
@@ -297,3 +310,67 @@ def test_names_that_are_taken_or_wrong_are_refused(
     with pytest.raises(InputError, match="is longer than the"):
         push(storage, output, readers.index, replace(readers.options, name="x" * 250))
     assert readers.tables() == []
+
+
+def test_deltas_make_the_next_version_of_the_one_before(
+    storage: Storage, output: str, readers: Readers
+) -> None:
+    """Where the index can: nothing that stays is sent again, and readers see the version."""
+    rows = random_rows(COUNT, WIDTH, 1)
+    publish_chained(storage, output, OLD, rows, 0.0)
+    push(storage, output, readers.index, readers.options)
+    for version in (CURRENT, NEXT):
+        names = list(rows)
+        rows = {name: rows[name] for name in names[5:]} | {10**6 + int(names[0]): rows[names[0]]}
+        rows[names[9]] = rows[names[9]] + 1
+        publish_chained(storage, output, version, rows, 0.0)
+        counted: Any = Broken(readers.index, "append", set(), ValueError())
+        done = push(storage, output, counted, readers.options)
+        derived = readers.index.derives
+        assert done.tables[0].made == ("delta" if derived else "full")
+        assert counted.calls == (0 if derived else 3)
+        readers.see(rows)
+
+
+def test_a_delta_that_is_half_applied_is_not_taken_for_a_version(
+    storage: Storage, output: str, readers: Readers
+) -> None:
+    if not readers.index.derives:
+        assert readers.kind in ("qdrant", "milvus")
+        return
+    rows = random_rows(COUNT, WIDTH, 1)
+    publish_chained(storage, output, OLD, rows, 0.0)
+    push(storage, output, readers.index, readers.options)
+    moved = {name: vector + 1 for name, vector in list(rows.items())[:-3]}
+    publish_chained(storage, output, CURRENT, moved, 0.0)
+
+    class Killed(Broken):
+        """Ends after the rows are replaced, before others are removed."""
+
+        def derive(self, base: Any, table: Any, spec: Any, upserts: Any, deletes: Any) -> None:
+            def die() -> Any:
+                raise KeyboardInterrupt
+                yield
+
+            self._index.derive(base, table, spec, upserts, die())
+
+    killed: Any = Killed(readers.index, "", set(), ValueError())
+    with pytest.raises(KeyboardInterrupt):
+        push(storage, output, killed, readers.options)
+    assert readers.tables() == [OLD]
+    readers.see(rows)
+    assert push(storage, output, readers.index, readers.options).tables[0].made == "delta"
+    readers.see(moved)
+
+
+def test_a_delta_that_does_not_fit_the_table_is_replaced_by_all_rows(
+    storage: Storage, output: str, readers: Readers
+) -> None:
+    """The table of the version before is normalised, which the next push is not asked for."""
+    rows = random_rows(COUNT, WIDTH, 1)
+    publish_chained(storage, output, OLD, rows, 1e-3)
+    push(storage, output, readers.index, replace(readers.options, normalize=True))
+    publish_chained(storage, output, CURRENT, rows, 1e-3)
+    done = push(storage, output, readers.index, readers.options)
+    assert done.tables[0].made == "full"
+    readers.see(rows)

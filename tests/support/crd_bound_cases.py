@@ -160,6 +160,11 @@ BOUNDS = (
     Case(
         "another mode of a gate", {"spec.output.gate": {"mode": "stop"}}, 'supported values: "warn"'
     ),
+    Case(
+        "a tolerance below 0",
+        {"spec.output.delta": {"tolerance": -1}},
+        "greater than or equal to 0",
+    ),
     Case("a cosine above 1", {"spec.output.gate": {"minCosine": 1.5}}, "less than or equal to 1"),
     Case(
         "no error at all",

@@ -107,6 +107,8 @@ TAKEN = (
         },
     ),
     Case("new nodes", {NODE: {"count": 7, "missing": "mean"}}),
+    Case("a delta with its default", {"spec.output.delta": {}}),
+    Case("a delta of every bit", {"spec.output.delta": {"tolerance": 0}}),
     Case("a gate with its defaults", {"spec.output.gate": {}}),
     Case(
         "a gate with all bounds",

@@ -281,6 +281,11 @@ RULES = (
         {"spec.output.gate": {}, "spec.output.compare": False},
         "must be true where gate is set",
     ),
+    Case(
+        "a delta without a comparison",
+        {"spec.output.delta": {}, "spec.output.compare": False},
+        "must be true where delta is set",
+    ),
     Case("more than all rows", {"spec.output.gate": {"maxNewRows": "101%"}}, _SHARE),
     Case("a share of none", {"spec.output.gate": {"minOverlap": "half"}}, _SHARE),
     Case(

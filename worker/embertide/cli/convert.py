@@ -41,6 +41,16 @@ NodeTypeOption = Annotated[
     ),
 ]
 
+ResultOption = Annotated[
+    str | None,
+    typer.Option(
+        "--result",
+        metavar="NAME",
+        help="Which result, where the model gives several.",
+        show_default=False,
+    ),
+]
+
 
 def convert(
     words: Annotated[
@@ -56,6 +66,7 @@ def convert(
     ] = "parquet",
     version: VersionOption = "current",
     node_type: NodeTypeOption = None,
+    result: ResultOption = None,
     vectors: Annotated[
         Literal["float32", "float16", "int8"] | None,
         typer.Option("--vectors", help="Element type. Default: float32.", show_default=False),
@@ -173,6 +184,7 @@ def convert(
         layout,
         version=named_version(storage, place.uri, version),
         node_type=node_type,
+        result=result,
     )
     if json_output:
         from embertide.cli.progress_view import write_json

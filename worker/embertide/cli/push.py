@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from embertide.cli.convert import NodeTypeOption
+from embertide.cli.convert import NodeTypeOption, ResultOption
 from embertide.cli.options import EndpointOption, JsonOption, OutputOption, place_of
 from embertide.cli.versions import named_version
 
 if TYPE_CHECKING:
     from embertide.cli.options import Place
     from embertide.indexes.push.push import Pushed
+
+_HOW = {
+    "full": "was loaded",
+    "delta": "was made of the version before and its delta",
+    "there": "was there",
+}
 
 
 def push(
@@ -54,6 +60,7 @@ def push(
         ),
     ] = "current",
     node_type: NodeTypeOption = None,
+    result: ResultOption = None,
     metric: Annotated[
         Literal["cosine", "l2", "ip"],
         typer.Option("--metric", help="By which readers search."),
@@ -115,6 +122,7 @@ def push(
         name=name or _default_name(place),
         version=chosen,
         node_type=node_type,
+        result=result,
         metric=metric,
         vectors=vectors,
         normalize=normalize,
@@ -159,8 +167,10 @@ def _progress(*, shown: bool) -> Iterator[Callable[[int, int], None]]:
 
 def _print(done: Pushed) -> None:
     for table in done.tables:
-        how = "loaded and verified" if table.loaded else "was there, and is verified"
-        print(f"{table.alias}: {table.rows:,} rows of {done.version}; {table.table} {how}")
+        print(
+            f"{table.alias}: {table.rows:,} rows of {done.version}; {table.table}"
+            f" {_HOW[table.made]}, and is verified"
+        )
         if table.previous not in ("", done.version):
             print(f"  readers saw {table.previous} before")
     for name in done.dropped:

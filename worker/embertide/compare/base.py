@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from embertide.compare.previous import Previous
+from embertide.compare.base_rows import Previous
 from embertide.errors import EmbertideError
 from embertide.spec.result_names import label_of, manifest_results
 from embertide.spec.version_names import version_uri
@@ -26,6 +26,7 @@ class BaseType:
     Attributes:
         ids: kind of its ids: ``dense``, ``int64`` or ``string``.
         duplicate_rows: what its own comparison has counted; None where it has none.
+        paths: parts with the lengths of its rows' paths (``travel.py``).
     """
 
     rows: int
@@ -34,6 +35,7 @@ class BaseType:
     dtype: str
     parts: list[dict[str, Any]]
     duplicate_rows: int | None
+    paths: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def marked(self) -> bool:
@@ -78,6 +80,7 @@ class Base:
                 dtype=manifest.get("dtype", "float32"),
                 parts=entry["parts"],
                 duplicate_rows=_duplicates(manifest, label_of(key)),
+                paths=(entry.get("delta") or {}).get("paths", {}).get("parts", []),
             )
             for key, entry in manifest_results(manifest).items()
         }
@@ -112,6 +115,7 @@ class Base:
             dtype=of_type.dtype,
             parts=[PartDigest(**part) for part in of_type.parts],
             same_space=model == self.model,
+            paths=[PartDigest(**part) for part in of_type.paths],
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from embertide.compare.base import Base, BaseType
-from embertide.compare.previous import Ours, Previous, compare
+from embertide.compare.base_rows import Previous
+from embertide.compare.previous import Ours, compare
 from embertide.compare.result import TypeShare, put_together
 from embertide.compare.rows import KeyedRows, Values, look_at
 from embertide.compare.share import Share

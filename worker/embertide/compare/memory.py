@@ -20,6 +20,15 @@ _TEXTS = 8 / 3
 """
 
 
+_PATH_BYTES = 14
+"""Of a row while its delta is measured and written: the length of its path, what the delta has."""
+
+
+def noting_bytes(rows: float, kind: str) -> float:
+    """Bytes of one worker for what the delta of a result has, with the keys that find its rows."""
+    return rows * (_PATH_BYTES + _KEY_BYTES[kind])
+
+
 def comparing_bytes(rows: float, kind: str, width: int, total: int, threads: int) -> float:
     """Bytes of one worker while it compares a node type.
 

@@ -12,41 +12,20 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from embertide.compare.base_rows import Previous
 from embertide.compare.rows import KeyedRows, Values, as_published, norms_of
 from embertide.compare.sample import Pairs, draws, limit
 from embertide.compare.share import Moves
+from embertide.compare.travel import Travel, add_earlier_paths
 from embertide.kernels.hashing import Words
 from embertide.readers.pool import map_splits
-from embertide.storage.protocol import Storage
-from embertide.versions.keyed import may_have, rows_within
+from embertide.versions.keyed import may_have, rows_within, taken
 from embertide.versions.keys import KeyRange
 from embertide.versions.parts import PartDigest
+from embertide.versions.reading import Batch
 
 _WINDOW_VALUES = 1 << 18
 """Values that are compared at a time: 1 MiB, so that what is computed of them stays in cache."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Previous:
-    """One node type of the version to compare with.
-
-    Attributes:
-        uri: of the version.
-        kind: of its ids, and of ours: ``dense``, ``int64`` or ``string``.
-        dim: D', the length of its embeddings.
-        rows: of all its parts.
-        dtype: its values' type in its parts.
-        same_space: whether both versions' vectors come from the same model.
-    """
-
-    storage: Storage
-    uri: str
-    kind: str
-    dim: int
-    rows: int
-    dtype: str
-    parts: list[PartDigest]
-    same_space: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,12 +36,14 @@ class Ours:
         norms: float32 [n] of the rows.
         dtype: that our values are published in.
         total: rows of all workers.
+        travel: gets what a delta has to have; None where there is none.
     """
 
     rows: KeyedRows
     norms: Values
     dtype: str
     total: int
+    travel: Travel | None = None
 
 
 def compare(ours: Ours, previous: Previous, keys: KeyRange, threads: int) -> Moves:
@@ -79,6 +60,8 @@ def compare(ours: Ours, previous: Previous, keys: KeyRange, threads: int) -> Mov
     total = _none(ours, previous)
     for moves in map_splits(parts, partial(_compare_part, ours, previous, keys), threads):
         total.add(moves)
+    if ours.travel is not None:
+        add_earlier_paths(ours.travel, ours.rows, previous, keys, threads)
     return total
 
 
@@ -90,14 +73,16 @@ def _compare_part(ours: Ours, previous: Previous, keys: KeyRange, part: PartDige
     moves = _none(ours, previous)
     batches = rows_within(previous.storage, previous.uri, part, previous.dim, previous.kind, keys)
     step = max(1, _WINDOW_VALUES // previous.dim)
-    for words, (_, values) in batches:
+    for words, (ids, values) in batches:
         for at in range(0, len(words), step):
             window = slice(at, at + step)
-            _compare_rows(ours, previous, words[window], values[window], moves)
+            batch = (ids[window], values[window])
+            _compare_rows(ours, previous, words[window], batch, moves)
     return moves
 
 
-def _compare_rows(ours: Ours, previous: Previous, words: Words, old: Values, moves: Moves) -> None:
+def _compare_rows(ours: Ours, previous: Previous, words: Words, batch: Batch, moves: Moves) -> None:
+    ids, old = batch
     places = np.empty(len(words), np.int64)
     ours.rows.table.find_words(np.ascontiguousarray(words), 0, places)
     if previous.dtype != ours.dtype:
@@ -106,6 +91,8 @@ def _compare_rows(ours: Ours, previous: Previous, words: Words, old: Values, mov
     moves.previous += len(words)
     moves.previous_zeros += int((old_norms == 0).sum())
     known = places >= 0
+    if ours.travel is not None and not known.all():
+        ours.travel.gone.append(taken(ids, ~known))
     places = places[known]
     if not len(places):
         return
@@ -115,7 +102,10 @@ def _compare_rows(ours: Ours, previous: Previous, words: Words, old: Values, mov
     moves.matched += len(places)
     if ours.rows.width == previous.dim:
         squares = _squares(new, old)
-        moves.unchanged += _count_same(new, old, squares)
+        same = _same(new, old, squares)
+        moves.unchanged += int(same.sum())
+        if ours.travel is not None:
+            ours.travel.note(places, squares, same)
         if previous.same_space:
             moves.distances.add(_distances(squares, ours.norms[places], old_norms))
     _draw(ours, previous, words, new, old, moves)
@@ -136,11 +126,13 @@ def _squares(new: Values, old: Values) -> npt.NDArray[np.float64]:
     return squares.astype(np.float64)
 
 
-def _count_same(new: Values, old: Values, squares: npt.NDArray[np.float64]) -> int:
-    """Rows with the same bits."""
+def _same(new: Values, old: Values, squares: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """[n] which rows have the same bits."""
     # A square may be too small for float32, -0.0 equals 0.0, and NaN equals nothing.
     (alike,) = np.nonzero(~(squares > 0))
-    return int((_bits(new[alike]) == _bits(old[alike])).all(axis=1).sum())
+    same = np.zeros(len(new), bool)
+    same[alike] = (_bits(new[alike]) == _bits(old[alike])).all(axis=1)
+    return same
 
 
 def _bits(values: Values) -> npt.NDArray[np.uint32]:

@@ -27,7 +27,7 @@ from embertide.versions.catalog import VersionInfo, find_version, latest
 from embertide.versions.manifest import TypeEntry, read_manifest
 from embertide.versions.part_sinks import HashedSink
 from embertide.versions.pointer import utc_now
-from embertide.versions.reading import Batch, choose_type, iter_embeddings
+from embertide.versions.reading import Batch, choose_result, iter_embeddings
 
 NOTE, ZERO_ROWS = "_convert.json", "_zero_rows.txt"
 _PIECE_BYTES = 4 << 20
@@ -63,6 +63,7 @@ class Conversion:
 
     version: str
     node_type: str
+    result: str
     index: str
     uri: str
     rows: int
@@ -85,6 +86,7 @@ def convert(
     *,
     version: str | None = None,
     node_type: str | None = None,
+    result: str | None = None,
     on_rows: Callable[[int], None] = lambda _rows: None,
 ) -> Conversion:
     """Write a version's rows (default: the current one) into a folder, for an index.
@@ -95,7 +97,8 @@ def convert(
         on_rows: called with the number of rows that were written just now.
 
     Raises:
-        InputError: the index does not read such a layout, or no such node type.
+        InputError: the index does not read such a layout, or no such node type or
+            result.
         ObjectMissing: no such version; lists those there are.
         OutputError: the folder has objects, a row does not fit, or a part is damaged. Nothing of
             what was written stays.
@@ -103,13 +106,13 @@ def convert(
     preset = PRESETS[index]
     info = find_version(storage, output_uri, version) if version else latest(storage, output_uri)
     manifest, _ = read_manifest(storage, output_uri, info.version)
-    chosen = choose_type(output_uri, info.version, manifest, node_type)
+    chosen = choose_result(info.uri, manifest, node_type, result)
     check_layout(index, preset, layout, chosen.dim)
     folder_uri = folder_uri.rstrip("/")
     _refuse_objects(storage, folder_uri)
 
     def batches() -> Iterator[Batch]:
-        return iter_embeddings(storage, output_uri, info.version, node_type)
+        return iter_embeddings(storage, output_uri, info.version, node_type, result)
 
     scale = _scale_of(layout, preset, batches)
     shaper = Shaper(layout, preset.limits, scale)
@@ -193,6 +196,7 @@ def _describe(
     return Conversion(
         version=info.version,
         node_type=chosen.name,
+        result=chosen.result,
         index=index,
         uri=f"{folder_uri}/data",
         rows=sum(file.rows for file in files.done),

@@ -14,11 +14,12 @@ from embertide.planning.order import WorkOrder
 from embertide.spec.result_names import name_of, node_type_of, result_key
 from embertide.spec.version_names import version_uri
 from embertide.stages.compare import compare_rows
+from embertide.stages.delta import begin_chain, write_deltas
 from embertide.stages.gate import judge
 from embertide.stages.publish import Rows, WrittenResult, publish_version, write_parts
 from embertide.stages.verify import SKIPPED, allowed_error, hold_against, row_error
 from embertide.telemetry.clock import Clock
-from embertide.telemetry.comparison import Comparison
+from embertide.telemetry.comparison import Comparison, with_deltas
 from embertide.telemetry.report import RunFacts
 from embertide.telemetry.self_check import SelfCheck
 from embertide.versions.catalog import VersionInfo
@@ -64,17 +65,29 @@ def publish(
         compared = _compare(prepared, embeddings)
         facts = replace(prepared.facts, row_error=row_error(compared.values(), row_type))
         own = [_own_rows(prepared, key, values) for key, values in embeddings.items()]
-        comparison = compare_rows(ctx, program.digest, ctx.graph_facts.read["edges"], own)
-        parts = write_parts(ctx, version_uri(ctx.job.spec.output.uri, order.version), own)
+        chain, uri = begin_chain(ctx), version_uri(ctx.job.spec.output.uri, order.version)
+        comparison = compare_rows(ctx, program.digest, ctx.graph_facts.read["edges"], own, chain)
+        deltas = write_deltas(ctx, uri, own, chain, comparison)
+        del chain
+        parts = write_parts(ctx, uri, own)
         version, warnings = None, [*prepared.warnings, *_not_read(prepared)]
         if comparison is not None:
             verdict = judge(ctx, prepared.inputs, comparison, ctx.graph_facts.omissions, compared)
             warnings += [*verdict.warnings, *([comparison.why] if comparison.why else [])]
             counts = [prepared.graph.located[rows.node.name].ranges.nodes for rows in own]
             written = [
-                WrittenResult(rows.key, rows.node, count, rows.width, of_result, compared.get(key))
+                WrittenResult(
+                    key=rows.key,
+                    node=rows.node,
+                    nodes=count,
+                    width=rows.width,
+                    parts=of_result,
+                    compared=compared.get(key),
+                    delta=deltas.get(rows.key),
+                )
                 for key, rows, count, of_result in zip(embeddings, own, counts, parts, strict=True)
             ]
+            comparison = with_deltas(comparison, deltas)
             trust = {
                 "comparison": comparison.to_json(),
                 "gate": verdict.to_json(),

@@ -222,6 +222,7 @@ def estimate_program(
         uploads=uploads,
         compares=job.spec.output.compare,
         checked_rows=job.spec.inference.checked_rows,
+        deltas=job.spec.output.delta is not None,
     )
     traffic = planned_traffic(graph, plan, fanout)
     exchanged = sum(t.bytes_per_worker for t in traffic) * grid.workers

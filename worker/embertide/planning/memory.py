@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from embertide.compare.memory import comparing_bytes
+from embertide.compare.memory import comparing_bytes, noting_bytes
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, LOCATION_BYTES, Size
 from embertide.kernels.staging import PINNED_BYTES
 from embertide.planning.edge_memory import (
@@ -83,6 +83,7 @@ def planned_memory(
     uploads: bool = False,
     compares: bool = False,
     checked_rows: int | None = 0,
+    deltas: bool = False,
 ) -> dict[str, int]:
     """Bytes of the fullest worker per stage, beyond its imports.
 
@@ -93,9 +94,10 @@ def planned_memory(
         uploads: parts go to a store that is far away.
         compares: rows are compared with those of the current version.
         checked_rows: the manifest's ``inference.checkedRows``.
+        deltas: what changed since then is written, too.
     """
     each = [
-        _planned_of_worker(graph, plan, fanout, worker, threads, gpu, uploads, compares)
+        _planned_of_worker(graph, plan, fanout, worker, threads, gpu, uploads, compares, deltas)
         for worker in _fullest_readers(graph)
     ]
     stages = {name: max(stages[name] for stages in each) for name in each[0]}
@@ -134,6 +136,7 @@ def _planned_of_worker(
     gpu: bool,
     uploads: bool,
     compares: bool,
+    deltas: bool,
 ) -> dict[str, int]:
     """As :func:`planned_memory`, of the worker of that rank."""
     held = [_type_bytes(name, graph, plan.program, worker) for name in graph.types]
@@ -163,7 +166,7 @@ def _planned_of_worker(
         + (0.0 if gpu else sum(results))
         + max(
             max(float(kept_by_readers), writing) + (writers - 1) * _THREAD_BYTES,
-            _comparing(graph, program, 1 if gpu else threads) if compares else 0.0,
+            _comparing(graph, program, 1 if gpu else threads, deltas) if compares else 0.0,
         ),
     }
     if gpu:
@@ -278,19 +281,19 @@ def _uploading(graph: PlannedGraph, program: Program) -> float:
     return min(float(_UPLOADED_BYTES) * min(2, count_parts(largest)), largest)
 
 
-def _comparing(graph: PlannedGraph, program: Program, threads: int) -> float:
-    """Bytes beside the results while they are compared with the current version, one by one."""
-    results = [(node_type_of(key), program.widths[name]) for key, name in program.results.items()]
-    return max(
-        comparing_bytes(
-            graph.size.of_type(node_type).nodes / graph.size.workers,
-            graph.types[node_type].node.ids,
-            width,
-            graph.size.of_type(node_type).nodes,
-            threads,
-        )
-        for node_type, width in results
-    )
+def _comparing(graph: PlannedGraph, program: Program, threads: int, deltas: bool) -> float:
+    """Bytes beside the results while they are compared with the current version, one by one.
+
+    What is noted for deltas stays until all results are compared.
+    """
+    most = noted = 0.0
+    for key, name in program.results.items():
+        node_type = node_type_of(key)
+        kind, nodes = graph.types[node_type].node.ids, graph.size.of_type(node_type).nodes
+        own = nodes / graph.size.workers
+        most = max(most, comparing_bytes(own, kind, program.widths[name], nodes, threads))
+        noted += noting_bytes(own, kind) if deltas else 0.0
+    return most + noted
 
 
 def _results(graph: PlannedGraph, program: Program) -> list[float]:

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from embertide.spec.affects import Affects
 from embertide.spec.base import MAX_TYPES, Problem, SpecModel, TypeName, Uri, raise_problems
 from embertide.spec.cel import Rule
+from embertide.spec.delta import Delta
 from embertide.spec.gate import Gate
 from embertide.spec.inputs import Input
 from embertide.spec.result_names import RESULT_PATTERN
@@ -18,6 +19,7 @@ OutputFormat = Literal["parquet", "npy"]
 _ONCE = "self.{field}.all(a, self.{field}.exists_one(b, a == b))"
 ResultName = Annotated[str, Field(min_length=1, max_length=63, pattern=RESULT_PATTERN)]
 _GATE_COMPARES = "must be true where gate is set, whose bounds are against the current version"
+_DELTA_COMPARES = "must be true where delta is set, which comes from comparing"
 
 
 class Output(SpecModel):
@@ -35,6 +37,7 @@ class Output(SpecModel):
             ".results",
         ),
         Rule("!has(self.gate) || self.compare", _GATE_COMPARES, ".compare"),
+        Rule("!has(self.delta) || self.compare", _DELTA_COMPARES, ".compare"),
     )
 
     uri: Annotated[Uri, Affects.NEITHER] = Field(
@@ -77,6 +80,11 @@ class Output(SpecModel):
         description="The bounds that a version must be within to become the current one. If unset, "
         "every version becomes current, with warnings where it is beyond the default bounds.",
     )
+    delta: Annotated[Delta | None, Affects.NEITHER] = Field(
+        default=None,
+        description="Publishes with each version its changes against the version that was current "
+        "before: rows to replace or add, and ids to remove. If unset, there are none.",
+    )
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
@@ -88,6 +96,8 @@ class Output(SpecModel):
         ]
         if self.gate is not None and not self.compare:
             problems.append((("compare",), f"is false; {_GATE_COMPARES}"))
+        elif self.delta is not None and not self.compare:
+            problems.append((("compare",), f"is false; {_DELTA_COMPARES}"))
         raise_problems(problems)
         return self
 

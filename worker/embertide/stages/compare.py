@@ -16,6 +16,7 @@ from typing import Protocol
 import torch
 
 from embertide.compare.base import Base, current_base
+from embertide.compare.chain import Chain
 from embertide.compare.previous import Ours, compare
 from embertide.compare.result import TypeShare, put_together
 from embertide.compare.rows import KeyedRows, Values, as_published, look_at
@@ -51,7 +52,11 @@ class OwnRows(Protocol):
 
 
 def compare_rows(
-    ctx: RunContext, model: str, read: dict[str, int], types: Sequence[OwnRows]
+    ctx: RunContext,
+    model: str,
+    read: dict[str, int],
+    types: Sequence[OwnRows],
+    chain: Chain | None = None,
 ) -> Comparison | None:
     """Compare our rows with the current version's; the result is rank 0's.
 
@@ -60,6 +65,7 @@ def compare_rows(
     Args:
         model: digest of the model that the rows were computed with.
         read: edge type -> rows of its input.
+        chain: gets what the delta of our rows has to have.
     """
     if not ctx.job.spec.output.compare:
         return Comparison(state="off") if ctx.grid.rank == 0 else None
@@ -67,7 +73,7 @@ def compare_rows(
     base = _shared_base(ctx)
     keyed = [_keyed(ctx, rows) for rows in types]
     ranges, totals = _share_out(ctx, keyed)
-    shares, problem = _own_shares(ctx, base, model, types, keyed, ranges, totals)
+    shares, problem = _own_shares(ctx, base, model, types, keyed, ranges, totals, chain)
     del keyed
     # Rank 0 adds up, so its own share is sent to no one.
     sent = None if ctx.grid.rank == 0 else [[share.to_json() for share in shares], problem]
@@ -141,6 +147,7 @@ def _own_shares(
     keyed: list[KeyedRows],
     ranges: list[KeyRange],
     totals: list[int],
+    chain: Chain | None,
 ) -> tuple[list[Share], str]:
     """Our share of each type; and what is wrong with the current version, or ""."""
     problem, shares = "", []
@@ -148,8 +155,15 @@ def _own_shares(
     for rows, own, keys, total in zip(types, keyed, ranges, totals, strict=True):
         facts, moves = look_at(own, threads), None
         previous = base.previous(ctx.storage, rows.key, rows.node.ids, model)
+        travel = None if chain is None else chain.begin(rows.key, own, base, previous)
         if previous is not None and not problem:
-            ours = Ours(rows=own, norms=facts.norms, dtype=ctx.job.spec.output.dtype, total=total)
+            ours = Ours(
+                rows=own,
+                norms=facts.norms,
+                dtype=ctx.job.spec.output.dtype,
+                total=total,
+                travel=travel,
+            )
             try:
                 moves = compare(ours, previous, keys, threads)
             except EmbertideError as error:

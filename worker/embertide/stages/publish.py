@@ -261,6 +261,7 @@ class WrittenResult:
         width: D', the length of an embedding.
         parts: of all ranks.
         compared: what the embeddings were held against and how far they are from it, if so.
+        delta: against the version before; None where the job wants none.
     """
 
     key: str
@@ -269,6 +270,7 @@ class WrittenResult:
     width: int
     parts: list[PartDigest]
     compared: dict[str, Any] | None
+    delta: dict[str, Any] | None = None
 
     def to_json(self, schema: FeatureSchema | None) -> dict[str, Any]:
         """As the manifest has it."""
@@ -279,6 +281,7 @@ class WrittenResult:
             "features": describe_features(self.node, schema),
             "reference": self.compared,
             "parts": [asdict(part) for part in self.parts],
+            **({} if self.delta is None else {"delta": self.delta}),
         }
 
 

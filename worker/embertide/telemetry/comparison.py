@@ -9,7 +9,8 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from embertide.telemetry.format import human_share
+from embertide.spec.result_names import label_of
+from embertide.telemetry.format import human_bytes, human_share
 
 COMPARED = "compared"
 """Value of :attr:`Comparison.state`; the others say why there is nothing to compare with."""
@@ -35,6 +36,34 @@ class Distribution:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DeltaSize:
+    """How large the delta of a result is.
+
+    Attributes:
+        upserts, deletes: rows to replace or add, and ids to remove.
+        size: bytes of its parts, with the lengths of paths that the next delta needs.
+        why: there is none; "" where there is.
+    """
+
+    upserts: int = 0
+    deletes: int = 0
+    size: int = 0
+    why: str = ""
+
+    @classmethod
+    def of(cls, delta: dict[str, Any]) -> DeltaSize:
+        """From a delta as the manifest has it."""
+        if "why" in delta:
+            return cls(why=delta["why"])
+        parts = [delta[name] for name in ("upsert", "delete", "paths")]
+        return cls(
+            upserts=parts[0]["rows"],
+            deletes=parts[1]["rows"],
+            size=sum(part["size"] for part in parts),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class TypeComparison:
     """The rows of one result, beside those of the previous version.
 
@@ -56,6 +85,7 @@ class TypeComparison:
         residual: share of the previous sample's variance that no rotation and scaling of the new
             one explains (orthogonal Procrustes).
         sample_rows: rows of the sample, the same ids every time.
+        delta: how large the delta is; None where the job wants none.
     """
 
     name: str
@@ -77,6 +107,7 @@ class TypeComparison:
     overlap: float | None = None
     residual: float | None = None
     sample_rows: int = 0
+    delta: DeltaSize | None = None
 
     def cosine(self, share: str) -> float | None:
         """The cosine with the previous row that so many rows, such as ``"5%"``, do not exceed."""
@@ -88,12 +119,13 @@ class TypeComparison:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TypeComparison:
         """Rebuild it from plain values."""
-        moved = data["moved"]
+        moved, delta = data["moved"], data.get("delta")
         return cls(
             **{
                 **data,
                 "norms": Distribution(**data["norms"]),
                 "moved": None if moved is None else Distribution(**moved),
+                "delta": None if delta is None else DeltaSize(**delta),
             }
         )
 
@@ -163,4 +195,25 @@ def _sentence(of_type: TypeComparison, previous: str) -> str:
         *([] if cosine is None else [f"cosine {cosine:.4f} at the 5% that moved most"]),
         *([] if overlap is None else [f"neighbours kept {overlap:.1%}"]),
     ]
-    return f"{name}{'; '.join([f'{counts} since {previous}', *likeness])}"
+    sizes = [] if of_type.delta is None else [_size(of_type.delta, of_type.rows)]
+    return f"{name}{'; '.join([f'{counts} since {previous}', *likeness, *sizes])}"
+
+
+def _size(delta: DeltaSize, rows: int) -> str:
+    if delta.why:
+        return f"no delta: {delta.why}"
+    share = human_share(delta.upserts, rows)
+    return (
+        f"delta {delta.upserts:,} rows ({share}) and {delta.deletes:,} ids,"
+        f" {human_bytes(delta.size)}"
+    )
+
+
+def with_deltas(comparison: Comparison, deltas: dict[str, dict[str, Any]]) -> Comparison:
+    """The comparison with the sizes of deltas, which are by the keys of results."""
+    by_label = {label_of(key): DeltaSize.of(delta) for key, delta in deltas.items()}
+    types = [
+        dataclasses.replace(of_type, delta=by_label.get(of_type.name))
+        for of_type in comparison.types
+    ]
+    return dataclasses.replace(comparison, types=types)

@@ -73,10 +73,11 @@ def rows_within(
         if inside.all():
             yield words, (ids, values)
         elif inside.any():
-            yield words[inside], (_take(ids, inside), values[inside])
+            yield words[inside], (taken(ids, inside), values[inside])
 
 
-def _take(ids: Any, mask: Any) -> Any:
+def taken(ids: Any, mask: Any) -> Any:
+    """The ids where a mask [n] is true."""
     return ids[mask] if isinstance(ids, np.ndarray) else ids.filter(pa.array(mask))
 
 

@@ -82,6 +82,7 @@ class TypeEntry:
         result: its name; "" in a version whose model has one result, which does not name it.
         parts: its parts, as the manifest has them.
         ids: kind of its ids; "" in versions from before it was kept.
+        delta: its changes since the version before, as the manifest has them; None for none.
     """
 
     name: str
@@ -90,6 +91,7 @@ class TypeEntry:
     dim: int
     parts: list[dict[str, Any]]
     ids: str = ""
+    delta: dict[str, Any] | None = None
 
     @property
     def label(self) -> str:
@@ -148,6 +150,7 @@ def types_in(manifest: dict[str, Any]) -> list[TypeEntry]:
             entry["dim"],
             entry["parts"],
             entry.get("ids", ""),
+            entry.get("delta"),
         )
         for key, entry in manifest_results(manifest).items()
     ]

@@ -91,7 +91,7 @@ class PartWriter:
 
     Args:
         uri: where the part goes, without extension.
-        width: D, the length of an embedding.
+        width: D, the length of an embedding; 0 for ids alone, in parquet.
         rows: how many rows will be written (npy names them first); 0 makes a valid empty part.
         keys: kind of the ids, by whose keys the rows ascend; None: the digest has no keys.
 
@@ -130,7 +130,7 @@ class PartWriter:
         try:
             if self._format == "parquet":
                 sink = self._create(f"{self._uri}.parquet")
-                self._sinks = [ParquetSink(sink, self._ids_kind, self._dtype, self._width)]
+                self._sinks = [ParquetSink(sink, self._ids_kind, self._dtype, self._width or None)]
             else:
                 shape = (self._rows, self._width)
                 self._sinks = [

@@ -35,18 +35,20 @@ class Lance:
 
     transient: tuple[type[Exception], ...] = (OSError,)
     errors: tuple[type[Exception], ...] = (OSError, RuntimeError, ValueError)
-    copies = True
+    derives = True
     longest_name = 255
 
     def __init__(self, location: str) -> None:
         self._database = lancedb.connect(location)
 
     def tables(self, alias: str) -> list[Table]:
-        """The branches."""
+        """The branches that are not half derived of others."""
         if not self._has(alias):
             return []
-        names = self._database.open_table(alias).branches.list()
-        return [table for name in names if (table := Table.parse(alias, name)) is not None]
+        main = self._database.open_table(alias)
+        parsed = [Table.parse(alias, name) for name in main.branches.list()]
+        tags = main.tags.list()
+        return [table for table in parsed if table is not None and _making(table) not in tags]
 
     def _has(self, alias: str) -> bool:
         return alias in self._database.list_tables().tables
@@ -74,33 +76,48 @@ class Lance:
 
     def create(self, table: Table, spec: TableSpec) -> None:
         """A branch of an empty main branch, whose columns become those of the version."""
-        schema = _schema(spec)
+        schema = _parquet(spec).schema
         if not self._has(table.alias):
             main = self._database.create_table(table.alias, schema=schema)
         else:
             main = self._database.open_table(table.alias)
             if main.schema != schema:
                 main = self._database.create_table(table.alias, schema=schema, mode="overwrite")
+            if _making(table) in main.tags.list():
+                self._forget(table)
         main.branches.create(table.name)
-
-    def copy(self, source: Table, table: Table, _spec: TableSpec) -> None:
-        """A branch of the branch."""
-        self._database.open_table(table.alias).branches.create(table.name, from_ref=source.name)
 
     def append(self, table: Table, spec: TableSpec, batches: Iterable[Shaped]) -> None:
         """One commit."""
         self._branch(table).add(_reader(batches, spec))
 
-    def upsert(self, table: Table, spec: TableSpec, batches: Iterable[Shaped]) -> None:
-        """One commit."""
-        merge = self._branch(table).merge_insert("id")
-        merge.when_matched_update_all().when_not_matched_insert_all().execute(
-            _reader(batches, spec)
-        )
+    def derive(
+        self,
+        base: Table,
+        table: Table,
+        spec: TableSpec,
+        upserts: Iterable[Shaped],
+        deletes: Iterable[Sequence[Any]],
+    ) -> None:
+        """A branch of the branch, which has a tag while not all changes are in it."""
+        main = self._database.open_table(table.alias)
+        before = self._branch(base)
+        if _making(table) in main.tags.list():
+            self._forget(table)
+        before.tags.create(_making(table), before.version)
+        branch = main.branches.create(table.name, from_ref=base.name)
+        merge = branch.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        merge.execute(_reader(upserts, spec))
+        for ids in deletes:
+            branch.delete(f"id IN ({_literals(ids)})")
+        main.tags.delete(_making(table))
 
-    def delete(self, table: Table, ids: Sequence[Any]) -> None:
-        """By id."""
-        self._branch(table).delete(f"id IN ({_literals(ids)})")
+    def _forget(self, table: Table) -> None:
+        """Remove what an earlier :meth:`derive` left."""
+        main = self._database.open_table(table.alias)
+        if table.name in main.branches.list():
+            main.branches.delete(table.name)
+        main.tags.delete(_making(table))
 
     def finish(self, table: Table, spec: TableSpec) -> None:
         """Nothing: searches are exact until someone makes an index of the table."""
@@ -156,8 +173,9 @@ def _parquet(spec: TableSpec) -> Parquet:
     return Parquet(layout, pa.large_string() if spec.text_ids else pa.int64(), spec.dim)
 
 
-def _schema(spec: TableSpec) -> Any:
-    return _parquet(spec).schema
+def _making(table: Table) -> str:
+    """The tag of a branch that is being derived."""
+    return f"making-{table.name}"
 
 
 def _reader(batches: Iterable[Shaped], spec: TableSpec) -> Any:

@@ -32,7 +32,7 @@ class Milvus:
 
     transient = (Unavailable,)
     errors = (Unavailable, MilvusException)
-    copies = False
+    derives = False
     longest_name = 255
 
     def __init__(self, client: MilvusClient) -> None:
@@ -80,10 +80,6 @@ class Milvus:
             table.name, schema=schema, index_params=params, consistency_level="Strong"
         )
 
-    def copy(self, source: Table, table: Table, spec: TableSpec) -> None:
-        """Not offered by the server."""
-        raise NotImplementedError
-
     def append(self, table: Table, spec: TableSpec, batches: Iterable[Shaped]) -> None:
         """By upserts, so that rows that are sent again are there once."""
         rows = max(1, _REQUEST_BYTES // (4 * spec.dim))
@@ -97,7 +93,16 @@ class Milvus:
                 ]
                 self._upsert(table, entities)
 
-    upsert = append
+    def derive(
+        self,
+        base: Table,
+        table: Table,
+        spec: TableSpec,
+        upserts: Iterable[Shaped],
+        deletes: Iterable[Sequence[Any]],
+    ) -> None:
+        """Not offered: collections cannot be copied."""
+        raise NotImplementedError
 
     def _upsert(self, table: Table, entities: list[dict[str, Any]]) -> None:
         try:
@@ -106,10 +111,6 @@ class Milvus:
             if any(word in str(error).lower() for word in _FLAGGED):
                 raise Unavailable(str(error)) from error
             raise OutputError(f"Milvus refused rows of {table.name}: {error}") from error
-
-    def delete(self, table: Table, ids: Sequence[Any]) -> None:
-        """By id."""
-        self._client.delete(table.name, ids=list(ids))
 
     def finish(self, table: Table, _spec: TableSpec) -> None:
         """Seal what was written, so that it is indexed."""

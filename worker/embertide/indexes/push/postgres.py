@@ -18,7 +18,7 @@ from psycopg import sql
 from embertide.errors import OutputError
 from embertide.indexes.formats import PgCopy
 from embertide.indexes.layout import Layout
-from embertide.indexes.push.protocol import Table, TableSpec
+from embertide.indexes.push.protocol import Mismatch, Table, TableSpec
 from embertide.indexes.rows import Shaped
 
 _TYPES = {"float32": "vector", "float16": "halfvec"}
@@ -36,7 +36,7 @@ class Postgres:
 
     transient = (psycopg.OperationalError,)
     errors = (psycopg.Error,)
-    copies = True
+    derives = True
     longest_name = 58
     """63, less what the search index has before it."""
 
@@ -89,45 +89,50 @@ class Postgres:
             kind,
         )
 
-    def copy(self, source: Table, table: Table, spec: TableSpec) -> None:
-        """Within the server."""
-        with self._connection.transaction():
-            self.create(table, spec)
-            self._run(
-                "INSERT INTO {} (id, embedding) SELECT id, embedding FROM {}",
-                _name(table),
-                _name(source),
-            )
-            self._run("ALTER TABLE {} ADD PRIMARY KEY (id)", _name(table))
-
     def append(self, table: Table, spec: TableSpec, batches: Iterable[Shaped]) -> None:
         """One COPY; none of the rows is there after an error."""
         with self._connection.transaction():
             self._copy_in(_name(table), spec, batches)
 
-    def upsert(self, table: Table, spec: TableSpec, batches: Iterable[Shaped]) -> None:
-        """By way of a temporary table."""
+    def derive(
+        self,
+        base: Table,
+        table: Table,
+        spec: TableSpec,
+        upserts: Iterable[Shaped],
+        deletes: Iterable[Sequence[Any]],
+    ) -> None:
+        """In one transaction; rows that stay are copied within the server."""
         with self._connection.transaction():
+            self.create(table, spec)
+            self._run(
+                "INSERT INTO {} (id, embedding) SELECT id, embedding FROM {}",
+                _name(table),
+                _name(base),
+            )
+            self._run("ALTER TABLE {} ADD PRIMARY KEY (id)", _name(table))
             self._run(
                 "CREATE TEMPORARY TABLE embertide_upsert (LIKE {}) ON COMMIT DROP", _name(table)
             )
-            self._copy_in(sql.Identifier("embertide_upsert"), spec, batches)
+            self._copy_in(sql.Identifier("embertide_upsert"), spec, upserts)
             self._run(
                 "INSERT INTO {} SELECT * FROM embertide_upsert"
                 " ON CONFLICT (id) DO UPDATE SET embedding = excluded.embedding",
                 _name(table),
             )
+            for ids in deletes:
+                self._run("DELETE FROM {} WHERE id = ANY(%s)", _name(table), values=[list(ids)])
 
     def _copy_in(self, name: sql.Composable, spec: TableSpec, batches: Iterable[Shaped]) -> None:
         encoder = PgCopy(Layout(format="pgcopy", vectors=spec.vectors), spec.dim)
         statement = sql.SQL("COPY {} (id, embedding) FROM STDIN (FORMAT binary)").format(name)
-        with self._connection.cursor().copy(statement) as copy:
-            for piece in PgCopy.framed(encoder.encode(rows.ids, rows.values) for rows in batches):
-                copy.write(piece)
-
-    def delete(self, table: Table, ids: Sequence[Any]) -> None:
-        """By id."""
-        self._run("DELETE FROM {} WHERE id = ANY(%s)", _name(table), values=[list(ids)])
+        pieces = PgCopy.framed(encoder.encode(rows.ids, rows.values) for rows in batches)
+        try:
+            with self._connection.cursor().copy(statement) as copy:
+                for piece in pieces:
+                    copy.write(piece)
+        except psycopg.errors.UniqueViolation as error:
+            raise Mismatch(f"an id is there already: {error}") from error
 
     def finish(self, table: Table, spec: TableSpec) -> None:
         """Add the primary key and an HNSW index of the metric, and take statistics."""
@@ -139,7 +144,7 @@ class Postgres:
             if rows == [(0,)]:
                 self._run("ALTER TABLE {} ADD PRIMARY KEY (id)", _name(table))
         except psycopg.errors.UniqueViolation as error:
-            raise OutputError(f"{table.name} has an id twice: {error}") from error
+            raise Mismatch(f"{table.name} has an id twice: {error}") from error
         if spec.search_index and spec.dim <= _LONGEST_INDEXED[spec.vectors]:
             operators = sql.SQL(f"{_TYPES[spec.vectors]}_{_OPERATORS[spec.metric]}")
             self._run(

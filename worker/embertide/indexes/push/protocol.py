@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 import numpy.typing as npt
 
+from embertide.errors import OutputError
 from embertide.indexes.rows import Shaped
 
 Metric = Literal["cosine", "l2", "ip"]
@@ -61,19 +62,23 @@ class TableSpec:
     search_index: bool = True
 
 
+class Mismatch(OutputError):
+    """The table is not what the version has."""
+
+
 class Index(Protocol):
     """An index that versions are pushed into.
 
     Attributes:
         transient: errors after which the same call may succeed.
         errors: all errors of the client.
-        copies: whether :meth:`copy` works, so that a version can be made of the one before.
+        derives: whether :meth:`derive` works, so that a version can be made of the one before.
         longest_name: characters of a table's name, at most.
     """
 
     transient: tuple[type[Exception], ...]
     errors: tuple[type[Exception], ...]
-    copies: bool
+    derives: bool
     longest_name: int
 
     def tables(self, alias: str) -> list[Table]:
@@ -89,26 +94,33 @@ class Index(Protocol):
     def create(self, table: Table, spec: TableSpec) -> None:
         """A new, empty table."""
 
-    def copy(self, source: Table, table: Table, _spec: TableSpec, /) -> None:
-        """A new table with the rows of another one; only where ``copies``."""
-
     def append(self, table: Table, spec: TableSpec, batches: Iterable[Shaped]) -> None:
         """Add rows whose ids are not there; all of them are there when it returns.
 
         After an error some of them may be there, and a call with the same rows ends in the same.
+
+        Raises:
+            Mismatch: an id is there already, where the index notices.
         """
 
-    def upsert(self, table: Table, spec: TableSpec, batches: Iterable[Shaped]) -> None:
-        """Add rows, or replace those of the same id; only where ``copies``."""
+    def derive(
+        self,
+        base: Table,
+        table: Table,
+        spec: TableSpec,
+        upserts: Iterable[Shaped],
+        deletes: Iterable[Sequence[Any]],
+    ) -> None:
+        """A new table of the rows of another one and of what changed; only where ``derives``.
 
-    def delete(self, table: Table, ids: Sequence[Any]) -> None:
-        """Remove the rows of some ids; only where ``copies``."""
+        After an error :meth:`tables` does not have it.
+        """
 
     def finish(self, table: Table, _spec: TableSpec, /) -> None:
         """All rows are there: make the table ready to be searched. Done again, it does nothing.
 
         Raises:
-            OutputError: an id is there twice.
+            Mismatch: an id is there twice.
         """
 
     def count(self, table: Table) -> int:

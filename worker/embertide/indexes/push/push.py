@@ -13,23 +13,31 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 from embertide.errors import InputError, OutputError, StoreUnavailable
 from embertide.indexes.layout import Layout, Limits
 from embertide.indexes.push.loading import Source, load, retried
-from embertide.indexes.push.protocol import Index, Metric, Table, TableSpec
-from embertide.indexes.push.verify import Mismatch, verify
+from embertide.indexes.push.protocol import Index, Metric, Mismatch, Table, TableSpec
+from embertide.indexes.push.verify import verify
 from embertide.indexes.rows import Shaper
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import VersionInfo, find_version, latest
+from embertide.versions.deltas import Delta, delta_of
 from embertide.versions.manifest import TypeEntry, read_manifest, types_in
-from embertide.versions.reading import choose_type
+from embertide.versions.reading import choose_result
+
+Made = Literal["full", "delta", "there"]
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _IS_HELD = (
     "version {version} of {uri} is held: {why}. embertide release makes it current;"
     " --held pushes it all the same"
 )
+
+_LONGEST_CHAIN = 7
+"""Tables more than are kept, which stay because later ones share their rows: then one is loaded in
+full, and they can be dropped."""
 
 _log = logging.getLogger("embertide")
 
@@ -41,7 +49,7 @@ class Options:
     Attributes:
         name: that readers use; of several node types, each has ``_`` and its name after it.
         version: None is the current one.
-        node_type: None is all of them.
+        node_type, result: None is all of them.
         held: whether a held version may be pushed.
         keep: versions whose tables stay, the newest ones.
         restart: whether what an earlier push of this version has loaded is loaded again.
@@ -50,6 +58,7 @@ class Options:
     name: str
     version: str | None = None
     node_type: str | None = None
+    result: str | None = None
     metric: Metric = "cosine"
     vectors: str = "float32"
     normalize: bool = False
@@ -65,14 +74,15 @@ class PushedTable:
 
     Attributes:
         previous: the version that they saw before; "" for none.
-        loaded: whether rows were written; False where the table was there.
+        made: ``full`` (all rows were written), ``delta`` (of the table of the version before), or
+            ``there`` (the table was there).
     """
 
     alias: str
     table: str
     rows: int
     previous: str
-    loaded: bool
+    made: Made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,12 +102,29 @@ class Pushed:
 
 @dataclass(frozen=True)
 class _Work:
-    """One node type's table."""
+    """One result's table.
+
+    Attributes:
+        previous: what readers see now.
+        delta: the changes since the version before; None where there are none, or where they are
+            not those of what is written.
+    """
 
     table: Table
     spec: TableSpec
     source: Source
     previous: Table | None
+    delta: Delta | None = None
+
+    @property
+    def rows(self) -> int:
+        """Of the version."""
+        return sum(part.rows for part in self.source.parts)
+
+    @property
+    def tolerance(self) -> float:
+        """How far rows of a table that is made of deltas may be from those of the version."""
+        return 0.0 if self.delta is None else self.delta.tolerance
 
 
 def push(
@@ -143,14 +170,14 @@ def _push(
 ) -> Pushed:  # fmt: skip
     began = time.perf_counter()
     works = _plan(storage, output_uri, index, info, options)
-    total, done = sum(part.rows for work in works for part in work.source.parts), 0
+    total, done = sum(work.rows for work in works), 0
 
     def count(rows: int) -> None:
         nonlocal done
         done += rows
         on_rows(done, total)
 
-    loaded = [_load_and_verify(index, work, options, count) for work in works]
+    how = [_load_and_verify(index, work, options, count) for work in works]
     _check_still_wanted(storage, output_uri, index, info, works, options)
     retried(index, lambda: index.switch([work.table for work in works]))
     dropped, kept = _drop_old(index, works, options.keep)
@@ -158,11 +185,11 @@ def _push(
         PushedTable(
             alias=work.table.alias,
             table=work.table.name,
-            rows=sum(part.rows for part in work.source.parts),
+            rows=work.rows,
             previous="" if work.previous is None else work.previous.version,
-            loaded=written,
+            made=made,
         )
-        for work, written in zip(works, loaded, strict=True)
+        for work, made in zip(works, how, strict=True)
     ]
     seconds = time.perf_counter() - began
     return Pushed(version=info.version, tables=tables, dropped=dropped, kept=kept, seconds=seconds)
@@ -184,8 +211,8 @@ def _plan(
     """What there is to do for each node type; nothing is written."""
     manifest, _ = read_manifest(storage, output_uri, info.version)
     types = types_in(manifest)
-    if options.node_type is not None:
-        types = [choose_type(output_uri, info.version, manifest, options.node_type)]
+    if options.node_type is not None or options.result is not None:
+        types = [choose_result(info.uri, manifest, options.node_type, options.result)]
     works = []
     for of_type in types:
         table = Table(alias_of(options.name, of_type), info.version)
@@ -194,10 +221,8 @@ def _plan(
                 f"--name {options.name} makes {table.name}, which is longer than the"
                 f" {index.longest_name} characters that the index takes"
             )
-        entry = (manifest.get("types") or {"": manifest})[of_type.name]
-        works.append(
-            _work(storage, index, info, of_type, entry.get("ids") == "string", table, options)
-        )
+        dtype = manifest.get("dtype", "float32")
+        works.append(_work(storage, index, info, of_type, dtype, table, options))
     if len({work.table.alias for work in works}) < len(works):
         raise InputError("two node types have the same name in the index; push them one by one")
     return works
@@ -214,19 +239,19 @@ def alias_of(name: str, of_type: TypeEntry) -> str:
             f"--name is {name!r}; must begin with a lower-case letter and have lower-case letters,"
             " digits and '_' alone"
         )
-    if not of_type.name:
+    if not of_type.label:
         return name
-    return f"{name}_{re.sub('[^a-z0-9_]', '_', of_type.name.lower())}"
+    return f"{name}_{re.sub('[^a-z0-9_]', '_', of_type.label.lower())}"
 
 
 def _work(
-    storage: Storage, index: Index, info: VersionInfo, of_type: TypeEntry, text_ids: bool,
-    table: Table, options: Options,
+    storage: Storage, index: Index, info: VersionInfo, of_type: TypeEntry,
+    dtype: str, table: Table, options: Options,
 ) -> _Work:  # fmt: skip
     vectors = "float16" if options.vectors == "float16" else "float32"
     spec = TableSpec(
         dim=of_type.dim,
-        text_ids=text_ids,
+        text_ids=of_type.ids == "string",
         vectors=vectors,  # type: ignore[arg-type]
         metric=options.metric,
         search_index=options.search_index,
@@ -239,44 +264,77 @@ def _work(
         dim=of_type.dim,
         shaper=Shaper(layout, Limits(null_ids=False)),
     )
-    return _Work(table, spec, source, index.current(table.alias))
+    has_delta = of_type.delta is not None and "why" not in of_type.delta
+    # Other values than the published ones are off by another distance.
+    as_published = not options.normalize and options.vectors == dtype
+    delta = delta_of(info.uri, of_type) if has_delta and as_published and index.derives else None
+    return _Work(table, spec, source, index.current(table.alias), delta)
 
 
 def _load_and_verify(
     index: Index, work: _Work, options: Options, count: Callable[[int], None]
-) -> bool:
-    """Make the table what the version has; returns whether rows may have been written."""
-    table, begun = work.table, work.table in index.tables(work.table.alias)
+) -> Made:
+    """Make the table what the version has."""
+    table, tables = work.table, index.tables(work.table.alias)
     if work.previous == table:
-        verify(index, table, work.spec, work.source)
-        count(sum(part.rows for part in work.source.parts))
-        return False
-    if begun and options.restart:
+        # Readers see it, so it is not repaired below them.
+        return _verify_all(index, work, count, "there")
+    if table in tables and options.restart:
         index.drop(table)
-        begun = False
+        tables.remove(table)
     try:
-        return _fill(index, work, begun, count)
+        if table in tables:
+            return _go_on(index, work, count)
+        if _derive(index, work, tables, options):
+            return _verify_all(index, work, count, "delta")
     except Mismatch as error:
-        if not begun:
-            raise
         _log.warning("%s; it is loaded again from the start", error)
         index.drop(table)
-        return _fill(index, work, False, lambda _rows: None)
+    index.create(table, work.spec)
+    load(index, table, work.spec, work.source, begun=False, on_rows=count)
+    return _verify_all(index, work, lambda _rows: None, "full", tolerance=0.0)
 
 
-def _fill(index: Index, work: _Work, begun: bool, count: Callable[[int], None]) -> bool:
-    table, spec, source = work.table, work.spec, work.source
-    if begun and index.count(table) == sum(part.rows for part in source.parts):
-        index.finish(table, spec)
-        verify(index, table, spec, source)
-        count(sum(part.rows for part in source.parts))
+def _go_on(index: Index, work: _Work, count: Callable[[int], None]) -> Made:
+    """With a table that an earlier push has begun, or loaded."""
+    if index.count(work.table) == work.rows:
+        return _verify_all(index, work, count, "there")
+    load(index, work.table, work.spec, work.source, begun=True, on_rows=count)
+    return _verify_all(index, work, lambda _rows: None, "full")
+
+
+def _derive(index: Index, work: _Work, tables: list[Table], options: Options) -> bool:
+    """Make the table of that of the version before, if it is there; returns whether it is made."""
+    delta, source = work.delta, work.source
+    if delta is None or len(tables) >= options.keep + _LONGEST_CHAIN:
         return False
-    if not begun:
-        index.create(table, spec)
-    load(index, table, spec, source, begun=begun, on_rows=count)
-    index.finish(table, spec)
-    verify(index, table, spec, source)
+    base = Table(work.table.alias, delta.base)
+    if base not in tables:
+        return False
+
+    def derive() -> None:
+        upserts = (source.shaper.shape(batch) for batch in delta.upserted(source.storage))
+        deletes = (
+            source.shaper.shape_ids(ids).to_pylist() for ids in delta.deleted(source.storage)
+        )
+        index.derive(base, work.table, work.spec, upserts, deletes)
+
+    retried(index, derive)
     return True
+
+
+def _verify_all(
+    index: Index,
+    work: _Work,
+    count: Callable[[int], None],
+    made: Made,
+    tolerance: float | None = None,
+) -> Made:
+    index.finish(work.table, work.spec)
+    allowed = work.tolerance if tolerance is None else tolerance
+    verify(index, work.table, work.spec, work.source, allowed)
+    count(work.rows)
+    return made
 
 
 def _check_still_wanted(

@@ -40,7 +40,7 @@ class Qdrant:
 
     transient = (Unavailable, ResponseHandlingException, httpx.TransportError)
     errors = (*transient, UnexpectedResponse)
-    copies = False
+    derives = False
     longest_name = 255
 
     def __init__(self, client: QdrantClient) -> None:
@@ -76,34 +76,29 @@ class Qdrant:
             ),
         )
 
-    def copy(self, source: Table, table: Table, spec: TableSpec) -> None:
-        """Not offered by the server."""
+    def append(self, table: Table, spec: TableSpec, batches: Iterable[Shaped]) -> None:
+        """By upserts, each of which waits for the server to have stored it."""
+        for batch in _requests(batches, spec):
+            self._upsert(table, batch)
+
+    def derive(
+        self,
+        base: Table,
+        table: Table,
+        spec: TableSpec,
+        upserts: Iterable[Shaped],
+        deletes: Iterable[Sequence[Any]],
+    ) -> None:
+        """Not offered: collections cannot be copied."""
         raise NotImplementedError
 
-    def append(self, table: Table, spec: TableSpec, batches: Iterable[Shaped]) -> None:
-        """By upserts, the last of which waits for the server to have stored them."""
-        waiting: models.Batch | None = None
-        for batch in _requests(batches, spec):
-            if waiting is not None:
-                self._upsert(table, waiting, wait=False)
-            waiting = batch
-        if waiting is not None:
-            self._upsert(table, waiting, wait=True)
-
-    upsert = append
-
-    def _upsert(self, table: Table, batch: models.Batch, *, wait: bool) -> None:
+    def _upsert(self, table: Table, batch: models.Batch) -> None:
         try:
-            self._client.upsert(table.name, batch, wait=wait)
+            self._client.upsert(table.name, batch, wait=True)
         except UnexpectedResponse as error:
             if error.status_code is not None and error.status_code >= 500:
                 raise Unavailable(str(error)) from error
             raise OutputError(f"Qdrant refused rows of {table.name}: {error}") from error
-
-    def delete(self, table: Table, ids: Sequence[Any]) -> None:
-        """By id."""
-        points = [point_id(name) for name in ids]
-        self._client.delete(table.name, models.PointIdsList(points=points), wait=True)
 
     def finish(self, table: Table, spec: TableSpec) -> None:
         """Nothing: the server indexes by itself, and searches what is not indexed yet exactly."""

@@ -7,16 +7,11 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from embertide.errors import OutputError
 from embertide.indexes.push.loading import Source
-from embertide.indexes.push.protocol import Index, Table, TableSpec
+from embertide.indexes.push.protocol import Index, Mismatch, Table, TableSpec
 
 SAMPLE_ROWS = 256
-_MOST_PARTS = 32
-
-
-class Mismatch(OutputError):
-    """The table is not what the version has."""
+_MOST_PARTS = SAMPLE_ROWS
 
 
 def verify(
@@ -38,7 +33,7 @@ def verify(
     if (there := index.count(table)) != rows:
         raise Mismatch(f"{table.name} has {there} rows, {table.version} has {rows}")
     filled = [part for part in source.parts if part.rows]
-    step = max(1, len(filled) // _MOST_PARTS)
+    step = -(-len(filled) // _MOST_PARTS) or 1
     chosen = filled[::step]
     each = max(1, SAMPLE_ROWS // max(1, len(chosen)))
     for part in chosen:
