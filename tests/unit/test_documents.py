@@ -59,6 +59,8 @@ LEFT_OUT = {
     "embertide export shop/models.py:Net": "tests/distributed/test_export_runs.py exports and runs",
     "embertide export molecules.py:Net": "tests/distributed/test_export_categories.py runs such",
     "embertide export hetero.py:Net": "tests/unit/test_export_hetero.py exports such models",
+    "embertide push job.yaml": "tests/indexes/test_push.py pushes into each kind of index",
+    "embertide convert job.yaml": "tests/unit/test_convert.py and tests/indexes/ convert so",
     "embertide diff job.yaml previous": "tests/unit/test_cli_held.py runs it",
     "embertide release job.yaml": "tests/unit/test_cli_held.py runs it",
     "embertide discard job.yaml": "tests/unit/test_cli_held.py runs it",
