@@ -1,12 +1,13 @@
-"""What comparing a version with the current one costs, as a share of a whole run.
+"""What comparing a version with the current one and the self-check cost, as shares of a whole run.
 
     .venv/bin/python -m benchmarks.comparing --scale 18 --rounds 5
 
 Whole runs on one worker publish parquet over a version of the same inputs, with and without the
-comparison, in turns; every row is compared. ``read`` is what reading the current version once
-takes, with a thread for each core: the least that a comparison of all rows can cost. ``cpu`` is of
-the whole command, with its imports; on a machine that others use, its difference says more than
-seconds do.
+comparison, and without the self-check too, in turns; every row is compared. ``read`` is what
+reading the current version once takes, with a thread for each core: the least that a comparison of
+all rows can cost. ``checked`` is the seconds of the self-check, ``of_run`` its share of the work.
+``cpu`` is of the whole command, with its imports; on a machine that others use, its difference says
+more than seconds do.
 """
 
 from __future__ import annotations
@@ -33,29 +34,35 @@ from embertide.versions.manifest import read_manifest, types_in
 from embertide.versions.parts import PartDigest
 from embertide.versions.reading import read_part
 
-KEYS = ("work", "cpu", "publish", "comparison", "share", "read", "of_read")
+KEYS = (
+    "work", "cpu", "publish", "comparison", "share", "read", "of_read", "checked", "of_run"
+)  # fmt: skip
 
 
 class Compared(Case):
     """Runs over an output that has a version already."""
 
-    def over(self, output: Path, *, compare: bool) -> Run:
-        """Publish once more; seconds of the work, of its last stage, and of the comparison."""
+    def over(self, output: Path, *, compare: bool, check: bool = True) -> Run:
+        """Publish once more; seconds of the work, of its last stage, and of what is compared."""
         job = ours.write_job(self.data, self.conv, self.features, output)
         manifest = yaml.safe_load(job.read_text())
         spec = manifest["spec"]
         spec["output"] |= {"format": "parquet", "compare": compare, "keepVersions": 1}
         spec["refresh"] = {"mode": "full"}
+        if not check:
+            spec.setdefault("inference", {})["checkedRows"] = 0
         job.write_text(yaml.safe_dump(manifest))
         took = self._run(ours.command(job, "1x1"), False, {})
         report = ours.report(took.stdout)
-        seconds = report["comparison"]["seconds"]
+        seconds, checked = report["comparison"]["seconds"], report["self_check"]["seconds"]
         return {
             "work": report["total_seconds"],
             "publish": report["stages"]["publish"],
             "cpu": took.user + took.system,
             "comparison": seconds,
             "share": seconds / report["total_seconds"],
+            "checked": checked,
+            "of_run": checked / report["total_seconds"],
         }
 
 
@@ -76,7 +83,7 @@ def read_current(output: Path) -> float:
 
 
 def measure(case: Compared, rounds: int) -> dict[str, Run]:
-    """With and without the comparison: medians."""
+    """With both, without the comparison, and without either: medians."""
     output = case.work / "compared"
     case.over(output, compare=False)
 
@@ -85,7 +92,11 @@ def measure(case: Compared, rounds: int) -> dict[str, Run]:
         run = case.over(output, compare=True)
         return run | {"read": read, "of_read": run["comparison"] / read}
 
-    variants = {"compared": compared, "alone": lambda: case.over(output, compare=False)}
+    variants = {
+        "compared": compared,
+        "checked": lambda: case.over(output, compare=False),
+        "alone": lambda: case.over(output, compare=False, check=False),
+    }
     return {
         name: middle(runs) for name, runs in alternate(variants, rounds, case.data.name).items()
     }

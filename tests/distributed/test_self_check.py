@@ -118,8 +118,7 @@ def random_graph() -> Graph:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_one_changed_row_in_a_thousand_is_caught_with_the_stated_probability(fault: str) -> None:
-    """Of rows that arrive from peers every in-edge reads one: half of the edges, with two
-    partitions."""
+    """With two partitions half of the in-edges read rows that arrive from peers."""
     answers = on_grid(2, 2, count_caught, random_graph(), two_layers(), fault, ROWS, TRIALS)
     assert sum(changed for *_, changed in answers) >= TRIALS
     (caught, chance, in_edges, _), *_ = answers

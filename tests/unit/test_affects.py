@@ -36,6 +36,7 @@ CHANGES: dict[str, tuple[Any, Affects]] = {
     "inference.groupBytes": (65536, WORKERS),
     "inference.depth": (4, WORKERS),
     "inference.groupsPerMessage": (4, WORKERS),
+    "inference.checkedRows": (1000, Affects.NEITHER),
     "output.uri": ("s3://shop/elsewhere", Affects.NEITHER),
     "output.format": ("npy", RESULT),
     "output.dtype": ("float16", RESULT),

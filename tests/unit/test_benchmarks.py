@@ -91,7 +91,8 @@ def test_what_comparing_costs_is_a_share_of_a_run(benchmark: Benchmark) -> None:
         0 < compared["share"] == pytest.approx(compared["comparison"] / compared["work"], rel=0.1)
     )
     assert compared["read"] > 0
-    assert alone["comparison"] == 0
+    assert alone["comparison"] == alone["checked"] == 0
+    assert case["systems"]["checked"]["of_run"] > 0
 
 
 def test_graphs_are_made_of_all_kinds_of_ids(benchmark: Benchmark) -> None:

@@ -94,6 +94,7 @@ def test_an_overlap_is_reported_beside_other_problems(example: dict[str, Any]) -
         ("spec.inference.seed", 2**63, "spec.inference.seed", "at most 9223372036854775807"),
         ("spec.inference.groupBytes", 1, "spec.inference.groupBytes", "at least 4096"),
         ("spec.inference.depth", 0, "spec.inference.depth", "at least 1"),
+        ("spec.inference.checkedRows", -1, "spec.inference.checkedRows", "at least 0"),
         ("spec.output.keepVersions", 0, "spec.output.keepVersions", "is 0; must be at least 1"),
         ("spec.output.format", "csv", "spec.output.format", "allowed: parquet, npy"),
         ("spec.workers.grid", "2x2", "spec.workers.grid", "like {graph: 4, feature: 2}"),

@@ -54,7 +54,8 @@ def spec_hash(job: EmbeddingJob) -> str:
     spec = job.spec.model_dump(
         by_alias=True, mode="json", exclude_defaults=True, exclude=_NOT_THE_WORKERS
     )
-    return _digest(spec)
+    # A part of which only such fields are set is as one that is not set.
+    return _digest({name: part for name, part in spec.items() if part != {}})
 
 
 def child_kinds(settings: Settings) -> tuple[str, ...]:

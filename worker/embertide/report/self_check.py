@@ -13,7 +13,7 @@ from embertide.telemetry.self_check import CHECKED, CheckedRows, SelfCheck
 
 _ROW_HEIGHT = 22
 _LEAST_DECADE = -9
-"""Of the scale of errors: float32 rounds by 6e-8."""
+"""Where the scale of errors begins; float32 rounds by 6e-8."""
 
 
 def self_check(run: Run) -> Html | None:

@@ -15,7 +15,7 @@ FEWEST_ROWS, MOST_ROWS = 256, 4096
 """Rows of a node type in each phase, where a job does not set them: 0.1 % of the nodes, within."""
 
 CAPTURED_VALUES = 1 << 22
-"""Of the sources of a phase's rows: a worker computes fewer rows again where they have more."""
+"""The most values of sources that a worker captures for a phase: it checks fewer rows beyond."""
 
 
 def rows_to_check(wanted: int | None, nodes: int) -> int:
@@ -39,7 +39,7 @@ def draw(count: int, nodes: int, seed: int, phase: int) -> Nodes:
 
 
 def own_rows(drawn: Nodes, ranges: RowRanges, rank: int) -> Nodes:
-    """Those of our sub-range, after its first and its last row."""
+    """The drawn nodes of our sub-range, after its first and its last row."""
     first, last = ranges.worker(rank)
     if first == last:
         return np.empty(0, np.int64)

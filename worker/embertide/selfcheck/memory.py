@@ -6,11 +6,11 @@ from embertide.footprint import FLOAT_BYTES
 from embertide.selfcheck.draw import CAPTURED_VALUES
 
 CHUNK_VALUES = 1 << 20
-"""Of sources' rows that are computed with at a time, in float64."""
+"""Values of sources that are computed with at a time, in float64."""
 _COPIES = 3
-"""Of captured rows: as peers sent them, in order, and while they become that."""
+"""How often captured rows are held: as peers sent them, in order, and in between."""
 _CHUNKS = 5
-"""Of float64 values of a chunk: sources, messages along edges, and what a step makes of them."""
+"""How often a chunk is held in float64: sources, messages along edges, and what steps make."""
 
 
 def checking_bytes(rows: float, edges: float, columns: int) -> float:

@@ -60,7 +60,7 @@ class RowEdges:
         return every.take(at)
 
     def take(self, at: Nodes) -> RowEdges:
-        """Those of some of the rows; ``at`` [k] are their places, ascending."""
+        """Some of the rows; ``at`` [k] are their places, ascending."""
         starts, counts = self.indptr[at], self.indptr[at + 1] - self.indptr[at]
         ends = np.concatenate([[0], np.cumsum(counts)])
         place = torch.from_numpy(np.repeat(starts - ends[:-1], counts) + np.arange(ends[-1]))
@@ -73,7 +73,7 @@ class RowEdges:
         )
 
     def of_rows(self, rows: Nodes) -> RowEdges:
-        """Those of rows that are there, ascending."""
+        """Some of the rows, by their dense ids, ascending."""
         return self.take(np.searchsorted(self.rows, rows))
 
     @property

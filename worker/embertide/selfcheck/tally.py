@@ -97,7 +97,7 @@ class Tally:
 
 
 def joined(tallies: Sequence[Tally]) -> Tally:
-    """Those of all ranks about the same rows."""
+    """The sum of what all ranks found of a tensor."""
     first = tallies[0]
     return Tally(
         layer=first.layer,

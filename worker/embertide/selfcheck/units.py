@@ -30,7 +30,7 @@ class Unit:
 
     @cached_property
     def steps(self) -> list[Step]:
-        """Those that are computed again, in order."""
+        """The steps that are computed again, in order."""
         return [step for op in self.ops for step in op.steps]
 
     @property

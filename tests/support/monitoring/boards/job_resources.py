@@ -112,7 +112,7 @@ def add_changes(board: Board) -> None:
             "Self-check",
             "Largest error of each layer's rows that were computed a second time, in float64, as a "
             "share of the largest magnitude. Beyond its tolerance nothing is published.",
-            "sci",
+            "none",
             f"max by (layer) ({run}_checked_error_ratio{{{JOB}}})",
             "layer {{layer}}",
         ),
