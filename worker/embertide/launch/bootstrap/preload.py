@@ -16,6 +16,9 @@ import os
 gc.disable()
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
+# numpy imports it the first time that unique values are asked for.
+import numpy.ma
+
 import embertide.launch.worker
 import embertide.planning.estimate
 from embertide.telemetry.memory import return_large_arrays
