@@ -15,6 +15,7 @@ import torch
 from embertide.layouts import Shard
 from embertide.primitives import arriving
 from embertide.primitives.exchange import Exchange
+from embertide.primitives.graph import LayerGraph
 from embertide.steps import Program
 from embertide.steps.execution import Execution
 from embertide.steps.run import Run
@@ -22,7 +23,7 @@ from embertide.steps.tensors import Tensors
 from tests.support.world import Graph, Rank, make_features, make_job
 
 ONE_IN = 1000
-FAULTS = ("kernel", "exchange", "memory")
+FAULTS = ("kernel", "exchange", "memory", "degrees")
 
 
 def count_caught(
@@ -113,7 +114,18 @@ def _memory(change: Change, program: Program) -> tuple[type, str, Any]:
     return Tensors, "advance", advance
 
 
-_PATCHES = {"kernel": _kernel, "exchange": _exchange, "memory": _memory}
+def _degrees(change: Change, _program: Program) -> tuple[type, str, Any]:
+    """Out-degrees as they were counted together."""
+    plain = LayerGraph.out_degree
+
+    def out_degree(self: LayerGraph) -> torch.Tensor:
+        first, last = self.origins.partition(self.exchange.grid.p)
+        return change(plain(self).unsqueeze(1), np.arange(first, last)).squeeze(1)
+
+    return LayerGraph, "out_degree", out_degree
+
+
+_PATCHES = {"kernel": _kernel, "exchange": _exchange, "memory": _memory, "degrees": _degrees}
 
 
 def _numbers(execution: Execution, name: str, shard: Shard) -> np.ndarray:

@@ -12,12 +12,15 @@ from torch import Tensor
 from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr
 from embertide.kernels.heads import NO_SCORES
+from embertide.primitives.views import EdgeView, Loops
 from embertide.selfcheck import row_edges
 from embertide.selfcheck.draw import draw, own_rows, rows_to_check
 from embertide.selfcheck.judge import TOLERANCE, Limits, allowed_differences, magnitudes
+from embertide.selfcheck.out_degrees import OutEdges
 from embertide.selfcheck.recompute import Change
 from embertide.selfcheck.row_edges import RowEdges, special_rows
 from embertide.selfcheck.tally import Tally, difference, joined, worst_of
+from embertide.steps.reference import ReferenceRun
 from embertide.telemetry.self_check import CHECKED, SelfCheck
 
 FLOAT32 = Limits(torch.float32)
@@ -89,6 +92,31 @@ def test_rows_with_self_loops_and_without_in_edges_are_special(
     monkeypatch.setattr(row_edges, "_WINDOW_EDGES", 1000)
     assert special_rows(some_rows(), 0).tolist() == [11]
     assert special_rows(some_rows(), 2).tolist() == []
+
+
+@pytest.mark.parametrize("loops", ["keep", "single", "anew", "more", "none"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_out_degrees_are_those_of_the_reference(loops: Loops, weighted: bool) -> None:
+    """Counted in chunks, in the rows of two workers."""
+    g = np.random.default_rng(2)
+    src, dst = g.integers(0, 20, 200), np.sort(g.integers(0, 20, 200))
+    weights = torch.from_numpy(g.random(200))
+    view = EdgeView(0, loops, 2.5, weighted)
+    graph = (torch.from_numpy(src), torch.from_numpy(dst), weights)
+    edges = ReferenceRun({}, {}, [{"": graph}], {"": 20}).edges(view)
+    expected = edges.weighted_degree(edges.src) if weighted else edges.degree(edges.src)
+    cut = int(np.searchsorted(dst, 11))
+    nodes, parts = np.array([0, 3, 7, 19]), []
+    for first, rows in ((0, slice(0, cut)), (11, slice(cut, 200))):
+        last = 11 if first == 0 else 20
+        counts = np.bincount(dst[rows] - first, minlength=last - first)
+        indptr = torch.tensor([0, *np.cumsum(counts)])
+        csr = Csr(first, indptr, torch.from_numpy(src[rows]).int(), weights[rows].float())
+        parts.append(OutEdges.of(csr, nodes, 20, within=True))
+    heaviest = torch.maximum(parts[0].heaviest, parts[1].heaviest)
+    both = OutEdges(nodes, parts[0].sums + parts[1].sums, heaviest, weighted=True)
+    found = both.degrees(view, weighted=weighted)
+    assert torch.allclose(found, expected[torch.from_numpy(nodes)], rtol=1e-6)
 
 
 def layer_norm(x: Tensor) -> Tensor:

@@ -17,9 +17,11 @@ from embertide.kernels.csr import Csr
 from embertide.layouts import Shard
 from embertide.plans.plan import Plan
 from embertide.primitives.exchange import Exchange
+from embertide.primitives.views import EdgeView
 from embertide.selfcheck.capture import PRIMITIVE, Fetch, Rows
 from embertide.selfcheck.draw import CAPTURED_VALUES, Nodes, draw, own_rows, rows_to_check
-from embertide.selfcheck.judge import Limits, allowed_differences, magnitudes
+from embertide.selfcheck.judge import TOLERANCE, Limits, allowed_differences, magnitudes
+from embertide.selfcheck.out_degrees import OutEdges
 from embertide.selfcheck.recompute import Change, DegreeKey, Recomputation, unchanged
 from embertide.selfcheck.row_edges import RowEdges, special_rows
 from embertide.selfcheck.tally import NameOf, Tally, difference, joined, worst_of
@@ -56,6 +58,8 @@ class Checker:
     seconds: float = 0.0
     _phases: list[list[Unit]] = field(init=False)
     _edges: dict[tuple[Unit, int, str], RowEdges] = field(default_factory=dict)
+    _out: dict[tuple[int | None, str], OutEdges] = field(default_factory=dict)
+    _counted: set[tuple[EdgeView, bool]] = field(default_factory=set)
     _in_progress: list[Recomputation] = field(default_factory=list)
     _seen: dict[str, Rows] = field(default_factory=dict)
     _tallies: list[Tally] = field(default_factory=list)
@@ -78,6 +82,19 @@ class Checker:
                 for of_layer, name in unit.graphs:
                     if name == relation and layer in (None, of_layer):
                         self._edges[unit, of_layer, name] = self._edges_of(unit, csr)
+            if any(self._counts_out(step, layer, relation) for step in self.plan.program.steps):
+                origin, destination = _type_at(relation, "out"), _type_at(relation, "in")
+                nodes = self.ranges[origin].nodes
+                drawn = draw(rows_to_check(self.wanted, nodes), nodes, self.seed, 0)
+                within = origin == destination
+                self._out[layer, relation] = OutEdges.of(csr, np.sort(drawn), nodes, within=within)
+
+    def _counts_out(self, step: Step, layer: int | None, relation: str) -> bool:
+        """Whether a step reads out-degrees of a layer graph."""
+        view = step.own_edges
+        if view is None or view.relation != relation or layer not in (None, view.layer):
+            return False
+        return any(end == "out" for end, _ in step.degrees_read)
 
     def begins(self, execution: Execution, at: int) -> None:
         """Operation ``at`` begins: of a phase's first one, bring together what the phase reads."""
@@ -291,6 +308,28 @@ class Checker:
                 nodes = np.unique(np.concatenate(some))
                 fetch = Fetch.of(execution, _type_at(view.relation, end), nodes)
                 own.degrees[key] = fetch.degrees(view, end, weighted=weighted)
+                if end == "out":
+                    self._check_out_degrees(execution, view, weighted=weighted)
+
+    def _check_out_degrees(self, execution: Execution, view: EdgeView, *, weighted: bool) -> None:
+        """The run's out-degrees of some nodes, once for each graph as steps see it."""
+        sampled = (view.layer, view.relation) in self._out
+        key = view if sampled else view._replace(layer=0), weighted
+        if key in self._counted:
+            return
+        self._counted.add(key)
+        out = self._out[view.layer if sampled else None, view.relation]
+        channel, rank = self.exchange.channel("world", PRIMITIVE), self.exchange.grid.rank
+        expected = out.joined(channel).degrees(view, weighted=weighted).unsqueeze(1)
+        of_type = _type_at(view.relation, "out")
+        first, last = np.searchsorted(out.nodes, self.ranges[of_type].worker(rank))
+        fetch = Fetch.of(execution, of_type, out.nodes[first:last])
+        rows = fetch.degrees(view, "out", weighted=weighted)
+        tally = Tally(view.layer, "out-degrees", of_type, rows=len(rows.nodes))
+        tally.largest = float(expected.abs().max())
+        ours = expected[first:last]
+        tally.find(rows.nodes, rows.values, ours, TOLERANCE * ours.abs(), self.name_of)
+        self._tallies.append(tally)
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
