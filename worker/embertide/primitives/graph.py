@@ -54,6 +54,8 @@ class LayerGraph:
         needs: what the program needs of its layer graphs.
         features: [nnz of our sub-range, K] float32 of its edges, on the CPU, where steps read any.
         relation: by which its transfers are counted; "" in a graph that has one.
+        whole: where this one has the edges of some rows alone, the graph with all edges, whose
+            degrees count.
     """
 
     exchange: Exchange
@@ -65,6 +67,7 @@ class LayerGraph:
     needs: EdgeNeeds
     features: torch.Tensor | None = None
     relation: str = ""
+    whole: LayerGraph | None = None
     _out_degree: torch.Tensor | None = None
     _weighted_in_degree: torch.Tensor | None = None
     _weighted_out_degree: torch.Tensor | None = None
@@ -88,6 +91,7 @@ class LayerGraph:
                 pair_rows=self.pair_rows,
                 needs=self.needs,
                 relation=self.relation,
+                whole=None if self.whole is None else self.whole.variant(view),
             )
             self._drop_columns()
         return self._variants[key]
@@ -216,10 +220,14 @@ class LayerGraph:
 
     def in_degree(self) -> torch.Tensor:
         """[N/P] in-edges of each destination of our partition, float32."""
+        if self.whole is not None:
+            return self.whole.in_degree()
         return self.exchange.staging.upload(row_lengths(self.csr.indptr))
 
     def weighted_in_degree(self) -> torch.Tensor:
         """[N/P] sum of the stored weights of each row's in-edges; of ones without weights."""
+        if self.whole is not None:
+            return self.whole.weighted_in_degree()
         if self.csr.weights is None:
             return self.in_degree()
         if self._weighted_in_degree is None:
@@ -233,6 +241,8 @@ class LayerGraph:
         Each rank counts its non-zeros' sources and sends the counts to the sources' holders: one
         int32 per unique remote row. Collective: every rank of the graph axis must call.
         """
+        if self.whole is not None:
+            return self.whole.out_degree()
         if self._out_degree is None:
             self._out_degree = self._add_out(torch.int32, count_sources).float()
         return self._out_degree
@@ -243,6 +253,8 @@ class LayerGraph:
         Adds and sends as :meth:`out_degree` counts. Collective: every rank of the graph axis
         must call.
         """
+        if self.whole is not None:
+            return self.whole.weighted_out_degree()
         if self.csr.weights is None:
             return self.out_degree()
         if self._weighted_out_degree is None:
