@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from tests.support.cluster.jobs import Inputs, Jobs, workers
+from embertide.layers.catalog import list_layers
+from tests.support.cluster.jobs import Inputs, Jobs, find_condition, workers
 
 pytestmark = pytest.mark.cluster
 
@@ -28,6 +29,29 @@ def test_a_worker_killed_in_each_stage(big: Inputs, jobs: Jobs) -> None:
     assert jobs.complete("target")["attempt"] == len(STAGES) + 1
     big.check(output)
     assert big.leftovers(output) == []
+    assert len(big.versions(output)) == 1
+
+
+def test_the_next_attempt_goes_on_after_the_last_layer_that_was_kept(
+    big: Inputs, jobs: Jobs
+) -> None:
+    """A worker is killed in the last layer: the next attempt computes that one alone."""
+    output = f"{jobs.root}/out"
+    job = big.job("target", output, workers=workers(2, 1), refresh={"resume": "always"})
+    jobs.apply(job)
+    with jobs.held("target", 1, "infer", 1) as held:
+        deadline = time.monotonic() + 180
+        while [kept.layers for kept in list_layers(big.storage, output)] != [[1, 2]]:
+            assert time.monotonic() < deadline
+            held.go_on_for(0.005)
+        jobs.cluster.kill_in_pod(jobs.namespace, "target-1", "embertide-1")
+    status = jobs.complete("target")
+    assert status["attempt"] == 2
+    assert status["report"]["resumedLayer"] == 2
+    published = find_condition(status, "Published")["message"]
+    assert "; resumed after layer 2, which an earlier attempt had kept" in published
+    big.check(output)
+    assert list_layers(big.storage, output) == []
     assert len(big.versions(output)) == 1
 
 

@@ -58,7 +58,8 @@ than one relation. The size of a group is what was received over the number of g
 
 The label `attempt` distinguishes attempts: each starts its counters at 0, before there is
 anything to count, so that `rate` sees a stage that is over between two scrapes. There are no
-checkpoints, since an attempt starts from the beginning, so no metric of their age. S3 is counted in
+checkpoints; an attempt that goes on after a layer that an earlier one had kept has
+`embertide_resumed_layer`. S3 is counted in
 the worker process; the planner's and rank 0's listing of the inputs is not.
 
 ## After a run

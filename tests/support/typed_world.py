@@ -23,7 +23,7 @@ from embertide.primitives.shuffle import EdgeChunk, Edges
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.relations import Relation
 from embertide.stages.features import LoadedNodes, RawFeatures, loaded_features
-from embertide.stages.infer import arrange, infer
+from embertide.stages.infer import Keeping, arrange, infer
 from embertide.stages.ingest import reverse
 from embertide.steps import Program
 from embertide.telemetry.self_check import SelfCheck
@@ -202,15 +202,15 @@ class TypedRank:
                 edges[turned] = reverse(own, COUNTS[edge.source_type])
         self.graph = build_types(ctx, self.nodes, edges)
 
-    def embed(self, program: Program) -> dict[str, np.ndarray]:
+    def embed(self, program: Program, keeping: Keeping | None = None) -> dict[str, np.ndarray]:
         """Node type -> [our rows, D'], from layer graphs of its own.
 
         Collective: every rank must call.
         """
-        return self.checked(program, None)[0]
+        return self.checked(program, None, keeping)[0]
 
     def checked(
-        self, program: Program, rows: int | None
+        self, program: Program, rows: int | None, keeping: Keeping | None = None
     ) -> tuple[dict[str, np.ndarray], SelfCheck | None]:
         """As :meth:`embed`, with what computing rows of each layer again gives; None: none are.
 
@@ -223,7 +223,7 @@ class TypedRank:
         layers = arrange(self.ctx, as_given(program, target_of(self.ctx)), ranges)
         checker = None if rows is None else make_checker(self.ctx, layers, rows)
         graphs = layer_graphs(self.ctx, layers, self.graph, clock, checker)
-        found = infer(self.ctx, layers, graphs, loaded, locations, clock, checker)
+        found = infer(self.ctx, layers, graphs, loaded, locations, clock, checker, keeping)
         checked = None if checker is None else checker.finish()
         return {name: values.numpy() for name, values in found.items()}, checked
 

@@ -32,7 +32,7 @@ from embertide.stages.features import (
     loaded_features,
     locate_features,
 )
-from embertide.stages.infer import Arrangement, arrange, infer
+from embertide.stages.infer import Arrangement, Keeping, arrange, infer
 from embertide.steps import Program
 from embertide.steps.reference import LayerGraph
 from embertide.telemetry.self_check import SelfCheck
@@ -139,12 +139,19 @@ class Rank:
         self.ids = DenseIds(graph.nodes, exchange.grid.rank)
         self.names, self.keys = self.ids.original(self.ranges)
 
-    def embed(self, program: Program, features: torch.Tensor) -> np.ndarray:
+    def embed(
+        self, program: Program, features: torch.Tensor, keeping: Keeping | None = None
+    ) -> np.ndarray:
         """[our rows, D'], from layer graphs of its own. Collective: every rank must call."""
-        return self.checked(program, features, None)[0]
+        return self.checked(program, features, None, keeping=keeping)[0]
 
     def checked(
-        self, program: Program, features: torch.Tensor, rows: int | None, seed: int = 5
+        self,
+        program: Program,
+        features: torch.Tensor,
+        rows: int | None,
+        seed: int = 5,
+        keeping: Keeping | None = None,
     ) -> tuple[np.ndarray, SelfCheck | None]:
         """As :meth:`embed`, with what computing rows of each layer again gives; None: none are.
 
@@ -161,7 +168,9 @@ class Rank:
         checker = None if rows is None else make_checker(self.ctx, layers, rows, seed)
         graphs = layer_graphs(self.ctx, layers, graph, clock, checker)
         loaded = loaded_features(self.ctx, nodes)
-        embeddings = infer(self.ctx, layers, graphs, {"": loaded}, {"": locations}, clock, checker)
+        embeddings = infer(
+            self.ctx, layers, graphs, {"": loaded}, {"": locations}, clock, checker, keeping
+        )
         found = None if checker is None else checker.finish()
         return embeddings[""].cpu().numpy(), found
 

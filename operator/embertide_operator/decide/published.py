@@ -103,7 +103,7 @@ def _note_output(job: Object, draft: Draft, found: Publication) -> None:
         set_progress(found.progress, draft)
     draft["output"] = _output_object(output, uri)
     draft["report"] = found.report.to_object() if found.report is not None else None
-    where = f"{_contents(output)} at {uri}{_without(found.report)}"
+    where = f"{_contents(output)} at {uri}{_without(found.report)}{_resumed(found.report)}"
     if output.confirmed:
         where += "; inputs, model and job have not changed, so nothing was computed"
     if output.held:
@@ -147,6 +147,13 @@ def _without(report: RunStatus | None) -> str:
         (filled, "new nodes without a row of the model's table"),
     )
     return "".join(f"; {what}: {count:,}" for count, what in counts if count)
+
+
+def _resumed(report: RunStatus | None) -> str:
+    """After which layer of an earlier attempt the run went on."""
+    if report is None or not report.resumed_layer:
+        return ""
+    return f"; resumed after layer {report.resumed_layer}, which an earlier attempt had kept"
 
 
 def _output_object(output: OutputReport, uri: str) -> dict[str, Any]:

@@ -50,6 +50,12 @@ class Held:
             time.sleep(_POLL_SECONDS)
         self._send(signal.SIGSTOP)
 
+    def go_on_for(self, seconds: float) -> None:
+        """Let them work for a moment."""
+        self._send(signal.SIGCONT)
+        time.sleep(seconds)
+        self._send(signal.SIGSTOP)
+
     def release(self) -> None:
         """Let them work."""
         self._send(signal.SIGCONT)

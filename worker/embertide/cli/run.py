@@ -62,6 +62,15 @@ def run(
             "manifest's refresh.mode.",
         ),
     ] = False,
+    resume: Annotated[
+        bool | None,
+        typer.Option(
+            "--resume/--no-resume",
+            help="Keep every layer below the output, so that after a failure the next run goes on "
+            "there; or keep none, and use none. Overrides the manifest's refresh.resume.",
+            show_default=False,
+        ),
+    ] = None,
     json_output: JsonOption = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Show no progress, only the result.")
@@ -80,6 +89,7 @@ def run(
       embertide run job.yaml --grid 2x2
       embertide run job.yaml --workers 4 --threads 1
       embertide run job.yaml --force   # though unchanged
+      embertide run job.yaml --resume   # keep layers for a next attempt
       embertide run job.yaml --json | tail -1   # the report
 
     Where spec.output.gate holds the version, the command ends with exit code 11: readers keep
@@ -98,6 +108,8 @@ def run(
 
     if force:
         job = job.forced()
+    if resume is not None:
+        job = job.resuming("always" if resume else "never")
 
     from embertide.cli.progress_view import progress_view, write_json
     from embertide.launch.local import run_job

@@ -98,7 +98,7 @@ def _is_gone(storage: Storage, mark: ObjectInfo) -> bool:
         who = json.loads(storage.read(mark.uri))
         if who["host"] != socket.gethostname():
             return False
-        return _began(who["pid"]) != who["began"]
+        return bool(_began(who["pid"]) != who["began"])
     except (EmbertideError, ValueError, KeyError, TypeError):
         return False
 

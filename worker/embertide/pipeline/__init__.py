@@ -6,6 +6,7 @@ module       what it does
 prepare      features -> ids -> edges -> row ranges -> CSR: the inputs become a typed graph
 typed_graph  the steps of it, node type by node type and relation by relation
 compute      CSR -> layer graphs -> layers -> embeddings
+keeping      layers that are kept for a next attempt
 self_check   rows of the layers a second time, and that they agree
 publish      embeddings -> parts -> version
 ===========  ==============================================================================
@@ -20,6 +21,7 @@ from functools import partial
 from embertide.context import RunContext
 from embertide.kernels.memory import release_idle
 from embertide.pipeline.compute import compute
+from embertide.pipeline.keeping import kept_layers
 from embertide.pipeline.prepare import prepare
 from embertide.pipeline.publish import publish
 from embertide.pipeline.self_check import SelfChecking
@@ -51,11 +53,12 @@ def run(
         prepared = prepare(ctx, order.inputs, clock, read_model)
         make_room()
         self_check = SelfChecking(prepared, order.version)
-        embeddings = compute(prepared, clock, make_room, checker=self_check)
-        checked = self_check.finish()
-        release_idle()
-        release_memory()
-        published = publish(prepared, order, embeddings, checked, clock)
+        with kept_layers(ctx, order) as keeping:
+            embeddings = compute(prepared, clock, make_room, checker=self_check, keeping=keeping)
+            checked = self_check.finish()
+            release_idle()
+            release_memory()
+            published = publish(prepared, order, embeddings, checked, clock)
     ctx = prepared.ctx
     report = gather_report(
         ctx,

@@ -9,12 +9,14 @@ import torch
 from embertide.context import RunContext
 from embertide.kernels.csr import Csr
 from embertide.pipeline.prepare import Prepared
+from embertide.pipeline.some_rows import only_wanted
 from embertide.pipeline.typed_graph import TypedGraph
 from embertide.plans.passes import make_plan
+from embertide.plans.wanted import GraphRows
 from embertide.primitives.graph import LayerGraph
 from embertide.selfcheck.checker import Checker
 from embertide.stages.csr import gather_partition
-from embertide.stages.infer import Arrangement, Graphs, arrange, infer
+from embertide.stages.infer import Arrangement, Graphs, Keeping, arrange, infer
 from embertide.stages.sample import sample_layer
 from embertide.steps import Program
 from embertide.telemetry.clock import Clock
@@ -26,6 +28,8 @@ def compute(
     make_room: Callable[[], None] = lambda: None,
     program: Program | None = None,
     checker: Callable[[Arrangement], Checker | None] = lambda _layers: None,
+    keeping: Keeping | None = None,
+    wanted: GraphRows | None = None,
 ) -> dict[str, torch.Tensor]:
     """Key of a result -> [N/(P*M), D'] float32, the embeddings of our sub-range.
 
@@ -35,6 +39,9 @@ def compute(
         make_room: gives back idle pages that the layers' tensors would not fill.
         program: another one than the prepared one, of the same features and relations.
         checker: makes what computes rows of the layers again, if anything does.
+        keeping: where layers are kept for a next attempt; None: none is, nor is one read.
+        wanted: the rows whose edges are gone over, on one worker; others' results mean nothing.
+            None: all.
     """
     ctx, graph, loaded = prepared.ctx, prepared.graph, prepared.loaded
     plan = prepared.plan if program is None else make_plan(program, prepared.plan.target)
@@ -43,10 +50,12 @@ def compute(
         layers = arrange(ctx, plan, ranges)
         checking = checker(layers)
         graphs = layer_graphs(ctx, layers, graph, clock, checking)
+        if wanted is not None:
+            graphs = only_wanted(graphs, wanted)
         # Layer graphs have what they need of them.
         graph.sub_ranges.clear()
         make_room()
-        embeddings = infer(ctx, layers, graphs, loaded, locations, clock, checking)
+        embeddings = infer(ctx, layers, graphs, loaded, locations, clock, checking, keeping)
         loaded.clear()
     return embeddings
 

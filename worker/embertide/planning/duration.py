@@ -8,9 +8,11 @@ float32, 21 M edges). Other machines, stores and busy hours differ, so only a ra
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from embertide.footprint import FLOAT_BYTES, GraphSize
+from embertide.steps.base import Step
 from embertide.steps.program import Program
 
 _START_SECONDS = 4.0
@@ -24,6 +26,8 @@ _MULTIPLIED_FLOPS = 6e10
 _READ_BYTES = 2.5e8
 _WRITTEN_BYTES = 2.5e8
 """Written, read back and verified."""
+KEPT_BYTES = 4e8
+"""Of kept layers, written by all workers of a machine while they compute."""
 _EXCHANGED_BYTES = 1e9
 """Of all workers, which share the machine's memory."""
 _LOW, _HIGH = 0.5, 2.0
@@ -53,14 +57,16 @@ def work_of(
     *,
     written_bytes: float,
     exchanged_bytes: float,
+    steps: Sequence[Step] | None = None,
 ) -> Work:
     """Count a run's work.
 
     Args:
+        steps: those of the program whose values and flops are counted; None: all.
         fanout: in-edges that each layer samples of a node; None: all of them.
     """
     values = flops = 0.0
-    for step in program.steps:
+    for step in program.steps if steps is None else steps:
         if step.edges is not None:
             most = None if fanout is None else fanout[step.layer]
             edges = size.of_relation(step.edges.relation, most).edges
@@ -91,6 +97,12 @@ def start_range(measured: float | None) -> tuple[float, float]:
 
 def seconds_range(work: Work, cores: int) -> tuple[float, float]:
     """From and to, after the start: what the rates give, halved and doubled, in whole seconds."""
+    seconds = likely_seconds(work, cores)
+    return _whole(seconds * _LOW, seconds * _HIGH)
+
+
+def likely_seconds(work: Work, cores: int) -> float:
+    """What the rates give."""
     by_cores = (
         work.edges / _INGESTED_EDGES
         + work.values / _SUMMED_VALUES
@@ -98,8 +110,7 @@ def seconds_range(work: Work, cores: int) -> tuple[float, float]:
         + work.read_bytes / _READ_BYTES
         + work.written_bytes / _WRITTEN_BYTES
     )
-    seconds = by_cores / cores + work.exchanged_bytes / _EXCHANGED_BYTES
-    return _whole(seconds * _LOW, seconds * _HIGH)
+    return by_cores / cores + work.exchanged_bytes / _EXCHANGED_BYTES
 
 
 def _whole(low: float, high: float) -> tuple[float, float]:

@@ -18,6 +18,7 @@ from embertide.planning.duration import basis, seconds_range, start_range, work_
 from embertide.planning.graph import PlannedGraph, plan_graph
 from embertide.planning.grids import grids_to_compare
 from embertide.planning.inputs import Inputs, list_inputs, with_tables
+from embertide.planning.keeping import describe_kept, layers_to_keep
 from embertide.planning.matching import check_model, narrow, unread
 from embertide.planning.memory import planned_gpu_memory, planned_memory
 from embertide.planning.omissions import plan_notes
@@ -238,6 +239,16 @@ def estimate_program(
         written_bytes=output,
         exchanged_bytes=exchanged,
     )
+    resume = job.spec.refresh.resume
+    layers = layers_to_keep(
+        plan,
+        graph.size,
+        fanout,
+        traffic,
+        resume=resume,
+        rounded=job.spec.inference.rows != "float32",
+        cores=None if gpu else cores,
+    )
     return Estimate(
         inputs=[InputSize(o["uri"], o["size"], o["kind"]) for o in inputs.objects()],
         total_bytes=sum(o["size"] for o in inputs.objects()),
@@ -258,10 +269,16 @@ def estimate_program(
         output_width=max(program.widths[name] for name in program.results.values()),
         # The rates are a CPU's.
         seconds=None if gpu else seconds_range(work, cores),
-        notes=[*unread(job, program), *plan_notes(narrow(job, program), inputs), *notes],
+        notes=[
+            *unread(job, program),
+            *plan_notes(narrow(job, program), inputs),
+            *notes,
+            *describe_kept(layers, resume),
+        ],
         types=_types(graph, program),
         relations=_relations_of(graph),
         model_digest=program.digest,
+        layers=layers,
     )
 
 

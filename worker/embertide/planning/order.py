@@ -19,6 +19,7 @@ class WorkOrder:
         planned_traffic: what one worker is expected to send.
         began: when the command or the attempt began, in seconds since the epoch; 0: unknown.
         model_digest: of the model's files that this was planned with; "": unknown.
+        keep: the layers, from 1, that are kept for a next attempt.
     """
 
     inputs: Inputs
@@ -28,6 +29,7 @@ class WorkOrder:
     planned_traffic: list[PlannedTraffic] = field(default_factory=list)
     began: float = 0.0
     model_digest: str = ""
+    keep: list[int] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; :meth:`from_json` is the way back."""

@@ -79,7 +79,7 @@ def _change(storage: Storage, job: EmbeddingJob, inputs: Inputs, manifest: Json)
     objects = inputs.objects()
     if change := _changed_object(manifest["inputs"], objects):
         return change
-    return _touched(
+    return touched(
         storage, manifest["version"], [item["uri"] for item in [*objects, *inputs.model]]
     )
 
@@ -106,7 +106,7 @@ def _changed_object(before: list[Json], now: list[Json]) -> str:
     return f"{min(earlier)} is gone" if earlier else "the order of the inputs has changed"
 
 
-def _touched(storage: Storage, version: str, uris: list[str]) -> str:
+def touched(storage: Storage, version: str, uris: list[str]) -> str:
     """A local file that was written to after a version's run began, though its time of
     modification was set back; "" for none. An ETag of a store is of an object's contents."""
     since = begun(version).timestamp()

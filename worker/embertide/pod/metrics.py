@@ -121,6 +121,7 @@ class _Families:
         for metric, value in (
             (names.GRAPH_NODES, snapshot.nodes),
             (names.GRAPH_EDGES, snapshot.edges),
+            (names.RESUMED_LAYER, snapshot.resumed_layer),
             (names.RESIDENT_BYTES, snapshot.resident_bytes),
             (names.MEMORY_BASELINE_BYTES, memory.baseline_bytes),
             (names.MEMORY_PEAK_BYTES, memory.used_bytes),

@@ -54,6 +54,8 @@ def run_status(report: RunReport, attempt: int) -> RunStatus:
         node_types=_node_types(report),
         relations=_relations(report.relations),
         **_omitted(report.omissions),
+        resumed_layer=report.kept.resumed or None,
+        kept_layers=report.kept.kept[:MAX_ENTRIES] or None,
         comparison=_compared(report.comparison),
         self_check=_checked(report.self_check),
         stages=stages[:MAX_ENTRIES],

@@ -159,6 +159,11 @@ class Checker:
                     fetch = Fetch.of(execution, node_type, self._seen[name].nodes)
                     self._unchanged(name, node_type, fetch.shard(shard), self.plan.program.layers)
 
+    @property
+    def beyond(self) -> int:
+        """Rows of ours that differ by more than they may, of what was compared so far."""
+        return sum(tally.beyond for tally in self._tallies)
+
     def finish(self) -> SelfCheck:
         """What all ranks have found; the same on every rank."""
         mine = [self.seconds, [one.to_json() for one in self._tallies]]

@@ -246,7 +246,14 @@ class EmbeddingJob(SpecModel):
 
     def forced(self) -> Self:
         """The job as one that computes a version though nothing has changed."""
-        refresh = self.spec.refresh.model_copy(update={"mode": "full"})
+        return self._refreshed(mode="full")
+
+    def resuming(self, resume: Literal["auto", "always", "never"]) -> Self:
+        """The job as one that keeps layers for a next attempt always, or never."""
+        return self._refreshed(resume=resume)
+
+    def _refreshed(self, **changes: str) -> Self:
+        refresh = self.spec.refresh.model_copy(update=changes)
         return self.model_copy(update={"spec": self.spec.model_copy(update={"refresh": refresh})})
 
 

@@ -105,6 +105,9 @@ ROWS = _worker("processed_rows_total", "counter", "",
 EDGES = _worker("processed_edges_total", "counter", "",
     "Edges that this worker has processed: read (ingest), or aggregated once for each layer "
     "(infer).", "stage")
+RESUMED_LAYER = _worker("resumed_layer", "gauge", "",
+    "Layer, from 1, that an earlier attempt had kept and after which this one went on; absent "
+    "where it computes all.")
 
 # -- a worker: communication, by axis (graph, feature, world), primitive, layer, relation---------
 

@@ -251,6 +251,16 @@ class RunStatus(StatusModel):
         description="The node types with new nodes, which the model's table has no rows of "
         "(missing), and how many these were; unset where there were none.",
     )
+    resumed_layer: Count | None = Field(
+        default=None,
+        description="The layer, from 1, that an earlier attempt had kept and after which this one "
+        "went on; unset where it computed all.",
+    )
+    kept_layers: list[Count] | None = Field(
+        default=None,
+        max_length=MAX_ENTRIES,
+        description="The layers that the attempt kept for a next one; unset where none.",
+    )
     comparison: ComparisonReport | None = Field(
         default=None,
         description="The comparison with the version that was current before; unset where there "

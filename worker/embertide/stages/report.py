@@ -172,11 +172,14 @@ def gather_report(
         total_seconds=clock.elapsed,
         start_seconds=max(0.0, time.time() - clock.elapsed - order.began) if order.began else 0.0,
         ingest_edges_per_second=graph.edges / max(1e-9, stages["ingest"] + stages["csr"]),
-        infer_edges_per_second=graph.edges * facts.graph_layers / max(1e-9, stages["infer"]),
+        infer_edges_per_second=graph.edges
+        * (facts.graph_layers - graph.kept.resumed)
+        / max(1e-9, stages["infer"]),
         traffic=sum_traffic([share.totals for share in shares]),
         memory=memory,
         warnings=[
             *graph.omissions.sentences,
+            *graph.kept.problems,
             *warnings,
             *beyond_plan(memory),
             *_not_current(published),
@@ -197,6 +200,7 @@ def gather_report(
         relations=graph.relations,
         began=time.time() - longest,
         omissions=graph.omissions,
+        kept=graph.kept,
     )
 
 

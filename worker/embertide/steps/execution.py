@@ -142,7 +142,10 @@ class Execution:
 
         Collective: every rank must call.
         """
-        return None if run.onto is None else self.rows(run.onto, run.steps[-1].layer)
+        if run.onto is None:
+            return None
+        self.tensors.settle(run.onto)
+        return self.rows(run.onto, run.steps[-1].layer)
 
     def epilogue(self, run: Run, layout: Layout) -> Epilogue:
         """Bias and activation of a run, cut to our columns of its result, whatever its rows are."""

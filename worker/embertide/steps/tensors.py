@@ -6,6 +6,7 @@ and freed after its last reader. The input stays on the ranks that loaded it unt
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
@@ -53,6 +54,7 @@ class Tensors:
         self._alive: dict[str, dict[Layout, Shard]] = {}
         self._last = program.last_reads()
         self._at = 0
+        self._settle: dict[str, Callable[[], None]] = {}
         for name, given in self._loaded.items():
             if given.placed:
                 self._alive[name] = {"rows": Shard("rows", given.data, program.widths[name])}
@@ -63,12 +65,40 @@ class Tensors:
 
     def keep(self, name: str, shard: Shard) -> None:
         """The step's result; frees what no later step reads."""
+        self._free_unread()
+        data = as_type(shard.data, self.type_of(name))
+        self._alive[name] = {shard.layout: replace(shard, data=data)}
+
+    def _free_unread(self) -> None:
+        """Free what no step after this one reads."""
         for gone in [n for n in self._alive if self._last.get(n, -1) <= self._at]:
+            self.settle(gone)
             del self._alive[gone]
         for given in [n for n in self._loaded if self._last.get(n, -1) <= self._at]:
             self._loaded[given].release()
-        data = as_type(shard.data, self.type_of(name))
-        self._alive[name] = {shard.layout: replace(shard, data=data)}
+
+    # -- tensors that are kept for later attempts --------------------------------------------
+
+    def to_keep(self, name: str) -> Shard:
+        """Our shard of a tensor that was made, with all its columns where there is one."""
+        shards = self._alive[name]
+        return shards.get("rows") or shards["tile"]
+
+    def restore(self, at: int, shards: Mapping[str, Shard]) -> None:
+        """Go on before step ``at``, with the tensors that the steps before it have made."""
+        self._alive |= {name: {shard.layout: shard} for name, shard in shards.items()}
+        self._at = at - 1
+        self._free_unread()
+
+    def hold(self, names: Mapping[str, Callable[[], None]]) -> None:
+        """Call each tensor's function before it is freed or changed in place, in place of those
+        of an earlier call."""
+        self._settle = dict(names)
+
+    def settle(self, name: str) -> None:
+        """The tensor is about to be freed or changed in place."""
+        if name in self._settle:
+            self._settle.pop(name)()
 
     def type_of(self, name: str) -> torch.dtype:
         """The type in which a tensor is held: float32 unless its rows are only read over edges."""
@@ -83,11 +113,15 @@ class Tensors:
 
     def take(self, name: str) -> None:
         """The tensor has become another one."""
+        self.settle(name)
         del self._alive[name]
 
     def dies(self, name: str) -> bool:
         """No step after this one reads the tensor, so it may be changed in place."""
-        return self._last[name] <= self._at
+        last = self._last[name] <= self._at
+        if last:
+            self.settle(name)
+        return last
 
     def is_loaded(self, name: str) -> bool:
         """Whether the tensor is an input, still in the order in which ranks loaded it."""

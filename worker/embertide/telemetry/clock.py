@@ -116,4 +116,5 @@ class Clock:
             began=time.time() - (now - self.began),
             spans=list(self.spans),
             under_way={name: at - self.began for name, at in under_way.items()},
+            resumed_layer=graph.kept.resumed,
         )

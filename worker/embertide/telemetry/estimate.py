@@ -46,6 +46,26 @@ class GridNeeds:
 
 
 @dataclass(frozen=True)
+class LayerToKeep:
+    """A layer that a run can keep for a next attempt.
+
+    Attributes:
+        layer: how many layers are done then.
+        bytes: of its tensors, of all workers.
+        seconds: about what writing them takes.
+        saved_seconds: about what computing takes from the layer that was kept before, or the
+            first, to this one; 0 where nothing is known.
+        kept: whether the run keeps it.
+    """
+
+    layer: int
+    bytes: int
+    seconds: float
+    saved_seconds: float
+    kept: bool
+
+
+@dataclass(frozen=True)
 class Estimate:
     """What a job will read, hold and move, before anything runs.
 
@@ -60,7 +80,8 @@ class Estimate:
     some grids with the chosen one, which is among them. ``output_problem`` says why the output
     cannot be written, "" if it can or was not asked. ``types`` and ``relations`` are those that a
     run reads; ``nodes``, ``edges`` and ``output_bytes`` are of all of them, the widths those of the
-    widest. ``model_digest`` is that of the model's files.
+    widest. ``model_digest`` is that of the model's files. ``layers`` are those that can be kept for
+    a next attempt.
     """
 
     inputs: list[InputSize]
@@ -89,6 +110,7 @@ class Estimate:
     types: list[TypeCount] = field(default_factory=list)
     relations: list[RelationCount] = field(default_factory=list)
     model_digest: str = ""
+    layers: list[LayerToKeep] = field(default_factory=list)
 
     @property
     def needs(self) -> GridNeeds | None:

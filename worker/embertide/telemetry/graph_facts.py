@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from embertide.telemetry.kept import KeptFacts
 from embertide.telemetry.omissions import Omissions
 from embertide.telemetry.report import RelationCount, TypeCount
 
@@ -18,6 +19,7 @@ class GraphFacts:
         types, relations: what was read of each, the same on every worker.
         read: rows of each edge type and node type, as the version's manifest has them.
         omissions: what the run does without, the same on every worker.
+        kept: layers that this run kept or took over.
         own_nodes, own_edges: of this worker's sub-range.
     """
 
@@ -29,3 +31,4 @@ class GraphFacts:
     omissions: Omissions = field(default_factory=Omissions)
     own_nodes: int = 0
     own_edges: int = 0
+    kept: KeptFacts = field(default_factory=KeptFacts)

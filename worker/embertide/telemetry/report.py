@@ -12,6 +12,7 @@ from typing import Any
 
 from embertide.spec.grid import GridShape
 from embertide.telemetry.comparison import Comparison
+from embertide.telemetry.kept import KeptFacts
 from embertide.telemetry.omissions import Omissions
 from embertide.telemetry.self_check import SelfCheck
 from embertide.telemetry.transfers import TransferStats
@@ -235,6 +236,7 @@ class RunReport:
     worker began, in seconds since the epoch by rank 0's clock (0: unknown); spans count from it.
     ``omissions`` is what the run did without, which ``warnings`` say in sentences.
     ``comparison`` is that with the version that was current before (None: not known);
+    ``kept`` says which layers were kept for a next attempt, and after which the run went on.
     ``self_check`` is what computing rows of the layers a second time gave (None: not known).
     ``held`` says why a gate keeps the version from being current.
     ``not_removed`` says why versions that the job does not keep are still there ("": they are not);
@@ -274,6 +276,7 @@ class RunReport:
     confirmed: bool = False
     comparison: Comparison | None = None
     held: list[str] = field(default_factory=list)
+    kept: KeptFacts = field(default_factory=KeptFacts)
     self_check: SelfCheck | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -301,6 +304,7 @@ class RunReport:
                 "omissions": Omissions.from_json(data["omissions"]),
                 "types": [TypeCount(**item) for item in data["types"]],
                 "relations": [RelationCount(**item) for item in data["relations"]],
+                "kept": KeptFacts.from_json(data.get("kept", {})),
                 "comparison": compared and Comparison.from_json(compared),
                 "self_check": checked and SelfCheck.from_json(checked),
             }

@@ -18,7 +18,8 @@ class Snapshot:
     ``nodes`` and ``edges`` of the whole graph are 0 until they are known; ``rows_done`` and
     ``edges_done`` are what this worker has processed, by stage. ``began`` is when its run began, in
     seconds since the epoch; ``spans`` are its stages and layers that are over, and ``under_way``
-    maps each stage that is not to its start, in seconds since then.
+    maps each stage that is not to its start, in seconds since then. ``resumed_layer`` is the kept
+    layer after which it went on, 0 for none.
     """
 
     rank: int
@@ -36,6 +37,7 @@ class Snapshot:
     began: float = 0.0
     spans: list[Span] = field(default_factory=list)
     under_way: dict[str, float] = field(default_factory=dict)
+    resumed_layer: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the snapshot as JSON-able data; `from_json` is the way back."""

@@ -87,6 +87,7 @@ def prepare(
             estimate.traffic,
             began,
             estimate.model_digest,
+            [layer.layer for layer in estimate.layers if layer.kept],
         )
     )
     folder.write_job(job)

@@ -7,7 +7,7 @@ loaded them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
@@ -15,16 +15,17 @@ import torch
 
 from embertide.context import RunContext
 from embertide.layouts import ROW_TYPES, Loaded
+from embertide.plans.plan import Plan
 from embertide.primitives.merging import Merging
 from embertide.selfcheck.checker import Checker
 from embertide.stages.infer.arrangement import Arrangement, arrange
+from embertide.stages.infer.keeping import Keeping, LayerKeeper
 from embertide.stages.infer.work import LayerWork
 from embertide.steps.execution import Execution, Graphs
-from embertide.steps.run import Run
 from embertide.steps.tensors import Tensors
 from embertide.telemetry.clock import Clock
 
-__all__ = ["Arrangement", "Graphs", "arrange", "infer"]
+__all__ = ["Arrangement", "Graphs", "Keeping", "arrange", "infer"]
 
 
 def infer(
@@ -35,6 +36,7 @@ def infer(
     locations: dict[str, torch.Tensor],
     clock: Clock,
     checker: Checker | None = None,
+    keeping: Keeping | None = None,
 ) -> dict[str, torch.Tensor]:
     """Compute the embeddings of our sub-ranges. Collective: every rank must call.
 
@@ -46,6 +48,7 @@ def infer(
             the row there.
         clock: times the layers.
         checker: computes some rows again, if any does.
+        keeping: where layers are kept; None: none is, nor is one read.
 
     Returns:
         key of a result -> [N/(P*M), D'] float32 in the ``rows`` layout.
@@ -78,22 +81,29 @@ def infer(
     if checker:
         execution = replace(execution, on_hop=partial(checker.hop, execution))
     with torch.inference_mode():
-        return _run(ctx, execution, layers.plan.ops, clock, checker)
+        if keeping is None:
+            return _run(ctx, execution, layers.plan, clock, checker)
+        with closing(LayerKeeper(ctx, execution, layers.plan, keeping, checker)) as keeper:
+            return _run(ctx, execution, layers.plan, clock, checker, keeper)
 
 
 def _run(
     ctx: RunContext,
     execution: Execution,
-    ops: Sequence[Run],
+    plan: Plan,
     clock: Clock,
     checker: Checker | None,
+    keeper: LayerKeeper | None = None,
 ) -> dict[str, torch.Tensor]:
     """Every operation in order, then the results in the ``rows`` layout."""
-    program, tensors = execution.program, execution.tensors
-    done, steps = 0, len(program.steps)
+    program, tensors, ops = execution.program, execution.tensors, plan.ops
+    first = 0 if keeper is None else keeper.resume()
+    done, steps = sum(len(run.steps) for run in ops[:first]), len(program.steps)
     work = LayerWork(ctx, execution, ops)
-    for at, run in enumerate(ops):
+    for at, run in enumerate(ops[first:], first):
         before, done = done, done + len(run.steps)
+        if keeper is not None:
+            keeper.before(at)
         with clock.layer(run.steps[-1].layer):
             work.begins(run, before / steps, done / steps)
             tensors.advance(done - 1)
@@ -102,6 +112,8 @@ def _run(
             tensors.keep(run.out, run.lower(execution))
             if checker:
                 checker.ended(execution, at)
+            if keeper is not None:
+                keeper.after()
         work.done(run)
     ctx.progress("infer", 1.0, program.layers, program.layers)
     with clock.layer(program.layers):

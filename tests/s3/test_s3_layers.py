@@ -1,0 +1,41 @@
+"""Layers that are kept in an object store: gone on with, damaged, missing, removed."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import pytest
+
+from embertide.spec.workers import StorageSettings
+from tests.support.resumed import LAYERS, Job
+from tests.support.s3.server import S3Server
+
+pytestmark = [pytest.mark.s3, pytest.mark.distributed]
+
+
+def test_a_killed_run_is_gone_on_with_from_a_store(s3: S3Server, tmp_path: Path) -> None:
+    """Whole, with a block that is damaged, and with one that is gone."""
+    settings = StorageSettings(endpoint_url=s3.endpoint, region=s3.region)
+    output = s3.uri(f"t-{secrets.token_hex(6)}/embeddings")
+    job = Job(tmp_path, ("2x1",), output, settings)
+    assert "was killed by SIGKILL" in job.killed_after(2).message
+    assert job.kept() == [1, 2]
+    report = job.again("2x1")
+    assert (report["kept"]["resumed"], report["kept"]["layers"]) == (2, LAYERS)
+    assert job.rows() == job.bits["2x1"]
+    assert job.storage.list_folders(f"{job.uri}/_layers") == []
+
+    job.killed_after(2)
+    damaged = job.block_of(2)
+    data = bytearray(job.storage.read(damaged))
+    data[0] ^= 1
+    job.storage.write(damaged, bytes(data))
+    job.storage.delete([job.block_of(1)])
+    report = job.again("2x1")
+    assert (report["kept"]["resumed"], report["kept"]["kept"]) == (0, [1, 2])
+    assert job.rows() == job.bits["2x1"]
+    first, second = (text for text in report["warnings"] if "kept layer" in text)
+    assert Path(damaged).name in first
+    assert "does not exist" in second or "no such" in second.lower()
+    assert job.kept() == []

@@ -1,0 +1,211 @@
+"""Which layers may be gone on after: what they are computed from is in their names and key."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from embertide.footprint import GraphSize
+from embertide.planning.inputs import list_inputs
+from embertide.planning.keeping import LEAST_SECONDS, describe_kept, layers_to_keep
+from embertide.planning.layer_key import layer_key
+from embertide.plans.boundaries import boundaries, boundary_digest
+from embertide.plans.passes import make_plan
+from embertide.plans.plan import Plan, Target
+from embertide.spec.grid import GridShape
+from embertide.spec.manifest import EmbeddingJob, load_manifest
+from embertide.steps import Program
+from embertide.storage.opening import open_storage
+from tests.support.catalogue import catalogue
+from tests.support.paths import ROOT
+from tests.support.small_job import SmallJob
+
+THREE = "pyg GraphSAGE-graph_norm"
+HERE = Target(grid=GridShape())
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return catalogue()[THREE].program
+
+
+def digests(program: Program, target: Target = HERE, rows: str = "float32") -> list[str]:
+    plan = make_plan(program, target)
+    return [boundary_digest(plan, end, rows) for end in boundaries(plan)]
+
+
+def changed(program: Program, name: str) -> Program:
+    """Another bit in one of the parameters."""
+    value = program.params[name].clone()
+    value.view(torch.int32).view(-1)[0] ^= 1
+    return replace(program, params={**program.params, name: value})
+
+
+def test_a_run_may_begin_where_a_layer_reads_rows_of_others() -> None:
+    """What is kept is what later operations read: not the features, which are read again."""
+    for name, case in catalogue().items():
+        plan = make_plan(case.program, HERE)
+        for end in boundaries(plan):
+            before = {step.out for op in plan.ops[: end.at] for step in op.steps}
+            after = {
+                name for op in plan.ops[end.at :] for step in op.steps for name in step.reads()
+            }
+            later = after | set(case.program.results.values())
+            assert set(end.tensors) == before & later, name
+            assert {op.steps[0].layer for op in plan.ops[end.at :] if op.steps[0].edges} == set(
+                range(end.layer, case.program.layers)
+            )
+
+
+def test_every_model_of_several_layers_has_an_end_of_each() -> None:
+    for case in catalogue().values():
+        ends = boundaries(make_plan(case.program, HERE))
+        assert [end.layer for end in ends] == list(range(1, case.program.layers))
+
+
+def test_a_name_is_of_the_steps_and_weights_up_to_the_layer(program: Program) -> None:
+    usual = digests(program)
+    assert len({*usual}) == len(usual) == 2
+    first, *_, last = program.params
+    assert [a == b for a, b in zip(usual, digests(changed(program, first)), strict=True)] == [
+        False, False
+    ]  # fmt: skip
+    assert digests(changed(program, last)) == usual
+
+
+def test_a_name_has_the_type_of_rows_and_the_grid_only_where_bits_depend_on_it(
+    program: Program,
+) -> None:
+    slices = Target(grid=GridShape.of(2, 2))
+    others = Target(grid=GridShape.of(4, 1))
+    assert digests(program, slices) == digests(program, others)
+    rounded = digests(program, slices, "bfloat16")
+    assert not {*rounded} & {*digests(program, slices)}
+    assert not {*rounded} & {*digests(program, others, "bfloat16")}
+
+
+def test_a_name_is_the_same_in_every_process(program: Program) -> None:
+    code = (
+        "import json;from tests.unit.test_layer_keys import THREE, digests;"
+        "from tests.support.catalogue import catalogue;"
+        "print(json.dumps(digests(catalogue()[THREE].program)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == digests(program)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SmallJob:
+    return SmallJob.make(tmp_path)
+
+
+def key_of(job: SmallJob) -> str:
+    loaded = load_manifest(Path(job.manifest))
+    return layer_key(loaded, list_inputs(open_storage(None), loaded))
+
+
+def _edges(job: SmallJob) -> None:
+    job.edges.touch()
+
+
+def _features(job: SmallJob) -> None:
+    job.features.write_bytes(job.features.read_bytes())
+
+
+@pytest.mark.parametrize("change", [_edges, _features])
+def test_the_key_is_of_the_inputs(change: Callable[[SmallJob], None], job: SmallJob) -> None:
+    before = key_of(job)
+    assert key_of(job) == before
+    change(job)
+    assert key_of(job) != before
+
+
+@pytest.mark.parametrize(
+    ("changes", "same"),
+    [
+        ({"workers__grid": {"graph": 2, "feature": 2}, "output__uri": "elsewhere/"}, True),
+        ({"refresh__resume": "always", "inference__groupBytes": 8192}, True),
+        ({"inference__rows": "bfloat16"}, False),
+        ({"inference__fanout": [2, 2]}, False),
+        ({"workers__device": "cuda"}, False),
+    ],
+)
+def test_the_key_is_of_what_a_job_computes(
+    changes: dict[str, object], same: bool, job: SmallJob
+) -> None:
+    before = key_of(job)
+    job.write_manifest(**changes)
+    assert (key_of(job) == before) is same
+
+
+def planned(program: Program, edges: int, resume: str = "auto") -> list[bool]:
+    """Whether each layer is kept, of a graph of a million nodes."""
+    return [layer.kept for layer in _layers(program, edges, resume)]
+
+
+def _layers(program: Program, edges: int, resume: str):  # type: ignore[no-untyped-def]
+    plan: Plan = make_plan(program, HERE)
+    size = GraphSize(
+        nodes={"": 1_000_000}, edges={"": edges}, grid=GridShape(), group_bytes=1 << 20, depth=1
+    )
+    return layers_to_keep(
+        plan,
+        size,
+        None,
+        [],
+        resume=resume,
+        rounded=False,
+        cores=2,  # type: ignore[arg-type]
+    )
+
+
+def test_layers_are_kept_where_writing_them_takes_a_tenth_of_computing_them(
+    program: Program,
+) -> None:
+    assert planned(program, 10_000_000) == [False, False]
+    assert planned(program, 100_000_000_000) == [True, True]
+    assert planned(program, 10_000_000, "always") == [True, True]
+    assert planned(program, 100_000_000_000, "never") == [False, False]
+    for layer in _layers(program, 100_000_000_000, "auto"):
+        assert layer.seconds <= 0.1 * layer.saved_seconds
+        assert layer.saved_seconds >= LEAST_SECONDS
+
+
+def test_a_layer_that_is_not_kept_counts_for_the_next(program: Program) -> None:
+    few = _layers(program, 10_000_000, "auto")
+    assert few[1].saved_seconds > few[0].saved_seconds > 0
+    always = _layers(program, 10_000_000, "always")
+    assert always[1].saved_seconds < few[1].saved_seconds
+
+
+def test_a_plan_tells_what_is_kept_and_why(program: Program) -> None:
+    (note,) = describe_kept(_layers(program, 100_000_000_000, "auto"), "auto")
+    assert note.startswith("kept below the output, for an attempt that follows a failed one: after")
+    assert "layer 1, 2, " in note
+    (note,) = describe_kept(_layers(program, 10_000_000, "auto"), "auto")
+    assert note.startswith("no layer is kept for a next attempt (refresh.resume: auto): writing")
+    assert describe_kept(_layers(program, 10_000_000, "never"), "never") == []
+
+
+def test_where_nothing_is_known_of_the_seconds_nothing_is_kept(program: Program) -> None:
+    plan, size = make_plan(program, HERE), GraphSize(
+        nodes={"": 1}, edges={"": 1}, grid=GridShape(), group_bytes=1, depth=1
+    )  # fmt: skip
+    layers = layers_to_keep(plan, size, None, [], resume="auto", rounded=False, cores=None)
+    assert [layer.kept for layer in layers] == [False, False]
+
+
+def test_the_command_line_overrides_the_manifest(job: SmallJob) -> None:
+    loaded: EmbeddingJob = load_manifest(Path(job.manifest))
+    assert loaded.spec.refresh.resume == "auto"
+    forced = loaded.resuming("never").forced()
+    assert (forced.spec.refresh.mode, forced.spec.refresh.resume) == ("full", "never")

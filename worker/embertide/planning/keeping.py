@@ -1,0 +1,101 @@
+"""Which layers a run keeps for a next attempt: what writing them takes, and what they save.
+
+Few attempts fail, so a layer is kept where writing it takes at most a tenth of the time that
+computing it again would: then all runs pay less than what one failed attempt in ten loses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from embertide.footprint import FLOAT_BYTES, GraphSize
+from embertide.planning.duration import KEPT_BYTES, likely_seconds, work_of
+from embertide.plans.boundaries import Boundary, boundaries
+from embertide.plans.plan import Plan
+from embertide.telemetry.estimate import LayerToKeep
+from embertide.telemetry.report import PlannedTraffic
+
+MOST_SHARE = 0.1
+"""Of the time that computing a layer again would take."""
+LEAST_SECONDS = 10.0
+"""What a layer has to save: starting again takes about as long."""
+
+
+def layers_to_keep(
+    plan: Plan,
+    size: GraphSize,
+    fanout: list[int] | None,
+    traffic: Sequence[PlannedTraffic],
+    *,
+    resume: Literal["auto", "always", "never"],
+    rounded: bool,
+    cores: int | None,
+) -> list[LayerToKeep]:
+    """Every layer that could be kept, and whether it is.
+
+    Args:
+        rounded: rows that are only read over edges are held as bfloat16.
+        cores: of the machine; None where the rates, which are a CPU's, say nothing.
+    """
+    found, saved, first = [], 0.0, 0
+    for end in boundaries(plan):
+        if cores is not None:
+            saved += _seconds(plan, size, fanout, traffic, (first, end), cores)
+        first = end.at
+        size_bytes = _bytes(plan, size, end, rounded)
+        seconds = size_bytes / KEPT_BYTES
+        pays = saved >= LEAST_SECONDS and seconds <= MOST_SHARE * saved
+        kept = resume == "always" or (resume == "auto" and pays)
+        found.append(LayerToKeep(end.layer, size_bytes, seconds, saved, kept))
+        saved = 0.0 if kept else saved
+    return found
+
+
+def _seconds(
+    plan: Plan,
+    size: GraphSize,
+    fanout: list[int] | None,
+    traffic: Sequence[PlannedTraffic],
+    part: tuple[int, Boundary],
+    cores: int,
+) -> float:
+    """What the operations from one boundary to the next take."""
+    first, end = part
+    steps = [step for op in plan.ops[first : end.at] for step in op.steps]
+    sent = sum(item.bytes_per_worker for item in traffic if item.layer == end.layer - 1)
+    exchanged = float(sent * plan.target.grid.workers)
+    work = work_of(
+        plan.program, size, fanout, written_bytes=0.0, exchanged_bytes=exchanged, steps=steps
+    )
+    return likely_seconds(replace(work, edges=0.0, read_bytes=0.0), cores)
+
+
+def _bytes(plan: Plan, size: GraphSize, end: Boundary, rounded: bool) -> int:
+    program = plan.program
+    half = program.only_gathered if rounded else frozenset[str]()
+    values = [
+        size.nodes[program.types[name]] * program.widths[name] * (1 if name in half else 2)
+        for name in end.tensors
+    ]
+    return sum(values) * FLOAT_BYTES // 2
+
+
+def describe_kept(layers: Sequence[LayerToKeep], resume: str) -> list[str]:
+    """A note for people on what is kept for a next attempt, and why."""
+    if resume == "never" or not layers:
+        return []
+    kept = [layer for layer in layers if layer.kept]
+    if kept:
+        total, seconds = sum(layer.bytes for layer in kept), sum(layer.seconds for layer in kept)
+        numbers = ", ".join(str(layer.layer) for layer in kept)
+        return [
+            f"kept below the output, for an attempt that follows a failed one: after layer"
+            f" {numbers}, {total / (1 << 20):.0f} MiB, about {seconds:.1f} s to write"
+        ]
+    last = layers[-1]
+    return [
+        f"no layer is kept for a next attempt (refresh.resume: auto): writing layer {last.layer}"
+        f" takes about {last.seconds:.1f} s, computing again {last.saved_seconds:.1f} s"
+    ]

@@ -1,0 +1,33 @@
+"""The key of kept layers: what of a job, and which inputs, layers are computed from.
+
+The other half of what is computed, the steps and their weights, is in each layer's name
+(:func:`embertide.plans.boundaries.boundary_digest`). The grid is in neither.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+
+from embertide._version import __version__
+from embertide.planning.inputs import Inputs
+from embertide.spec.job_digest import job_digest
+from embertide.spec.manifest import EmbeddingJob
+
+
+def layer_key(job: EmbeddingJob, inputs: Inputs) -> str:
+    """32 hexadecimal digits of the release, the job, the objects of its inputs with sizes and
+    ETags, and the versions of its tables.
+
+    A model's tables are inputs here; its weights are in the layers' names.
+    """
+    parts = {
+        "release": __version__,
+        "job": job_digest(job),
+        "device": job.spec.workers.device,
+        "objects": [item for item in inputs.objects() if item["kind"] != "reference"],
+        "tables": [asdict(table) for table in inputs.tables],
+    }
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

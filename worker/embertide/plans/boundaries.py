@@ -1,0 +1,74 @@
+"""Where a plan may begin again: at the first operation of a layer that reads other nodes' rows.
+
+All operations before it are then done, and what they leave is little: rows of tensors that later
+layers read, nothing of relations half summed. A boundary's digest names what is computed by then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from embertide.plans.plan import Plan
+from embertide.steps.reach import Reach
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The end of a layer.
+
+    Attributes:
+        at: the number of the operation that comes next.
+        layer: how many layers are done.
+        tensors: what later operations read of what was made, in order.
+    """
+
+    at: int
+    layer: int
+    tensors: tuple[str, ...]
+
+
+def boundaries(plan: Plan) -> list[Boundary]:
+    """The ends of all layers but the last, which is the result, in order."""
+    ends, inputs = [], set(plan.program.inputs.values())
+    for layer in range(1, plan.program.layers):
+        at = next((at for at in range(len(plan.ops)) if _begins(plan, at, layer)), 0)
+        if at:
+            kept = plan.kept_after(plan.phases[at] - 1)
+            ends.append(Boundary(at, layer, tuple(name for name in kept if name not in inputs)))
+    return ends
+
+
+def _begins(plan: Plan, at: int, layer: int) -> bool:
+    op = plan.ops[at]
+    return op.steps[0].layer >= layer and op.reach is not Reach.ROW
+
+
+def boundary_digest(plan: Plan, boundary: Boundary, row_type: str) -> str:
+    """What is computed up to a boundary: operations in order, weights, and the type of rows.
+
+    The grid counts only where bits depend on it: rows that are rounded before they travel are
+    rounded where slices of columns make them travel.
+
+    Returns:
+        32 hexadecimal digits.
+    """
+    hashed = hashlib.sha256()
+    slices = plan.grid.feature if row_type != "float32" else 0
+    facts = (
+        row_type,
+        slices,
+        boundary.layer,
+        boundary.tensors,
+        sorted(plan.program.inputs.items()),
+    )
+    hashed.update(repr(facts).encode())
+    params = set[str]()
+    for op in plan.ops[: boundary.at]:
+        hashed.update(repr(op).encode())
+        params.update(name for step in op.steps for name in step.param_names())
+    for name in sorted(params):
+        value = plan.program.params[name]
+        hashed.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
+        hashed.update(value.contiguous().numpy().tobytes())
+    return hashed.hexdigest()[:32]

@@ -1,0 +1,242 @@
+"""Layers that are kept for the next attempt, and the one that this attempt goes on after.
+
+A layer's tensors are written by threads while the next layer is computed. They are neither changed
+nor freed before they are written, so that no copy is needed: what would do so waits. Once the first
+operation of the next layer is over, all workers exchange what they have written, and one object
+seals the layer. Whatever fails here is a warning, and the run goes on without.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from embertide.context import RunContext
+from embertide.errors import EmbertideError
+from embertide.layers.seals import Block, KeptTensor, Seal
+from embertide.layers.store import LayerStore
+from embertide.plans.boundaries import Boundary, boundaries, boundary_digest
+from embertide.plans.plan import Plan
+from embertide.selfcheck.checker import Checker
+from embertide.stages.infer.restoring import (
+    Restored,
+    contiguous,
+    find_layer,
+    place_of,
+    restore,
+    shape_of,
+)
+from embertide.steps.execution import Execution
+from embertide.telemetry.progress import Progress
+
+NOT_KEPT = "layer {layer} is not kept for a next attempt, nor are those after it: {why}"
+DIFFERS = "rows that were computed a second time differ"
+_WRITERS = 2
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """What a run keeps of its layers, and where.
+
+    Attributes:
+        layers: numbers of those to keep, from 1.
+        begins: called by rank 0 before anything is read or written.
+        touched: says what of the inputs was written to since an attempt began, "" for nothing.
+    """
+
+    store: LayerStore
+    layers: Collection[int]
+    begins: Callable[[], None] = lambda: None
+    touched: Callable[[str], str] = lambda _version: ""
+
+
+@dataclass
+class _Writing:
+    """A layer on its way to the store: its tensors, and the blocks of each."""
+
+    boundary: Boundary
+    name: str
+    tensors: list[KeptTensor] = field(default_factory=list)
+    blocks: list[list[Future[Block]]] = field(default_factory=list)
+    why: str = ""
+
+    def wait(self) -> None:
+        """Until all is written, or has failed."""
+        for block in (block for of_tensor in self.blocks for block in of_tensor):
+            block.exception()
+
+    def result(self) -> tuple[str, list[list[dict[str, Any]]]]:
+        """The first error, "" for none, and the blocks of each tensor that were written."""
+        self.wait()
+        errors = [e for of_tensor in self.blocks for b in of_tensor if (e := b.exception())]
+        for error in errors:
+            if not isinstance(error, EmbertideError):
+                raise error
+        written = [
+            [asdict(b.result()) for b in of_tensor if b.exception() is None]
+            for of_tensor in self.blocks
+        ]
+        return self.why or (str(errors[0]) if errors else ""), written
+
+
+class LayerKeeper:
+    """Keeps the layers of one execution."""
+
+    def __init__(
+        self,
+        ctx: RunContext,
+        execution: Execution,
+        plan: Plan,
+        keeping: Keeping,
+        checker: Checker | None = None,
+    ) -> None:
+        self._ctx, self._execution, self._plan, self._keeping = ctx, execution, plan, keeping
+        self._checker = checker
+        row_type = ctx.job.spec.inference.rows
+        self._known = [(b, boundary_digest(plan, b, row_type)) for b in boundaries(plan)]
+        self._facts = ctx.graph_facts.kept
+        self._pool = ThreadPoolExecutor(_WRITERS, "layers")
+        self._writing: _Writing | None = None
+        self._off = False
+
+    def resume(self) -> int:
+        """The first operation to run, with the tensors that those before it have made.
+
+        Collective: every rank must call.
+        """
+        ctx, keeping = self._ctx, self._keeping
+        known = {name: boundary for boundary, name in self._known}
+        while seal := find_layer(ctx, keeping.store, list(known), keeping.touched):
+            if ctx.grid.rank == 0:
+                keeping.begins()
+            boundary = known.pop(seal.name)
+            restored = restore(ctx, self._execution, keeping.store, seal)
+            if restored is not None:
+                self._go_on(boundary, restored)
+                return boundary.at
+        return 0
+
+    def _go_on(self, boundary: Boundary, restored: Restored) -> None:
+        """With the tensors of a kept layer."""
+        program, layer = self._plan.program, boundary.layer
+        steps = sum(len(op.steps) for op in self._plan.ops[: boundary.at])
+        self._execution.tensors.restore(steps, restored.shards)
+        self._execution.scaled.update(restored.scaled)
+        self._known = [(end, name) for end, name in self._known if end.at > boundary.at]
+        facts = self._facts
+        facts.resumed, facts.layers = layer, program.layers
+        done, (message, *_) = steps / len(program.steps), facts.sentences
+        self._ctx.report(Progress("infer", layer + 1, program.layers, done, message=message))
+
+    def before(self, at: int) -> None:
+        """An operation begins: if a layer to keep is over, begin to write it."""
+        due = [(b, name) for b, name in self._known if b.at == at]
+        # What was made ahead with another step's rows is in no tensor yet.
+        if self._off or not due or self._execution.ahead:
+            return
+        ((boundary, name),) = due
+        if boundary.layer in self._keeping.layers:
+            if self._ctx.grid.rank == 0:
+                self._keeping.begins()
+            self._writing = writing = _Writing(boundary, name)
+            if self._checker is not None and self._checker.beyond:
+                # A next attempt would not compute these rows again, so nor would it notice.
+                writing.why = DIFFERS
+            for tensor in boundary.tensors:
+                self._write(writing, tensor)
+            self._execution.tensors.hold(dict.fromkeys(boundary.tensors, self._settle))
+
+    def _write(self, writing: _Writing, name: str) -> None:
+        """Begin to write our shard of a tensor."""
+        execution, store = self._execution, self._keeping.store
+        shard, number = execution.tensors.to_keep(name), len(writing.tensors)
+        place = place_of(execution, name, shard.layout)
+        if tuple(shard.data.shape) != shape_of(place):
+            writing.why = f"{name} is not cut into the columns of the grid's slices"
+        values = contiguous(execution.exchange.staging.download(shard.data))
+        parts = store.blocks(
+            writing.name, number, execution.grid.rank, values, place[0][0], place[1][0]
+        )
+        writing.blocks.append([self._pool.submit(store.write, *part) for part in parts])
+        writing.tensors.append(
+            KeptTensor(
+                name=name,
+                rows=execution.ranges_of(name).nodes,
+                width=shard.width,
+                dtype=str(shard.data.dtype).removeprefix("torch."),
+                layout=shard.layout,
+                scaled=name in execution.scaled,
+                blocks=(),
+            )
+        )
+
+    def _settle(self) -> None:
+        """Wait until what is under way is written."""
+        if self._writing is not None:
+            start = time.perf_counter()
+            self._writing.wait()
+            self._facts.wait_seconds += time.perf_counter() - start
+
+    def after(self) -> None:
+        """An operation is over: seal the layer that was under way. Collective: every rank must
+        call."""
+        writing = self._writing
+        if writing is None:
+            return
+        self._settle()
+        self._writing = None
+        self._execution.tensors.hold({})
+        gathered = self._ctx.exchange.all_objects(writing.result())
+        problems = [why for why, _ in gathered if why]
+        parts = [
+            tuple(Block(**block) for _, blocks in gathered for block in blocks[number])
+            for number in range(len(writing.tensors))
+        ]
+        if not problems:
+            self._sealed(writing, parts)
+            return
+        self._off = True
+        if self._ctx.grid.rank == 0:
+            self._facts.warn(NOT_KEPT.format(layer=writing.boundary.layer, why=problems[0]))
+            self._discard(parts)
+
+    def _sealed(self, writing: _Writing, parts: list[tuple[Block, ...]]) -> None:
+        """All is written: rank 0 seals the layer."""
+        tensors = [
+            replace(t, blocks=blocks) for t, blocks in zip(writing.tensors, parts, strict=True)
+        ]
+        boundary, store = writing.boundary, self._keeping.store
+        facts = self._facts
+        facts.kept.append(boundary.layer)
+        facts.kept_bytes += sum(tensor.size for tensor in tensors)
+        facts.layers = self._plan.program.layers
+        if self._ctx.grid.rank > 0:
+            return
+        seal = Seal(
+            key=store.key,
+            name=writing.name,
+            version=store.version,
+            layer=boundary.layer,
+            layers=self._plan.program.layers,
+            feature=self._execution.grid.feature,
+            tensors=tuple(tensors),
+        )
+        try:
+            if not store.seal(seal):
+                self._discard(parts)
+        except EmbertideError as error:
+            facts.warn(NOT_KEPT.format(layer=boundary.layer, why=error))
+
+    def _discard(self, parts: list[tuple[Block, ...]]) -> None:
+        """Remove what was written in vain."""
+        try:
+            self._keeping.store.remove([block for blocks in parts for block in blocks])
+        except EmbertideError as error:
+            self._facts.warn(f"blocks of a layer that is not kept stay for 24 hours: {error}")
+
+    def close(self) -> None:
+        """No layer is kept any more."""
+        self._pool.shutdown(cancel_futures=True)

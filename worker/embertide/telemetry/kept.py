@@ -1,0 +1,53 @@
+"""What a run kept of its layers for a next attempt, and what it took over of an earlier one."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+from embertide.telemetry.format import human_bytes
+
+_log = logging.getLogger("embertide")
+
+
+@dataclass
+class KeptFacts:
+    """Layers are counted from 1.
+
+    Attributes:
+        resumed: the layer after which the run went on; 0: it computed all.
+        layers: how many the model has; 0: unknown.
+        kept: the layers that it kept.
+        kept_bytes: of these, of all workers.
+        wait_seconds: that this worker waited for what it wrote.
+        problems: why a layer was not kept, or one that was kept was not used.
+    """
+
+    resumed: int = 0
+    layers: int = 0
+    kept: list[int] = field(default_factory=list)
+    kept_bytes: int = 0
+    wait_seconds: float = 0.0
+    problems: list[str] = field(default_factory=list)
+
+    def warn(self, problem: str) -> None:
+        """Note a problem, and log it."""
+        self.problems.append(problem)
+        _log.warning("%s", problem)
+
+    @property
+    def sentences(self) -> list[str]:
+        """For people."""
+        found = []
+        if self.resumed:
+            found.append(f"resumed after layer {self.resumed} of {self.layers}")
+        if self.kept:
+            numbers = ", ".join(map(str, self.kept))
+            found.append(f"kept layer {numbers} for a next attempt: {human_bytes(self.kept_bytes)}")
+        return found
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> KeptFacts:
+        """What ``asdict`` described."""
+        return cls(**data)
