@@ -15,6 +15,7 @@ from embertide.cli.check import check
 from embertide.cli.comparing import diff
 from embertide.cli.convert import convert
 from embertide.cli.crd import crd
+from embertide.cli.embed import embed
 from embertide.cli.export import export
 from embertide.cli.held import discard, release
 from embertide.cli.help import exit_code_help, help_of
@@ -68,6 +69,7 @@ def _root(
       embertide versions job.yaml          # what is published
       embertide report job.yaml --open     # where time went
       embertide neighbors job.yaml ID      # look at it
+      embertide embed job.yaml --ids 17,42 # some nodes alone
       embertide rollback job.yaml previous # go back
       embertide diff job.yaml previous current
       embertide release job.yaml           # a held version
@@ -81,7 +83,7 @@ def _root(
 app.callback(help=help_of(_root, *exit_code_help()))(_root)
 _COMMANDS = (
     *(run, plan, check, versions, report, diff, rollback, release, discard),
-    *(neighbors, convert, push, layers, export, show, submit, logs, synth, crd),
+    *(neighbors, convert, push, embed, layers, export, show, submit, logs, synth, crd),
 )
 for _command in _COMMANDS:
     app.command(help=help_of(_command))(_command)

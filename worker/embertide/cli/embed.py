@@ -1,0 +1,199 @@
+"""``embertide embed``: the embeddings of some nodes, without publishing anything."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from embertide.cli.options import JobArgument, load_job
+from embertide.errors import InputError, OutputError
+from embertide.telemetry.format import human_count
+
+if TYPE_CHECKING:
+    from embertide.partial.embed import SomeEmbeddings
+    from embertide.spec.manifest import EmbeddingJob
+
+
+class Format(StrEnum):
+    """How rows are written."""
+
+    JSON = "json"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+def embed(
+    job_path: JobArgument,
+    ids: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID,ID",
+            help="Ids as in the input, separated by commas; may be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    ids_from: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A text file with an id a line.", show_default=False),
+    ] = None,
+    node_type: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Node type of the ids, where the model has embeddings of several.",
+            show_default=False,
+        ),
+    ] = None,
+    result: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Which result, where the model gives several.",
+            show_default=False,
+        ),
+    ] = None,
+    form: Annotated[
+        Format,
+        typer.Option(
+            "--format", help="json: an object a line. parquet needs --out.", show_default=True
+        ),
+    ] = Format.JSON,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="Where they go. Default: stdout.",
+            show_default=False,
+        ),
+    ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show no progress, only the result.")
+    ] = False,
+) -> None:  # fmt: skip
+    """Compute the embeddings of some nodes and print them; publishes nothing.
+
+    Reads all inputs in this process and goes over the edges that these nodes need, layer by layer.
+    The vectors have the bits of a run of one worker. An id that is not among the nodes ends the
+    command with exit code 3.
+
+    [bold]Examples[/bold]
+
+      embertide embed job.yaml --ids 17,42
+      embertide embed job.yaml --ids-from new.txt --format parquet -o new.parquet
+    """
+    job = load_job(job_path)
+    asked = [*_split(ids or []), *(_lines(ids_from) if ids_from else [])]
+    if not asked:
+        raise typer.BadParameter("give the ids with --ids or --ids-from")
+    if form is Format.PARQUET and out is None:
+        raise typer.BadParameter("--format parquet needs --out FILE")
+    if out is not None and not out.parent.is_dir():
+        raise OutputError(f"{out} cannot be written: there is no folder {out.parent}")
+
+    from embertide.cli.progress_view import progress_view
+    from embertide.partial.embed import embed_job
+
+    with progress_view(
+        json_output=False, quiet=quiet, stdout=sys.stdout, stderr=sys.stderr
+    ) as on_progress:
+        found = embed_job(
+            job,
+            _typed(job, node_type, asked),
+            node_type=node_type,
+            result=result,
+            on_progress=on_progress,
+        )
+    _write(found, form, out)
+    if not quiet:
+        print(_summary(found), file=sys.stderr)
+    for warning in found.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+
+
+def _split(given: list[str]) -> list[str]:
+    return [item for text in given for item in text.split(",") if item]
+
+
+def _lines(path: Path) -> list[str]:
+    """The ids of a file.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        return [line for line in path.read_text().splitlines() if line]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--ids-from: {path} cannot be read: {error}") from error
+
+
+def _typed(job: EmbeddingJob, node_type: str | None, ids: list[str]) -> list[int | str]:
+    """Ids as the nodes' are: numbers, or the texts themselves."""
+    nodes = job.spec.input.nodes
+    of = [node for node in nodes if node_type in (None, node.name)] or nodes
+    if of[0].ids == "string":
+        return list(ids)
+    try:
+        return [int(item) for item in ids]
+    except ValueError:
+        bad = next(item for item in ids if not item.lstrip("-").isdigit())
+        raise InputError(
+            f"--ids has {bad!r}, but ids of {of[0].name!r} are whole numbers"
+        ) from None
+
+
+def _summary(found: SomeEmbeddings) -> str:
+    """What was computed, for people."""
+    share = f"{human_count(found.edges)} of {human_count(found.all_edges)} edges"
+    after = f", after the kept layer {found.resumed}" if found.resumed else ""
+    return f"{len(found.ids)} embeddings over {share}{after}"
+
+
+def _write(found: SomeEmbeddings, form: Format, out: Path | None) -> None:
+    """Rows as asked for.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    try:
+        if form is Format.PARQUET:
+            assert out is not None
+            _write_parquet(found, out)
+        elif out is None:
+            sys.stdout.write(_text(found, form))
+        else:
+            out.write_text(_text(found, form))
+    except OSError as error:
+        raise OutputError(f"{out} cannot be written: {error.strerror}") from error
+
+
+def _text(found: SomeEmbeddings, form: Format) -> str:
+    rows = zip(found.ids, found.vectors.tolist(), strict=True)
+    if form is Format.JSON:
+        lines = [json.dumps({"id": item, "embedding": vector}) for item, vector in rows]
+        return "".join(f"{line}\n" for line in lines)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["id", *(f"x{column}" for column in range(found.vectors.shape[1]))])
+    writer.writerows([item, *vector] for item, vector in rows)
+    return text.getvalue()
+
+
+def _write_parquet(found: SomeEmbeddings, out: Path) -> None:
+    """In the columns that published parts have."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from embertide.versions.part_sinks import schema_of
+
+    kind = "string" if isinstance(found.ids[0], str) else "int64"
+    schema = schema_of(kind, found.vectors.dtype, found.vectors.shape[1])
+    values = pa.array(found.vectors.reshape(-1))
+    vectors = pa.FixedSizeListArray.from_arrays(values, type=schema.field(1).type)
+    ids = pa.array(found.ids, schema.field(0).type)
+    pq.write_table(pa.Table.from_arrays([ids, vectors], schema=schema), out)

@@ -1,0 +1,1 @@
+"""``embertide embed``: the embeddings of some nodes, in this process; publishes nothing."""

@@ -1,0 +1,192 @@
+"""The embeddings of some nodes: all inputs are read, and only the edges that these need gone over.
+
+What is computed has the bits of a run of one worker. Where a failed attempt of the job has kept
+layers, their rows are read and the layers before them are not computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import torch
+
+from embertide.context import RunContext
+from embertide.errors import InputError, InputsNotReady
+from embertide.grid import Grid
+from embertide.kernels.ids import Ids
+from embertide.layers.attempts import Attempt
+from embertide.layers.store import LayerStore
+from embertide.models.read import read_files
+from embertide.pipeline.compute import compute
+from embertide.pipeline.prepare import Prepared, prepare
+from embertide.pipeline.some_rows import rows_for
+from embertide.planning.inputs import Inputs, list_inputs
+from embertide.planning.layer_key import layer_key
+from embertide.planning.matching import match_types
+from embertide.planning.publishing import chosen_result
+from embertide.planning.readiness import describe, missing_inputs
+from embertide.planning.unchanged import touched
+from embertide.primitives.exchange import Exchange
+from embertide.spec.grid import GridShape
+from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.nodes import NodeInput
+from embertide.spec.result_names import node_type_of
+from embertide.spec.version_names import new_version
+from embertide.stages.features import LoadedNodes
+from embertide.stages.infer import Keeping
+from embertide.stages.verify import Expected
+from embertide.steps import Program
+from embertide.storage.opening import open_storage
+from embertide.telemetry.clock import Clock
+from embertide.telemetry.memory import MemoryWatch
+from embertide.telemetry.progress import OnProgress
+from embertide.telemetry.recorder import NullRecorder
+
+_SHOWN = 5
+Id = int | str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SomeEmbeddings:
+    """The embeddings of some nodes.
+
+    Attributes:
+        ids: as they were asked for, each once.
+        vectors: [k, D'] float32.
+        edges: how many edges all layers went over; ``all_edges`` of how many.
+        resumed: the kept layer that this began after; 0: none.
+        warnings: sentences for the user.
+    """
+
+    ids: list[Id]
+    vectors: npt.NDArray[np.float32]
+    edges: int
+    all_edges: int
+    resumed: int
+    warnings: list[str]
+
+
+def embed_job(
+    job: EmbeddingJob,
+    ids: Sequence[Id],
+    *,
+    node_type: str | None = None,
+    result: str | None = None,
+    on_progress: OnProgress = lambda _event: None,
+) -> SomeEmbeddings:
+    """Compute the embeddings of some nodes as a run of one worker does; publishes nothing.
+
+    Needs memory for the whole graph in this process.
+
+    Args:
+        node_type: which type's; may be left out where the model gives embeddings of one.
+        result: which of the model's results; likewise.
+
+    Raises:
+        InputError: an id is not among the nodes; names the first ones.
+        EmbertideError: inputs or model cannot be read.
+    """
+    storage = open_storage(job.spec.storage)
+    if missing := [entry for entry in missing_inputs(storage, job) if not entry.optional]:
+        raise InputsNotReady(f"inputs are not ready: {describe(missing)}")
+    exchange = Exchange(Grid(GridShape.of(1, 1)), torch.device("cpu"), NullRecorder())
+    ctx = RunContext(job, exchange, storage, on_progress, threads=torch.get_num_threads())
+    inputs, model = list_inputs(storage, job), read_files(storage, job.spec.model.uri)
+    key = chosen_result(job, model.program(), node_type, result)
+    node = job.spec.input.node(match_types(job, model.program())[node_type_of(key)])
+    asked, dense = list(dict.fromkeys(ids)), list[npt.NDArray[np.int64]]()
+    _check_kinds(asked, node)
+
+    def find(
+        _ctx: RunContext, _inputs: Inputs, _program: Program, nodes: Mapping[str, LoadedNodes]
+    ) -> dict[str, Expected]:
+        dense.append(_found(asked, nodes[node_type_of(key)]))
+        return {}
+
+    clock = Clock(MemoryWatch(), on_progress)
+    prepared = prepare(
+        ctx, inputs, clock, lambda _ctx: model, choose=lambda _ctx, program: _only(program, key),
+        references=find,
+    )  # fmt: skip
+    layers = layer_key(job, inputs)
+    return _embed(prepared, clock, key, asked, torch.from_numpy(dense[0]), layers)
+
+
+def _only(program: Program, key: str) -> Program:
+    return program.only({key: program.results[key]})
+
+
+def _check_kinds(ids: Sequence[Id], node: NodeInput) -> None:
+    """Refuse ids of another type than the nodes'."""
+    text = node.ids == "string"
+    for item in ids:
+        if isinstance(item, str) != text:
+            kind = "texts" if text else "whole numbers"
+            raise InputError(f"--ids has {item!r}, but ids of {node.name!r} are {kind}")
+        if isinstance(item, int) and not -(1 << 63) <= item < 1 << 63:
+            raise InputError(f"--ids has {item}, which is no id: they have at most 64 bits")
+
+
+def _found(ids: Sequence[Id], nodes: LoadedNodes) -> npt.NDArray[np.int64]:
+    """[k] dense ids; refuses those that are not there."""
+    given: Ids = (
+        pa.array(ids, pa.large_string())
+        if nodes.node.ids == "string"
+        else np.array(ids, dtype=np.int64)
+    )
+    dense = np.asarray(nodes.ids.find(given)).astype(np.int64)
+    unknown = [item for item, at in zip(ids, dense, strict=True) if at < 0]
+    if unknown:
+        shown = ", ".join(repr(item) for item in unknown[:_SHOWN])
+        more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
+        raise InputError(
+            f"--ids has {shown}{more}, but {nodes.node.listed_in} has no such node among its"
+            f" {nodes.ids.count}; ask for ids that are there"
+        )
+    return dense
+
+
+def _embed(
+    prepared: Prepared,
+    clock: Clock,
+    key: str,
+    ids: list[Id],
+    dense: torch.Tensor,
+    layers: str,
+) -> SomeEmbeddings:
+    """Compute the rows of some dense ids of a result.
+
+    Args:
+        layers: the key under which a run of the job keeps them.
+    """
+    ctx, job = prepared.ctx, prepared.ctx.job
+    tensor, graph = prepared.plan.program.results[key], prepared.graph
+    located = graph.located[prepared.names[node_type_of(key)]]
+    rows = torch.zeros(located.ranges.nodes, dtype=torch.bool)
+    rows[dense] = True
+    wanted = rows_for(prepared, {tensor: rows})
+    named = graph.of_relations(prepared.plan.program)
+    lengths = {name: graph.sub_ranges[of].indptr.diff() for name, of in named.items()}
+    edges = {at: int(lengths[at[1]][of].sum()) for at, of in wanted.items()}
+    version, output = new_version(), job.spec.output.uri
+    layer_store = LayerStore(ctx.storage, output, layers, version)
+    uris = [item["uri"] for item in prepared.inputs.objects()]
+    with Attempt(ctx.storage, output, layer_store.key, version) as attempt:
+        keeping = Keeping(
+            layer_store, (), attempt.begin, lambda since: touched(ctx.storage, since, uris)
+        )
+        computed = compute(prepared, clock, keeping=keeping, wanted=wanted)[key]
+    facts = ctx.graph_facts
+    done = {at: count for at, count in edges.items() if at[0] >= facts.kept.resumed}
+    return SomeEmbeddings(
+        ids=ids,
+        vectors=computed[dense].numpy(),
+        edges=sum(done.values()),
+        all_edges=sum(int(lengths[name].sum()) for _, name in wanted),
+        resumed=facts.kept.resumed,
+        warnings=[*facts.omissions.sentences, *facts.kept.problems, *prepared.warnings],
+    )
