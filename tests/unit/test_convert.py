@@ -145,6 +145,29 @@ def test_a_row_that_does_not_fit_is_named_and_nothing_stays(
     assert [path for path in (tmp_path / "files").rglob("*") if path.is_file()] == []
 
 
+def test_versions_join_in_time_by_id(storage: Storage, output: str, tmp_path: Path) -> None:
+    """As feature stores do: for each id and time, the version that was the newest then."""
+    import duckdb
+
+    columns = {"created_column": "created", "version_column": "version"}
+    layout = replace(PRESETS["parquet"].layout, **columns)
+    versions = {OLD: random_rows(30, 2, 1), CURRENT: random_rows(30, 2, 1)}
+    created = {}
+    for version, rows in versions.items():
+        info = publish_rows(storage, output, version, rows)
+        created[version] = info.created
+        convert(storage, output, f"file://{tmp_path}/{version}", "parquet", layout)
+    name = next(iter(versions[OLD]))
+    duckdb.sql("SET TimeZone = 'UTC'")
+    for asked, expected in ((OLD, OLD), (CURRENT, CURRENT)):
+        joined = duckdb.sql(
+            f"SELECT r.version, r.embedding FROM (SELECT {name} AS id,"
+            f" TIMESTAMPTZ '{created[asked]}' AS at) e ASOF JOIN '{tmp_path}/*/data/*.parquet' r"
+            " ON e.id = r.id AND e.at >= r.created"
+        ).fetchall()
+        assert joined == [(expected, pytest.approx(versions[expected][name].tolist()))]
+
+
 @pytest.mark.parametrize(
     ("index", "changes", "message"),
     [
@@ -152,7 +175,9 @@ def test_a_row_that_does_not_fit_is_named_and_nothing_stays(
         ("pgvector", {"vectors": "int8"}, "pgvector reads float32 or float16"),
         ("pinecone", {"ids": "integer"}, "--ids is integer; pinecone reads ids that are text"),
         ("pinecone", {"vector_column": "v"}, "have the names id and values"),
-        ("milvus", {"vector_column": "id"}, "both columns are called 'id'"),
+        ("milvus", {"vector_column": "id"}, "two columns have the same name among id, id"),
+        ("vertex", {"created_column": "at"}, "vertex has no other columns"),
+        ("pinecone", {"version_column": "v"}, "pinecone has no other columns"),
         ("opensearch", {"file_bytes": 1 << 30}, "opensearch takes files of 100000000 bytes"),
     ],
 )

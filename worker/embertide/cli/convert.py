@@ -114,6 +114,24 @@ def convert(
     vector_column: Annotated[
         str | None, typer.Option("--vector-column", metavar="NAME", show_default=False)
     ] = None,
+    created_column: Annotated[
+        str | None,
+        typer.Option(
+            "--created-column",
+            metavar="NAME",
+            help="Of parquet: a column that has when the version was published, for joins in time.",
+            show_default=False,
+        ),
+    ] = None,
+    version_column: Annotated[
+        str | None,
+        typer.Option(
+            "--version-column",
+            metavar="NAME",
+            help="Of parquet: a column that has the version's name.",
+            show_default=False,
+        ),
+    ] = None,
     file_bytes: Annotated[
         int | None,
         typer.Option(
@@ -168,6 +186,8 @@ def convert(
         "ids": ids,
         "id_column": id_column,
         "vector_column": vector_column,
+        "created_column": created_column,
+        "version_column": version_column,
         "file_bytes": file_bytes,
         "file_rows": file_rows,
     }

@@ -32,7 +32,7 @@ FOLDER = "_delta"
 Kind = Literal["upsert", "delete", "paths"]
 KINDS: tuple[Kind, ...] = ("upsert", "delete", "paths")
 _GROUP_VALUES = 1 << 20
-"""Of a row group, about."""
+"""Values in a row group, about."""
 
 
 @dataclass

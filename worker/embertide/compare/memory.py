@@ -21,7 +21,7 @@ _TEXTS = 8 / 3
 
 
 _PATH_BYTES = 14
-"""Of a row while its delta is measured and written: the length of its path, what the delta has."""
+"""Bytes of a row while its delta is measured and written: its path, and what the delta has."""
 
 
 def noting_bytes(rows: float, kind: str) -> float:

@@ -3,7 +3,7 @@
 A delta has the rows that moved further than a tolerance. Readers may begin with any version in
 full, so what counts is the length of a row's *path*: the sum of its distances from version to
 version since it was last in a delta. No two versions in between are further apart than that (the
-triangle inequality), so whoever has any of them has the row within the tolerance. A version keeps
+triangle inequality), so a reader of any of them has the row within the tolerance. A version keeps
 the lengths of the paths that are not zero, four bytes for each, and not the rows themselves.
 """
 
@@ -23,9 +23,9 @@ from embertide.versions.keys import KeyRange
 from embertide.versions.parts import PartDigest
 
 _ROUNDING = 1 + 1e-5
-"""Distances are sums in float32; a path is never said to be shorter than it is."""
+"""Distances are sums in float32; a path is never taken for shorter than it is."""
 _LEAST = np.float32(1e-18)
-"""Of rows whose bits differ: squares of smaller distances are no float32."""
+"""The least distance of rows whose bits differ: squares of smaller distances are no float32."""
 
 
 class Travel:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from json import dumps
 from types import TracebackType
 from typing import Any, Self
@@ -31,9 +32,9 @@ from embertide.versions.reading import Batch, choose_result, iter_embeddings
 
 NOTE, ZERO_ROWS = "_convert.json", "_zero_rows.txt"
 _PIECE_BYTES = 4 << 20
-"""Of rows that are encoded at a time, at most."""
+"""Bytes of rows that are encoded at a time, at most."""
 _PIECES = 8
-"""In a file, at least, so that files are nearly as large as they may be."""
+"""Pieces in a file, at least, so that files are nearly as large as they may be."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,8 @@ def convert(
 
     scale = _scale_of(layout, preset, batches)
     shaper = Shaper(layout, preset.limits, scale)
-    with _Files(storage, folder_uri, preset, layout, chosen.dim) as files:
+    constants = _constants(layout, info)
+    with _Files(storage, folder_uri, preset, layout, chosen.dim, constants) as files:
         for batch in batches():
             files.write(shaper.shape(batch))
             on_rows(len(batch[1]))
@@ -147,13 +149,24 @@ def check_layout(index: str, preset: Preset, layout: Layout, dim: int) -> None:
             f"columns for {index} have the names {own.id_column} and {own.vector_column}; leave"
             " --id-column and --vector-column out"
         )
-    if layout.id_column == layout.vector_column:
-        raise InputError(f"both columns are called {layout.id_column!r}; choose another name")
+    more = [name for name in (layout.created_column, layout.version_column) if name]
+    if more and (layout.format != "parquet" or limits.fixed_columns):
+        raise InputError(f"{index} has no other columns; leave --created-column and the like out")
+    names = [layout.id_column, layout.vector_column, *more]
+    if len(set(names)) < len(names):
+        raise InputError(f"two columns have the same name among {', '.join(names)}; choose others")
     if limits.file_bytes is not None and layout.file_bytes > limits.file_bytes:
         raise InputError(
             f"--file-bytes is {layout.file_bytes}; {index} takes files of {limits.file_bytes} bytes"
             " at most"
         )
+
+
+def _constants(layout: Layout, info: VersionInfo) -> dict[str, Any]:
+    """Column -> the value that it has in each row."""
+    created = pa.scalar(datetime.fromisoformat(info.created), pa.timestamp("us", tz="UTC"))
+    found = {layout.created_column: created, layout.version_column: pa.scalar(info.version)}
+    return {name: value for name, value in found.items() if name}
 
 
 def _refuse_objects(storage: Storage, folder_uri: str) -> None:
@@ -220,10 +233,17 @@ class _Files:
     """
 
     def __init__(
-        self, storage: Storage, folder_uri: str, preset: Preset, layout: Layout, dim: int
+        self,
+        storage: Storage,
+        folder_uri: str,
+        preset: Preset,
+        layout: Layout,
+        dim: int,
+        constants: dict[str, Any],
     ) -> None:
         self._storage, self._folder_uri = storage, folder_uri
         self._preset, self._layout, self._dim = preset, layout, dim
+        self._constants = constants
         self._format: Format | None = None
         self._file: _File | None = None
         self._streams = ExitStack()
@@ -239,7 +259,7 @@ class _Files:
         """Append rows."""
         self._list_zeros(shaped.zero_ids)
         if self._format is None:
-            self._format = format_of(self._layout, shaped.ids.type, self._dim)
+            self._format = format_of(self._layout, shaped.ids.type, self._dim, self._constants)
             self.integer_ids = pa.types.is_integer(shaped.ids.type)
         at = 0
         while at < len(shaped.values):

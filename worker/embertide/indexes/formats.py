@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -52,26 +52,32 @@ class Format(Protocol):
         """A new file."""
 
 
-def format_of(layout: Layout, ids: Any, dim: int) -> Format:
+def format_of(
+    layout: Layout, ids: Any, dim: int, constants: Mapping[str, Any] | None = None
+) -> Format:
     """The format of a layout.
 
     Args:
         ids: arrow type of the ids as they are written.
         dim: D.
+        constants: of parquet: column -> the arrow scalar that it has in each row.
     """
     if layout.format == "parquet":
-        return Parquet(layout, ids, dim)
+        return Parquet(layout, ids, dim, constants or {})
     if layout.format == "pgcopy":
         return PgCopy(layout, dim)
     return JsonLines(layout, dim)
 
 
 class Parquet:
-    """Row groups with two columns."""
+    """Row groups with the columns of ids and vectors, and columns of one value each."""
 
     suffix = ".parquet"
 
-    def __init__(self, layout: Layout, ids: Any, dim: int) -> None:
+    def __init__(
+        self, layout: Layout, ids: Any, dim: int, constants: Mapping[str, Any] | None = None
+    ) -> None:
+        self._constants = constants or {}
         dtype = np.dtype(layout.vectors)
         self._bytes = layout.half_bytes and layout.vectors == "float16"
         value = pa.uint8() if self._bytes else pa.from_numpy_dtype(dtype)
@@ -87,6 +93,7 @@ class Parquet:
                     layout.id_column, ids if pa.types.is_integer(ids) else text, nullable=False
                 ),
                 pa.field(layout.vector_column, vectors, nullable=False),
+                *(pa.field(name, value.type) for name, value in self._constants.items()),
             ]
         )
         self.row_bytes = dim * dtype.itemsize + 16
@@ -103,7 +110,8 @@ class Parquet:
             offsets = pa.array(np.arange(len(values) + 1, dtype=np.int32) * self._width)
             vectors = pa.ListArray.from_arrays(offsets, flat, type=kind)
         ids = ids.cast(self.schema.field(0).type)
-        return pa.RecordBatch.from_arrays([ids, vectors], schema=self.schema)
+        same = [pa.repeat(value, len(values)) for value in self._constants.values()]
+        return pa.RecordBatch.from_arrays([ids, vectors, *same], schema=self.schema)
 
     def size(self, piece: Any) -> int:
         """Uncompressed; what parquet adds to it is small."""

@@ -22,6 +22,8 @@ class Layout:
         half_bytes: of parquet: float16 vectors are lists of their little-endian bytes.
         ids: ``keep`` the type of the version's ids, or make them ``text`` or ``integer``.
         id_column, vector_column: names of the two columns.
+        created_column, version_column: of parquet: names of columns that have when the version was
+            published, and its name, in each row; "" for none. Feature stores join by them.
         normalize: whether vectors are divided by their L2 norm; zero vectors stay as they are.
         zero_rows: what happens to rows that are zero vectors as they are written.
         scale: of int8; None takes the largest absolute value of all rows, divided by 127.
@@ -35,6 +37,8 @@ class Layout:
     ids: IdType = "keep"
     id_column: str = "id"
     vector_column: str = "embedding"
+    created_column: str = ""
+    version_column: str = ""
     normalize: bool = False
     zero_rows: ZeroRows = "keep"
     scale: float | None = None

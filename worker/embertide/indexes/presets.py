@@ -8,7 +8,7 @@ from embertide.indexes.layout import Layout, Limits
 
 _LARGE = 512 << 20
 _BULK_BYTES = 8 << 20
-"""Of a bulk request: managed OpenSearch takes 10 MiB on its small machines, others 100 MB."""
+"""Bytes of a bulk request: managed OpenSearch takes 10 MiB on its small machines, others 100 MB."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from embertide.indexes.rows import Shaped
 
 _METRICS = {"cosine": "COSINE", "l2": "L2", "ip": "IP"}
 _REQUEST_BYTES = 16 << 20
-"""Of vectors in a request: servers take 64 MiB."""
+"""Bytes of vectors in a request: servers take 64 MiB."""
 _LONGEST_TEXT = 65_535
 _FLAGGED = ("unavailable", "timeout", "deadline", "rate limit", "not ready", "disconnected")
 

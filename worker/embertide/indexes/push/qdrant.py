@@ -26,9 +26,9 @@ _DISTANCES = {
     "ip": models.Distance.DOT,
 }
 _REQUEST_BYTES = 4 << 20
-"""Of vectors in a request: a server takes 32 MiB of JSON, which is up to five times as long."""
+"""Bytes of vectors in a request: a server takes 32 MiB of JSON, which is five times as long."""
 _NAMESPACE = uuid.UUID("6d1f6a5e-5a0c-5f5c-9c55-0d6f2d1f7a11")
-"""Of the ids of points, so that an id becomes the same one everywhere."""
+"""The namespace of the ids of points, so that an id becomes the same one everywhere."""
 
 
 class Unavailable(Exception):
