@@ -25,8 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.support.rounds import Run, alternate, middle, ratio, save, table
+from embertide.indexes.push.plan import Options
 from embertide.indexes.push.protocol import Index
-from embertide.indexes.push.push import Options, push
+from embertide.indexes.push.push import push
 from embertide.indexes.push.qdrant import Qdrant
 from embertide.indexes.push.targets import open_index
 from embertide.kernels.hashing import mix

@@ -14,8 +14,9 @@ from qdrant_client import QdrantClient
 
 from embertide.errors import InputError, OutputError, StoreUnavailable
 from embertide.indexes.push import loading
+from embertide.indexes.push.plan import Options
 from embertide.indexes.push.protocol import Index, Table
-from embertide.indexes.push.push import Options, push
+from embertide.indexes.push.push import push
 from embertide.indexes.push.qdrant import Qdrant, point_id
 from embertide.indexes.push.targets import open_index
 from embertide.storage.protocol import Storage

@@ -46,6 +46,7 @@ COMMANDS = (
     "machine",
     "operator",
     "primitives",
+    "push",
     "report",
     "scaling",
     "store",

@@ -110,7 +110,7 @@ def push(
       embertide push job.yaml --to URL --version previous
       embertide push --output s3://shop/e --to URL --name e
     """
-    from embertide.indexes.push.push import Options
+    from embertide.indexes.push.plan import Options
     from embertide.indexes.push.push import push as push_version
     from embertide.indexes.push.targets import open_index
     from embertide.storage.opening import open_storage
@@ -146,7 +146,7 @@ def push(
 
 
 def _default_name(place: Place) -> str:
-    from embertide.indexes.push.push import default_name
+    from embertide.indexes.push.plan import default_name
 
     return default_name(place.uri if place.job is None else place.job.metadata.name)
 

@@ -11,6 +11,7 @@ milvus     Milvus: collections and an alias
 lance      LanceDB: branches of a table and a tag
 loading    a version's parts into a table: resumed part by part, retried
 verify     a table compared with its version: the count, and a sample of rows
+plan       what a push has to do: a table for each result
 push       the order of all of it
 =========  ===================================================================================
 """

@@ -9,6 +9,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 from embertide.errors import StoreUnavailable
 from embertide.indexes.push.protocol import Index, Table, TableSpec
 from embertide.indexes.rows import Shaped, Shaper
+from embertide.readers.pool import read_ahead
 from embertide.storage.protocol import Storage
 from embertide.versions.part_sinks import ID_COLUMN
 from embertide.versions.parts import PartDigest
@@ -26,6 +28,8 @@ from embertide.versions.reading import find_object, ids_of, read_ids, read_part,
 
 _ATTEMPTS = 6
 _PAUSE_SECONDS = 0.5
+_AHEAD_BYTES = 24 << 20
+"""Bytes of rows that are read while the index takes others."""
 
 _log = logging.getLogger("embertide")
 
@@ -78,7 +82,9 @@ def load(
 
 
 def _append(index: Index, table: Table, spec: TableSpec, source: Source, part: PartDigest) -> None:
-    index.append(table, spec, source.rows_of(part))
+    rows = read_ahead([source.rows_of(part)], 1, lambda shaped: shaped.values.nbytes, _AHEAD_BYTES)
+    with closing(rows):
+        index.append(table, spec, rows)
 
 
 def retried(index: Index, action: Callable[[], None]) -> None:
