@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -177,7 +177,7 @@ def convert(
     place, folder = place_of(job_path, output, endpoint_url), location("FOLDER", folders[0])
     if scale is not None and vectors != "int8":
         raise typer.BadParameter("--scale goes with --vectors int8")
-    changes = {
+    changes: dict[str, Any] = {
         "vectors": vectors,
         "scale": scale,
         "normalize": normalize or None,

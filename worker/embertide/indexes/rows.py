@@ -57,7 +57,7 @@ class Shaper:
         """The rows of a batch as they are written."""
         ids = _id_array(batch[0])
         values = self._converted(ids, self.directions(batch[1]))
-        zeros = ~values.any(axis=1)
+        zeros: npt.NDArray[np.bool_] = np.logical_not(values.any(axis=1))
         ids = self.shape_ids(ids)
         zero_ids = ids.filter(pa.array(zeros))
         if zeros.any() and self._layout.zero_rows != "keep":
@@ -75,7 +75,8 @@ class Shaper:
         exact = values.astype(np.float64)
         norms = np.sqrt(np.einsum("ij,ij->i", exact, exact))
         divided = np.divide(exact, norms[:, None], out=exact, where=norms[:, None] > 0)
-        return divided.astype(np.float32)
+        units: npt.NDArray[np.float32] = divided.astype(np.float32)
+        return units
 
     def _converted(self, ids: Any, values: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
         if self._layout.vectors == "float32":

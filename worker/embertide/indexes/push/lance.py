@@ -20,7 +20,7 @@ import pyarrow as pa
 from embertide.errors import OutputError
 from embertide.indexes.formats import Parquet
 from embertide.indexes.layout import Layout
-from embertide.indexes.push.protocol import Table, TableSpec
+from embertide.indexes.push.protocol import Errors, Table, TableSpec
 from embertide.indexes.rows import Shaped
 
 TAG = "current"
@@ -33,8 +33,8 @@ class Lance:
         location: a folder, or a bucket and prefix of S3.
     """
 
-    transient: tuple[type[Exception], ...] = (OSError,)
-    errors: tuple[type[Exception], ...] = (OSError, RuntimeError, ValueError)
+    transient: Errors = (OSError,)
+    errors: Errors = (OSError, RuntimeError, ValueError)
     derives = True
     longest_name = 255
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pymilvus import DataType, MilvusClient, MilvusException
 
 from embertide.errors import OutputError
-from embertide.indexes.push.protocol import Table, TableSpec
+from embertide.indexes.push.protocol import Errors, Table, TableSpec
 from embertide.indexes.rows import Shaped
 
 _METRICS = {"cosine": "COSINE", "l2": "L2", "ip": "IP"}
@@ -30,8 +30,8 @@ class Unavailable(Exception):
 class Milvus:
     """See :class:`embertide.indexes.push.protocol.Index`."""
 
-    transient = (Unavailable,)
-    errors = (Unavailable, MilvusException)
+    transient: Errors = (Unavailable,)
+    errors: Errors = (Unavailable, MilvusException)
     derives = False
     longest_name = 255
 

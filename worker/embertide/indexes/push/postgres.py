@@ -18,7 +18,7 @@ from psycopg import sql
 from embertide.errors import OutputError
 from embertide.indexes.formats import PgCopy
 from embertide.indexes.layout import Layout
-from embertide.indexes.push.protocol import Mismatch, Table, TableSpec
+from embertide.indexes.push.protocol import Errors, Mismatch, Table, TableSpec
 from embertide.indexes.rows import Shaped
 
 _TYPES = {"float32": "vector", "float16": "halfvec"}
@@ -34,8 +34,8 @@ class Postgres:
         uri: libpq's; passwords come from PGPASSWORD, a password file or a service.
     """
 
-    transient = (psycopg.OperationalError,)
-    errors = (psycopg.Error,)
+    transient: Errors = (psycopg.OperationalError,)
+    errors: Errors = (psycopg.Error,)
     derives = True
     longest_name = 58
     """63, less what the search index has before it."""
@@ -220,7 +220,7 @@ class Postgres:
         return self._connection.execute(statement, values).fetchall()
 
     def _run(self, statement: str, *names: sql.Composable, values: Sequence[Any] = ()) -> None:
-        self._connection.execute(sql.SQL(statement).format(*names), values)  # type: ignore[arg-type]
+        self._connection.execute(sql.SQL(statement).format(*names), values)
 
 
 def _name(table: Table) -> sql.Identifier:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from embertide.errors import OutputError
 from embertide.indexes.rows import Shaped
 
+Errors = tuple[type[Exception], ...]
 Metric = Literal["cosine", "l2", "ip"]
 _SUFFIX = r"_(\d{8})t(\d{6})z_([0-9a-f]{6})"
 
@@ -76,8 +77,8 @@ class Index(Protocol):
         longest_name: characters of a table's name, at most.
     """
 
-    transient: tuple[type[Exception], ...]
-    errors: tuple[type[Exception], ...]
+    transient: Errors
+    errors: Errors
     derives: bool
     longest_name: int
 

@@ -218,7 +218,8 @@ def _check_still_wanted(
 
 def _drop_old(index: Index, works: list[Work], keep: int) -> tuple[list[str], list[str]]:
     """Drop all but the newest tables and the current one; the newest of those first."""
-    dropped, kept = [], []
+    dropped: list[str] = []
+    kept: list[str] = []
     for work in works:
         tables = sorted(index.tables(work.table.alias), reverse=True)
         for table in tables[keep:]:

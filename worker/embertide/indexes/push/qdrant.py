@@ -17,7 +17,7 @@ from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from embertide.errors import OutputError
-from embertide.indexes.push.protocol import Table, TableSpec
+from embertide.indexes.push.protocol import Errors, Table, TableSpec
 from embertide.indexes.rows import Shaped
 
 _DISTANCES = {
@@ -38,8 +38,8 @@ class Unavailable(Exception):
 class Qdrant:
     """See :class:`embertide.indexes.push.protocol.Index`."""
 
-    transient = (Unavailable, ResponseHandlingException, httpx.TransportError)
-    errors = (*transient, UnexpectedResponse)
+    transient: Errors = (Unavailable, ResponseHandlingException, httpx.TransportError)
+    errors: Errors = (*transient, UnexpectedResponse)
     derives = False
     longest_name = 255
 
@@ -162,5 +162,5 @@ def _requests(batches: Iterable[Shaped], spec: TableSpec) -> Iterator[models.Bat
         for at in range(0, len(batch.values), rows):
             names = batch.ids[at : at + rows].to_pylist()
             vectors = batch.values[at : at + rows].astype(np.float32).tolist()
-            ids = [point_id(name) for name in names]
+            ids: list[Any] = [point_id(name) for name in names]
             yield models.Batch(ids=ids, vectors=vectors, payloads=[{"id": name} for name in names])

@@ -45,7 +45,7 @@ def verify(
 
 
 def _compare(
-    index: Index, table: Table, spec: TableSpec, ids: list[object], values: np.ndarray,  # type: ignore[type-arg]
+    index: Index, table: Table, spec: TableSpec, ids: list[object], values: np.ndarray,
     tolerance: float,
 ) -> None:  # fmt: skip
     stored = index.rows(table, ids)
