@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from embertide.planning.estimate import estimate_job
+from embertide.report import draw_page
 from embertide.spec.delta import Delta
 from embertide.storage.opening import open_storage
 from embertide.versions.manifest import read_manifest, types_in
@@ -45,6 +47,10 @@ def test_readers_of_deltas_have_the_newest_version(
             assert size.upserts == entry.delta["upsert"]["rows"]
             upserts.append(size.upserts)
             assert any("delta " in line for line in comparison_of(report).sentences)
+            page = draw_page(report, read_manifest(storage, uri, report.version)[0])
+            assert size.sentence(NODES) in page
+            planned = estimate_job(with_output(other, uri=uri, delta=delta).job)
+            assert any(f"that of {report.version} has" in note for note in planned.notes)
         readers = [apply(storage, uri, report.version, reader) for reader in readers]
         for reader in readers:
             assert reader.keys() == newest.keys()

@@ -14,6 +14,7 @@ from embertide.errors import GridError, InputsNotReady, ObjectMissing
 from embertide.footprint import FLOAT_BYTES, ID_BYTES
 from embertide.kernels.staging import PINNED_BYTES
 from embertide.models.read import read_model
+from embertide.planning.delta_size import delta_notes
 from embertide.planning.duration import basis, seconds_range, start_range, work_of
 from embertide.planning.graph import PlannedGraph, plan_graph
 from embertide.planning.grids import grids_to_compare
@@ -82,6 +83,7 @@ def estimate_job(
         found if shape == found.grid else estimate_program(program, job, inputs, shape)
         for shape in grids_to_compare(found.grid, _nodes(job, inputs), program.sliced_widths)
     ]
+    ready_notes += delta_notes(storage, job, found.output_bytes)
     cores = os.cpu_count() or 1
     problem = machine_problem(found.grid, found.peak_memory_per_worker_bytes, this_machine())
     return replace(

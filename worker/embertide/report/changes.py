@@ -73,6 +73,9 @@ def _facts(of_type: TypeComparison) -> dict[str, Child]:
         if of_type.residual is None
         else f"{small(100 * of_type.residual)} % of the sample",
         **cosines,
+        "Changes since the version before": None
+        if of_type.delta is None
+        else of_type.delta.sentence(of_type.rows),
         "Zero vectors": f"{count(of_type.zero_rows)}, {share(of_type.zero_rows, rows)}",
         "Vectors that another row has too": f"{count(of_type.duplicate_rows)},"
         f" {share(of_type.duplicate_rows, rows)}",

@@ -50,6 +50,15 @@ class DeltaSize:
     size: int = 0
     why: str = ""
 
+    def sentence(self, rows: int) -> str:
+        """For people; ``rows`` are those of the version."""
+        if self.why:
+            return f"no delta: {self.why}"
+        return (
+            f"delta {self.upserts:,} rows ({human_share(self.upserts, rows)}) and {self.deletes:,}"
+            f" ids, {human_bytes(self.size)}"
+        )
+
     @classmethod
     def of(cls, delta: dict[str, Any]) -> DeltaSize:
         """From a delta as the manifest has it."""
@@ -195,18 +204,8 @@ def _sentence(of_type: TypeComparison, previous: str) -> str:
         *([] if cosine is None else [f"cosine {cosine:.4f} at the 5% that moved most"]),
         *([] if overlap is None else [f"neighbours kept {overlap:.1%}"]),
     ]
-    sizes = [] if of_type.delta is None else [_size(of_type.delta, of_type.rows)]
+    sizes = [] if of_type.delta is None else [of_type.delta.sentence(of_type.rows)]
     return f"{name}{'; '.join([f'{counts} since {previous}', *likeness, *sizes])}"
-
-
-def _size(delta: DeltaSize, rows: int) -> str:
-    if delta.why:
-        return f"no delta: {delta.why}"
-    share = human_share(delta.upserts, rows)
-    return (
-        f"delta {delta.upserts:,} rows ({share}) and {delta.deletes:,} ids,"
-        f" {human_bytes(delta.size)}"
-    )
 
 
 def with_deltas(comparison: Comparison, deltas: dict[str, dict[str, Any]]) -> Comparison:
