@@ -223,10 +223,10 @@ def main(argv: list[str] | None = None) -> None:
                 "rows_per_second": round(given.rows / found["push"]["seconds"]),
                 "rate": rate,
             }
+            save("push", {"rows": given.rows, "dim": given.dim, "indexes": cases}, given.out)
     keys = ["push", "client", "rows_per_second", "rate"]
     lines = [[kind, *(case[key] for key in keys)] for kind, case in cases.items()]
     print(table(["index", *keys], lines))
-    save("push", {"rows": given.rows, "dim": given.dim, "indexes": cases}, given.out)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from embertide.indexes.push.targets import open_index
 from embertide.storage.protocol import Storage
 from embertide.versions.publish import rollback
 from tests.support.chained import publish_chained
-from tests.support.compared import Rows, publish_rows, random_rows
+from tests.support.compared import Rows, publish_rows, publish_types, random_rows
 from tests.support.versions import CURRENT, LATER, NEXT, OLD
 
 COUNT, WIDTH = 300, 8
@@ -166,14 +166,24 @@ class Broken:
         return call
 
 
-@pytest.mark.parametrize("method", ["append", "finish", "count", "rows", "switch"])
+@pytest.mark.parametrize(
+    ("method", "format"),
+    [
+        ("append", "parquet"),
+        ("append", "npy"),
+        ("finish", "parquet"),
+        ("count", "parquet"),
+        ("rows", "parquet"),
+        ("switch", "parquet"),
+    ],
+)
 def test_a_push_that_ends_early_is_not_seen_and_goes_on(
-    storage: Storage, output: str, readers: Readers, method: str
+    storage: Storage, output: str, readers: Readers, method: str, format: str
 ) -> None:
     before, after = random_rows(COUNT, WIDTH, 1), random_rows(COUNT + 9, WIDTH, 2)
     publish_rows(storage, output, OLD, before)
     push(storage, output, readers.index, readers.options)
-    publish_rows(storage, output, CURRENT, after, cuts=(0.2, 0.4, 0.6))
+    publish_rows(storage, output, CURRENT, after, cuts=(0.2, 0.4, 0.6), format=format)
     at = 3 if method == "append" else 1
     broken: Any = Broken(readers.index, method, {at}, KeyboardInterrupt())  # type: ignore[arg-type]
     with pytest.raises(KeyboardInterrupt):
@@ -375,3 +385,25 @@ def test_a_delta_that_does_not_fit_the_table_is_replaced_by_all_rows(
     done = push(storage, output, readers.index, readers.options)
     assert done.tables[0].made == "full"
     readers.see(rows)
+
+
+def test_several_node_types_have_a_name_each(
+    storage: Storage, output: str, readers: Readers
+) -> None:
+    types = {"user": random_rows(40, 3, 1), "shop.item": random_rows(50, 5, 2, text=True)}
+    publish_types(storage, output, OLD, types)
+    done = push(storage, output, readers.index, readers.options)
+    assert [table.alias for table in done.tables] == [
+        f"{readers.name}_user",
+        f"{readers.name}_shop_item",
+    ]
+    for table, rows in zip(done.tables, types.values(), strict=True):
+        stored = readers.index.rows(Table(table.alias, OLD), list(rows))
+        assert stored.keys() == rows.keys()
+    one = replace(readers.options, name=f"{readers.name}_x", node_type="user")
+    assert len(push(storage, output, readers.index, one).tables) == 1
+    with pytest.raises(InputError, match="no node type 'nobody'"):
+        push(storage, output, readers.index, replace(one, node_type="nobody"))
+    publish_types(storage, output, CURRENT, {"a.b": types["user"], "a_b": types["user"]})
+    with pytest.raises(InputError, match="have the same name in the index"):
+        push(storage, output, readers.index, readers.options)

@@ -14,6 +14,7 @@ from embertide.spec.version_names import version_uri
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import VersionInfo
 from embertide.versions.keys import key_words
+from embertide.versions.manifest import together
 from embertide.versions.parts import PartWriter
 from embertide.versions.publish import publish
 
@@ -81,6 +82,31 @@ def publish_rows(
         "parts": parts,
     }  # fmt: skip
     return publish(storage, uri, version, {**entry, **manifest}, keep, held)
+
+
+def publish_types(storage: Storage, uri: str, version: str, types: dict[str, Rows]) -> VersionInfo:
+    """A version of several node types, each in one part."""
+    entries = {}
+    for name, rows in types.items():
+        kind = "string" if isinstance(next(iter(rows)), str) else "int64"
+        ids, values = in_order(rows, kind)
+        writer = PartWriter(
+            storage,
+            f"{version_uri(uri, version)}/{name}/part-00000",
+            format="parquet",
+            dtype="float32",
+            ids_kind="string" if kind == "string" else "int64",
+            width=values.shape[1],
+            rows=len(values),
+            keys=kind,  # type: ignore[arg-type]
+        )
+        with writer:
+            writer.write(ids, values)
+        part = asdict(writer.digest.within(name))
+        entries[name] = {
+            "rows": len(values), "dim": values.shape[1], "ids": kind, "parts": [part],
+        }  # fmt: skip
+    return publish(storage, uri, version, {"dtype": "float32", **together(entries)}, 100)
 
 
 def slow_counts(old: Rows, new: Rows) -> dict[str, int]:
