@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import embertide
 from embertide.compare.travel import Travel
 from embertide.errors import InputError, OutputError
 from embertide.spec.version_names import version_uri
@@ -183,3 +184,24 @@ def test_a_path_is_never_shorter_than_the_distances() -> None:
         travel.add_earlier(np.arange(1000), more)
     assert (travel.moved.astype(np.float64) >= exact).all()
     assert asdict(DeltaSize.of({"why": "x"}))["why"] == "x"
+
+
+@pytest.mark.parametrize("kind", ["int64", "string"])
+def test_the_api_reads_a_delta(storage: Storage, output: str, kind: str) -> None:
+    rows = random_rows(30, 2, 1, text=kind == "string")
+    publish_chained(storage, output, OLD, rows, 0.0, kind=kind)
+    with pytest.raises(InputError, match="has no delta: there is nothing to compare with"):
+        embertide.read_delta(output)
+    names = list(rows)
+    newer = {name: rows[name] for name in names[2:]}
+    newer[names[5]] = newer[names[5]] + 1
+    publish_chained(storage, output, CURRENT, newer, 0.0, kind=kind)
+    found = embertide.read_delta(output)
+    assert (found.info.version, found.base, found.tolerance) == (CURRENT, OLD, 0.0)
+    assert found.upserts["id"].to_pylist() == [names[5]]
+    assert found.upserts["embedding"].to_pylist() == [newer[names[5]].tolist()]
+    assert set(found.deletes.to_pylist()) == set(names[:2])
+    publish_chained(storage, output, NEXT, newer, 0.0, kind=kind)
+    same = embertide.read_delta(output)
+    assert (len(same.upserts), len(same.deletes)) == (0, 0)
+    assert same.upserts.schema == found.upserts.schema

@@ -25,16 +25,18 @@ from typing import TYPE_CHECKING
 from embertide._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from embertide.api import export, list_versions, plan, read, run
+    from embertide.api import export, list_versions, plan, read, read_delta, run
     from embertide.errors import EmbertideError
     from embertide.spec.grid import GridShape
     from embertide.spec.manifest import EmbeddingJob
     from embertide.telemetry.estimate import Estimate
     from embertide.telemetry.report import RunReport
     from embertide.versions.catalog import VersionInfo
+    from embertide.versions.deltas import Changes
     from embertide.versions.embeddings import Embeddings
 
 __all__ = [
+    "Changes",
     "EmbeddingJob",
     "Embeddings",
     "EmbertideError",
@@ -46,10 +48,12 @@ __all__ = [
     "list_versions",
     "plan",
     "read",
+    "read_delta",
     "run",
 ]
 
 _MODULES = {
+    "Changes": "embertide.versions.deltas",
     "EmbeddingJob": "embertide.spec.manifest",
     "Embeddings": "embertide.versions.embeddings",
     "EmbertideError": "embertide.errors",
@@ -57,7 +61,9 @@ _MODULES = {
     "GridShape": "embertide.spec.grid",
     "RunReport": "embertide.telemetry.report",
     "VersionInfo": "embertide.versions.catalog",
-    **dict.fromkeys(("export", "list_versions", "plan", "read", "run"), "embertide.api"),
+    **dict.fromkeys(
+        ("export", "list_versions", "plan", "read", "read_delta", "run"), "embertide.api"
+    ),
 }
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from embertide.tracing.export import Export
     from embertide.tracing.table_rows import TableIds
     from embertide.versions.catalog import VersionInfo
+    from embertide.versions.deltas import Changes
     from embertide.versions.embeddings import Embeddings
 
     Location = str | os.PathLike[str]
@@ -89,6 +90,38 @@ def read(
     from embertide.versions.lookup import read_rows_of
 
     return read_rows_of(storage, uri, ids, version, node_type, missing, result)
+
+
+def read_delta(
+    output_uri: Location,
+    version: str | None = None,
+    *,
+    node_type: str | None = None,
+    result: str | None = None,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    path_style: bool | None = None,
+) -> Changes:
+    """What changed in a version since the one before, where the job has ``output.delta``.
+
+    Example::
+
+        changes = embertide.read_delta("embeddings")
+        assert changes.base == version_that_i_have  # else read the version in full
+        ids, vectors = changes.upserts["id"], changes.upserts["embedding"]
+        gone = changes.deletes
+
+    Args are those of `read`.
+
+    Raises:
+        InputError: the version has no delta, and why; or no such node type or result.
+        ObjectMissing, OutputError, StorageError, ValueError: as `read`.
+    """
+    from embertide.storage.opening import open_storage
+    from embertide.versions.deltas import read_changes
+
+    settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
+    return read_changes(open_storage(settings), _uri(output_uri), version, node_type, result)
 
 
 def list_versions(

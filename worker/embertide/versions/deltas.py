@@ -3,14 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from embertide.errors import InputError
+from embertide.kernels.arrow import to_arrow
 from embertide.storage.protocol import Storage
-from embertide.versions.manifest import TypeEntry
+from embertide.versions.catalog import VersionInfo, find_version, latest
+from embertide.versions.manifest import TypeEntry, read_manifest
+from embertide.versions.part_sinks import schema_of
 from embertide.versions.parts import Ids, PartDigest
-from embertide.versions.reading import Batch, read_ids, read_part
+from embertide.versions.reading import Batch, choose_result, part_table, read_ids, read_part
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """A delta in memory.
+
+    Attributes:
+        info: the version that it leads to.
+        base: the version that its readers must have.
+        tolerance: Euclidean distance that a row of its readers may be off, at most.
+        upserts: ``pyarrow.Table`` of the rows to replace or add, with the columns ``id`` and
+            ``embedding``.
+        deletes: arrow array of the ids to remove.
+    """
+
+    info: VersionInfo
+    base: str
+    tolerance: float
+    upserts: pa.Table = field(repr=False, compare=False)
+    deletes: Any = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,3 +106,42 @@ def delta_of(uri: str, entry: TypeEntry) -> Delta:
 
 def _parts(found: dict[str, Any]) -> list[PartDigest]:
     return [PartDigest(**part) for part in found["parts"]]
+
+
+def read_changes(
+    storage: Storage,
+    output_uri: str,
+    version: str | None = None,
+    node_type: str | None = None,
+    result: str | None = None,
+) -> Changes:
+    """The delta of a version (default: the current one), in memory.
+
+    Args:
+        node_type: which rows, in a version of several node types.
+        result: which rows, in a version of several results.
+
+    Raises:
+        InputError: it has none, and why; no such type or result.
+        ObjectMissing: no such version; lists those there are.
+        OutputError: a part is missing or damaged.
+    """
+    info = find_version(storage, output_uri, version) if version else latest(storage, output_uri)
+    manifest, _ = read_manifest(storage, output_uri, info.version)
+    entry = choose_result(info.uri, manifest, node_type, result)
+    delta = delta_of(info.uri, entry)
+    kind = "string" if entry.ids == "string" else "int64"
+    schema = schema_of(kind, np.dtype(manifest.get("dtype", "float32")), entry.dim)
+    tables = [part_table(storage, info.uri, part) for part in delta.upserts]
+    ids = [_array(ids) for ids in delta.deleted(storage)]
+    return Changes(
+        info=info,
+        base=delta.base,
+        tolerance=delta.tolerance,
+        upserts=pa.concat_tables([schema.empty_table(), *tables]),
+        deletes=pa.concat_arrays(ids) if ids else pa.array([], schema.field(0).type),
+    )
+
+
+def _array(ids: Ids) -> Any:
+    return to_arrow(ids) if isinstance(ids, np.ndarray) else ids
