@@ -203,7 +203,7 @@ AT_A_LINE = {
 }
 ANYWHERE = {
     "Numbered": "has the nodes of all types in one tensor, .* different columns: user 5, item 4",
-    "OtherTypes": "forward returns a dict of 'user'; it must return one tensor .* of a type",
+    "OtherTypes": "forward returns rows of item for user; it must return one tensor .* of a type",
 }
 
 

@@ -258,9 +258,11 @@ class Subject:
             else "one tensor with a row for each node"
         )
         leave_out = "" if alone else f". {HOW_TO_CHOOSE}"
+        other = isinstance(value, Traced) and one.node_type not in (None, value.node.of)
+        given = f"rows of {value.node.of}" if other else told(value)
         raise refuse(
             "",
-            f"{type(self.module).__name__}.forward returns {told(value)}{one.described}; it must"
+            f"{type(self.module).__name__}.forward returns {given}{one.described}; it must"
             f" return {what}, which are the embeddings, or several of these by name, in a tuple or"
             " a dict: name a method that does, by FILE.py:NAME.METHOD, such as"
             f" models.py:Net.encode{leave_out}",
