@@ -25,7 +25,15 @@ from typing import TYPE_CHECKING
 from embertide._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from embertide.api import export, list_versions, plan, read, read_delta, run
+    from embertide.api import (
+        export,
+        list_versions,
+        plan,
+        read,
+        read_delta,
+        read_scores,
+        run,
+    )
     from embertide.errors import EmbertideError
     from embertide.spec.grid import GridShape
     from embertide.spec.manifest import EmbeddingJob
@@ -49,6 +57,7 @@ __all__ = [
     "plan",
     "read",
     "read_delta",
+    "read_scores",
     "run",
 ]
 
@@ -62,7 +71,8 @@ _MODULES = {
     "RunReport": "embertide.telemetry.report",
     "VersionInfo": "embertide.versions.catalog",
     **dict.fromkeys(
-        ("export", "list_versions", "plan", "read", "read_delta", "run"), "embertide.api"
+        ("export", "list_versions", "plan", "read", "read_delta", "read_scores", "run"),
+        "embertide.api",
     ),
 }
 

@@ -20,6 +20,7 @@ from embertide.spec.manifest import EmbeddingJob, StorageSettings, load_manifest
 from embertide.spec.problems import dotted, explain
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from torch import nn
 
     from embertide.telemetry.estimate import Estimate
@@ -122,6 +123,31 @@ def read_delta(
 
     settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
     return read_changes(open_storage(settings), _uri(output_uri), version, node_type, result)
+
+
+def read_scores(
+    output_uri: Location,
+    version: str | None = None,
+    *,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    path_style: bool | None = None,
+) -> pa.Table:
+    """The scores of the pairs of a version, as a ``pyarrow.Table``, in the order of the pairs.
+
+    Its columns are ``source``, ``destination`` and ``score``.
+
+    Example::
+
+        scores = embertide.read_scores("embeddings").to_pandas()
+
+    Args and errors are those of `read`; a version without pairs is an InputError.
+    """
+    from embertide.storage.opening import open_storage
+    from embertide.versions.score_parts import read_score_table
+
+    settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
+    return read_score_table(open_storage(settings), _uri(output_uri), version)
 
 
 def list_versions(
@@ -229,6 +255,7 @@ def export(
     categories: Mapping[Any, Any] | None = None,
     edge_categories: Mapping[Any, Any] | None = None,
     results: Sequence[str] = (),
+    decoder: str | nn.Module | None = None,
     endpoint_url: str | None = None,
     region: str | None = None,
     path_style: bool | None = None,
@@ -266,6 +293,8 @@ def export(
         edge_categories: the same of edges, by relation.
         results: names of what ``forward`` returns, where it returns several tensors: of a tuple in
             its order, ``"-"`` for one to leave out; of a dict those to keep.
+        decoder: what gives pairs of nodes scores: the name of a method or part of the module, such
+            as ``"decode"``, or a module.
         endpoint_url, region, path_style: as for `read`.
 
     Raises:
@@ -292,6 +321,7 @@ def export(
         categories=_of_types(categories, graph),
         edge_categories=_of_types(edge_categories, graph),
         results=results,
+        decoder=decoder,
     )
     done.write(storage, uri)
     return done

@@ -217,6 +217,9 @@ def _check(
 
 
 def _full(job: EmbeddingJob) -> EmbeddingJob:
-    """The job with all neighbours and whole values, as the user's own forward has them."""
+    """The job with all neighbours and whole values, as the user's own forward has them, without
+    pairs."""
     inference = job.spec.inference.model_copy(update={"fanout": "full", "rows": "float32"})
-    return job.model_copy(update={"spec": job.spec.model_copy(update={"inference": inference})})
+    given = job.spec.input.model_copy(update={"pairs": None})
+    spec = job.spec.model_copy(update={"inference": inference, "input": given})
+    return job.model_copy(update={"spec": spec})

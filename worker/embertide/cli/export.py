@@ -130,6 +130,14 @@ def export(
             show_default=False,
         ),
     ] = None,
+    decoder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METHOD",
+            help="A method or part of NAME that gives pairs of nodes scores, such as decode.",
+            show_default=False,
+        ),
+    ] = None,
     endpoint_url: EndpointOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -171,6 +179,7 @@ def export(
         categories=_by_type("--categories", categories, graph),
         edge_categories=_by_type("--edge-categories", edge_categories, graph),
         key=key,
+        decoder=decoder,
         results=[] if results is None else [name.strip() for name in results.split(",")],
     )
     if json_output:

@@ -113,6 +113,13 @@ class _Layer(Part):
     out: str
 
 
+class _Decoder(Part):
+    source: int = Field(ge=1, description="columns of the first node's row, s")
+    destination: int = Field(ge=1, description="columns of the second node's row, t")
+    params: list[str] = Field(default_factory=list, description="of the weights: p0, p1, ...")
+    lines: list[str] = Field(min_length=1, description="what makes out of s, t and the parameters")
+
+
 class FolderText(Part):
     """The content of ``program.yaml``."""
 
@@ -125,6 +132,7 @@ class FolderText(Part):
     reference_tolerance: float = Field(default=1e-3, gt=0)
     layers: list[_Layer] = Field(min_length=1)
     steps: list[dict[str, Any]] = Field(min_length=1)
+    decoder: _Decoder | None = Field(default=None, description="what gives pairs of nodes scores")
 
 
 @dataclass(frozen=True)

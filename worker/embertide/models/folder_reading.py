@@ -22,6 +22,7 @@ from embertide.spec.problems import dotted
 from embertide.spec.result_names import name_of, node_type_of
 from embertide.steps import Program, Step
 from embertide.steps.base import KINDS
+from embertide.steps.decoder import Decoder
 from embertide.steps.shapes import Shapes
 
 
@@ -77,10 +78,28 @@ def parse_folder(text: bytes, weights: bytes, source: str, *, exact: bool = Fals
         results=_results(found, source),
         digest=digest,
         outputs=tuple(layer.out for layer in found.layers),
+        decoder=_decoder(found, params, source),
     )
     _check_types(program, source)
     layers = tuple(LayerName(one.name, one.kind, one.graph) for one in found.layers)
     return Exported(program, layers, found.module, found.library, digest, found.reference_tolerance)
+
+
+def _decoder(text: FolderText, params: dict[str, torch.Tensor], source: str) -> Decoder | None:
+    """What gives pairs of nodes scores, if the model has that."""
+    given = text.decoder
+    if given is None:
+        return None
+    unknown = [name for name in given.params if name not in params]
+    if unknown:
+        raise ModelError(f"{source}: decoder reads {unknown[0]}, which the weights do not have")
+    named = {f"p{at}": params[name] for at, name in enumerate(given.params)}
+    decoder = Decoder(tuple(given.lines), given.source, given.destination, named)
+    try:
+        assert decoder.width
+    except ModelError as error:
+        raise ModelError(f"{source}: decoder: {error}") from None
+    return decoder
 
 
 def _results(text: FolderText, source: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ import yaml
 from embertide.models.folder import FORMAT, FolderFiles, LayerName, Library
 from embertide.spec.result_names import name_of, node_type_of
 from embertide.steps import Program, Step
+from embertide.steps.decoder import Decoder
 
 _HEAD = """\
 # A model as a program: every step makes one tensor with a row for each node.
@@ -58,7 +59,8 @@ def folder_files(
         kind: [_table_entry(kind, table, files) for table in of_type]
         for kind, of_type in (tables or {}).items()
     }
-    weights = safetensors.torch.save({n: _narrow(t) for n, t in _read_params(program).items()})
+    params = _read_params(program) | _decoder_params(program.decoder)
+    weights = safetensors.torch.save({name: _narrow(tensor) for name, tensor in params.items()})
     digest = hashlib.sha256(weights).hexdigest()
     name = f"weights-{digest[:12]}.safetensors"
     head = {
@@ -86,7 +88,24 @@ def folder_files(
         lines.append("- " + _yaml(entry, flow=True))
     lines.append("steps:\n")
     lines += ["- " + _yaml(step_entry(step, program), flow=True) for step in program.steps]
+    if program.decoder is not None:
+        lines += ["decoder:\n", _decoder_text(program.decoder)]
     return FolderFiles("".join(lines).encode(), weights, name, tables=files)
+
+
+def _decoder_params(decoder: Decoder | None) -> dict[str, torch.Tensor]:
+    """The decoder's parameters, by their names among the weights."""
+    return {} if decoder is None else {f"decoder.{n}": t for n, t in decoder.params.items()}
+
+
+def _decoder_text(decoder: Decoder) -> str:
+    entry = {
+        "source": decoder.source,
+        "destination": decoder.destination,
+        "params": [*_decoder_params(decoder)],
+        "lines": [*decoder.lines],
+    }
+    return "".join(f"  {line}\n" for line in _yaml(entry, flow=None).splitlines())
 
 
 def _table_entry(kind: str, table: StoredTable, files: dict[str, bytes]) -> dict[str, Any]:

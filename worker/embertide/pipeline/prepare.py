@@ -15,12 +15,14 @@ from embertide.pipeline.typed_graph import (
     ingest_types,
     load_types,
     omissions_of,
+    pairs_of,
 )
 from embertide.planning.graph import plan_graph
 from embertide.planning.growth import Growth, growths
 from embertide.planning.inputs import Inputs, with_tables
 from embertide.planning.matching import check_model, match_relations, narrow
 from embertide.planning.publishing import published
+from embertide.planning.scoring import scoring
 from embertide.plans.passes import make_plan
 from embertide.plans.plan import Plan, Target
 from embertide.readers.splits import Split
@@ -28,8 +30,10 @@ from embertide.spec.result_names import UNNAMED, name_of, node_type_of
 from embertide.stages.features import LoadedNodes, loaded_features
 from embertide.stages.limits import check_read, check_unchanged
 from embertide.stages.report import run_facts, type_counts
+from embertide.stages.scores import Pairs
 from embertide.stages.verify import Expected, check_width, read_expected
 from embertide.steps import Program
+from embertide.steps.decoder import Decoder
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.memory import release_memory
 from embertide.telemetry.report import RelationCount, RunFacts
@@ -52,6 +56,7 @@ class Prepared:
         loaded: the program's name of a node type -> the feature rows that we read.
         expected: key of a result -> what it is compared with, if anything.
         warnings: sentences for the run's user.
+        pairs, decoder: what gets scores, and by what; None where nothing does.
     """
 
     ctx: RunContext
@@ -64,6 +69,8 @@ class Prepared:
     loaded: dict[str, Loaded]
     expected: dict[str, Expected]
     warnings: list[str] = field(default_factory=list)
+    pairs: Pairs | None = None
+    decoder: Decoder | None = None
 
     def copy(self) -> Prepared:
         """The same, which stays as it is when the copy is used up.
@@ -146,8 +153,10 @@ def prepare(
     """
     ctx = replace(ctx, job=with_tables(ctx.job, inputs.model_tables))
     with clock.stage("features"):
-        plan, facts, tolerance = _read(ctx, read_model, choose)
-        program = plan.program
+        model = read_model(ctx)
+        plan, facts = _plan(ctx, model, choose)
+        program, tolerance = plan.program, model.reference_tolerance
+        decoder = scoring(ctx.job, program)
         reading = replace(ctx, job=narrow(ctx.job, program))
         nodes = load_types(reading, inputs)
         counts = {name: of_type.ids.count for name, of_type in nodes.items()}
@@ -162,6 +171,7 @@ def prepare(
         if complete:
             ctx.graph_facts.read = check_read(ctx, inputs, edges).to_json()
             warnings = check_unchanged(ctx, inputs)
+        pairs = pairs_of(reading, inputs, nodes)
         drop_unread(edges, match_relations(ctx.job, program))
         release_memory()
     with clock.stage("csr"):
@@ -181,18 +191,19 @@ def prepare(
         loaded=loaded,
         expected=expected,
         warnings=warnings,
+        pairs=pairs,
+        decoder=decoder,
     )
 
 
-def _read(
-    ctx: RunContext, read_model: ReadModel, choose: Callable[[RunContext, Program], Program]
-) -> tuple[Plan, RunFacts, float]:
-    """How the program is computed, facts of the model, and the tolerance of its reference."""
-    model = read_model(ctx)
+def _plan(
+    ctx: RunContext, model: Model, choose: Callable[[RunContext, Program], Program]
+) -> tuple[Plan, RunFacts]:
+    """How the program is computed, and facts of the model."""
     whole = model.program()
     facts = run_facts(ctx, model.library, model.layer_names, whole)
     plan = make_plan(choose(ctx, whole), target_of(ctx))
-    return plan, facts, model.reference_tolerance
+    return plan, facts
 
 
 def _note(

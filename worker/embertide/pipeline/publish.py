@@ -3,7 +3,7 @@ parts, judge, publish."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -11,12 +11,14 @@ import torch
 from embertide.pipeline.prepare import Prepared
 from embertide.planning.model_tables import UNREAD
 from embertide.planning.order import WorkOrder
+from embertide.planning.scoring import scored_results
 from embertide.spec.result_names import name_of, node_type_of, result_key
 from embertide.spec.version_names import version_uri
 from embertide.stages.compare import compare_rows
 from embertide.stages.delta import begin_chain, write_deltas
 from embertide.stages.gate import judge
 from embertide.stages.publish import Rows, WrittenResult, publish_version, write_parts
+from embertide.stages.scores import End, write_pair_scores
 from embertide.stages.verify import SKIPPED, allowed_error, hold_against, row_error
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.comparison import Comparison, with_deltas
@@ -69,6 +71,8 @@ def publish(
         comparison = compare_rows(ctx, program.digest, ctx.graph_facts.read["edges"], own, chain)
         deltas = write_deltas(ctx, uri, own, chain, comparison)
         del chain
+        # Before the parts, after which the version may become visible.
+        scores = _write_scores(prepared, uri, embeddings)
         parts = write_parts(ctx, uri, own)
         version, warnings = None, [*prepared.warnings, *_not_read(prepared)]
         if comparison is not None:
@@ -93,8 +97,33 @@ def publish(
                 "gate": verdict.to_json(),
                 "selfCheck": checked.to_json(),
             }
-            version = publish_version(ctx, order, program, written, trust, verdict.held)
+            version = publish_version(ctx, order, program, written, trust, verdict.held, scores)
     return Published(version=version, comparison=comparison, facts=facts, warnings=warnings)
+
+
+def _write_scores(
+    prepared: Prepared, uri: str, embeddings: dict[str, torch.Tensor]
+) -> dict[str, Any]:
+    """Write the scores of the pairs; what the manifest has of them, {} without pairs.
+
+    Collective: every rank must call.
+    """
+    pairs, decoder, ctx = prepared.pairs, prepared.decoder, prepared.ctx
+    if pairs is None or decoder is None:
+        return {}
+    keys = scored_results(ctx.job, prepared.plan.program, pairs.given)
+    located = prepared.graph.located
+    source, destination = (
+        End(located[prepared.names[node_type_of(key)]].ranges, embeddings[key]) for key in keys
+    )
+    parts = write_pair_scores(ctx, uri, pairs, decoder, (source, destination))
+    return {
+        "rows": sum(part.rows for part in parts),
+        "dim": decoder.width,
+        "score": pairs.given.score,
+        "results": [name_of(key) for key in keys],
+        "parts": [asdict(part) for part in parts],
+    }
 
 
 def _compare(prepared: Prepared, embeddings: dict[str, torch.Tensor]) -> dict[str, dict[str, Any]]:

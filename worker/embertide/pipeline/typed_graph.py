@@ -30,6 +30,7 @@ from embertide.spec.relations import Relation
 from embertide.stages.csr import build_graph, choose_ranges
 from embertide.stages.features import LoadedNodes, load_nodes, locate_features
 from embertide.stages.ingest import Ends, ingest, reverse
+from embertide.stages.scores import Pairs, read_pairs
 from embertide.steps import Program
 from embertide.telemetry.memory import arrow_on_the_heap
 from embertide.telemetry.omissions import Omissions
@@ -125,6 +126,19 @@ def ingest_types(
         for turned in edge.relations[1:]:
             found[turned] = reverse(edges, ends.counts[0])
     return found
+
+
+def pairs_of(ctx: RunContext, inputs: Inputs, nodes: dict[str, LoadedNodes]) -> Pairs | None:
+    """Our share of the pairs that get scores; None where there are none.
+
+    Collective: every rank must call.
+    """
+    given = ctx.job.spec.input.pairs
+    if given is None:
+        return None
+    ends = Ends(given.edges, nodes[given.source_type], nodes[given.destination_type])
+    mine = assign_splits(inputs.pairs, ctx.grid.world)[ctx.grid.rank]
+    return read_pairs(ctx, given, ends, mine)
 
 
 def omissions_of(

@@ -25,6 +25,7 @@ from embertide.planning.memory import planned_gpu_memory, planned_memory
 from embertide.planning.omissions import plan_notes
 from embertide.planning.publishing import published
 from embertide.planning.readiness import describe, missing_inputs
+from embertide.planning.scoring import planned_scores
 from embertide.planning.sizes import check_sizes
 from embertide.planning.sizing import (
     asked_grid,
@@ -212,6 +213,7 @@ def estimate_program(
     program = plan.program
     counts = {node.name: inputs.by_nodes[node.name].count(node) for node in job.spec.input.nodes}
     check_model(job, inputs, plan.sliced, grid, counts)
+    scores = planned_scores(job, inputs, program, grid.workers)
     graph = plan_graph(job, inputs, program, grid, in_place=in_place)
     cores, notes = os.cpu_count() or 1, []
     threads, gpu = max(1, cores // grid.workers), job.spec.workers.device == "cuda"
@@ -227,9 +229,10 @@ def estimate_program(
         checked_rows=job.spec.inference.checked_rows,
         deltas=job.spec.output.delta is not None,
     )
-    traffic = planned_traffic(graph, plan, fanout)
+    memory = {stage: size + scores.memory.get(stage, 0) for stage, size in memory.items()}
+    traffic = [*planned_traffic(graph, plan, fanout), *scores.traffic]
     exchanged = sum(t.bytes_per_worker for t in traffic) * grid.workers
-    output = _output_bytes(job, graph, program)
+    output = _output_bytes(job, graph, program) + scores.output_bytes
     if cores < grid.workers:
         notes.append(f"{grid.workers} workers share {cores} cores of this machine")
     if job.spec.inference.rows != "float32":

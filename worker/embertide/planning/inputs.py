@@ -30,7 +30,7 @@ from embertide.readers.sources import Sources, TableKey, table_key
 from embertide.readers.splits import Split
 from embertide.readers.table_formats import FoldersAbove
 from embertide.readers.table_snapshot import TableRead
-from embertide.spec.manifest import EmbeddingJob, NodeInput
+from embertide.spec.manifest import EmbeddingJob, Input, NodeInput
 from embertide.spec.places import is_pattern
 from embertide.spec.result_names import UNNAMED
 from embertide.storage.protocol import Storage
@@ -130,6 +130,7 @@ class Inputs:
         listings: each folder that was listed -> its state by then.
         model: the model's objects: uri, size in bytes, ETag.
         fitted: place of an input that is a pattern -> URIs that fitted it by then.
+        pairs: the pairs that get scores.
     """
 
     by_edges: dict[str, list[Split]]
@@ -143,6 +144,7 @@ class Inputs:
     listings: dict[str, State] = field(default_factory=dict)
     fitted: dict[str, list[str]] = field(default_factory=dict)
     model: list[dict[str, Any]] = field(default_factory=list)
+    pairs: list[Split] = field(default_factory=list)
 
     @property
     def edges(self) -> list[Split]:
@@ -179,6 +181,7 @@ class Inputs:
             ("nodes", self.table),
             ("features", [table.split for of_type in nodes for table in of_type.tables]),
             ("reference", [split for of_type in nodes for split in of_type.reference]),
+            ("pairs", self.pairs),
         ):
             for split in splits:
                 found[split.uri] = _entry(kind, split.uri, split.object_size, split.etag)
@@ -214,7 +217,8 @@ class Inputs:
             uri: State(count, digest, tuple(include))
             for uri, (count, digest, include) in data["listings"].items()
         }
-        return cls(edges, nodes, **others, tables=tables, listings=listings)
+        pairs = [Split.from_json(split) for split in data["pairs"]]
+        return cls(edges, nodes, **others, tables=tables, listings=listings, pairs=pairs)
 
 
 def _entry(kind: str, uri: str, size: int, etag: str) -> dict[str, Any]:
@@ -287,7 +291,17 @@ def list_inputs(
         noted.states,
         {place: uris for place, uris in fitted.items() if is_pattern(place)},
         model,
+        _split_pairs(storage, given, sources),
     )
+
+
+def _split_pairs(storage: Storage, given: Input, sources: Sources) -> list[Split]:
+    """The splits of the pairs that get scores, if there are any."""
+    if given.pairs is None:
+        return []
+    edges = given.pairs.edges
+    kinds = given.node(edges.source_type).ids, given.node(edges.destination_type).ids
+    return split_edges(storage, edges, ids=kinds, sources=sources)
 
 
 def _model_objects(storage: Storage, uri: str) -> list[dict[str, Any]]:

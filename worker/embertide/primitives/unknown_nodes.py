@@ -87,7 +87,12 @@ class UnknownEnds:
 
 
 def settle(
-    exchange: Exchange, edge: EdgeInput, unknown: UnknownEnds, rows: int, nodes: Sequence[str]
+    exchange: Exchange,
+    edge: EdgeInput,
+    unknown: UnknownEnds,
+    rows: int,
+    nodes: Sequence[str],
+    noun: str = "edge",
 ) -> DroppedEdges | None:
     """Refuse the edges without a node, or say how many all ranks left out; None for none.
 
@@ -97,6 +102,7 @@ def settle(
         unknown: those that we met.
         rows: edges that we read.
         nodes: for messages, which nodes there are of either end's type.
+        noun: for messages, what a row is.
 
     Raises:
         InputError: they may not be left out, or are more than may be.
@@ -112,7 +118,7 @@ def settle(
     by_rank = exchange.all_objects([example.describe(edge, with_line=refused) for example in shown])
     examples = [text for ours in by_rank for text in ours]
     if refused:
-        raise _refusal(edge, rule, total, read, examples, nodes)
+        raise _refusal(edge, rule, total, read, examples, nodes, noun)
     return DroppedEdges(str(edge.relation), total, read, examples)
 
 
@@ -123,13 +129,16 @@ def _refusal(
     read: int,
     examples: list[str],
     nodes: Sequence[str],
+    noun: str,
 ) -> InputError:
-    have = f"edge{'' if read == 1 else 's'} {'has' if total == 1 else 'have'}"
-    what = "Correct or drop these rows, or add the nodes there"
-    if rule.action == "refuse":
+    have = f"{noun}{'' if read == 1 else 's'} {'has' if total == 1 else 'have'}"
+    what, rules = "Correct or drop these rows, or add the nodes there", ""
+    if noun == "edge":
+        rules = f" ({rule.text})"
+    if rule.action == "refuse" and noun == "edge":
         what += "; unknownNodes: {action: drop, maxShare: 1%} leaves a few such edges out"
     return InputError(
         f"{edge.location}: {total:,} of {read:,} {have} an end that is not among the nodes,"
-        f" {human_share(total, read)} ({rule.text}). {'; '.join(examples)}. There are"
+        f" {human_share(total, read)}{rules}. {'; '.join(examples)}. There are"
         f" {' and '.join(dict.fromkeys(nodes))}. {what}"
     )

@@ -25,6 +25,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from embertide.spec.cel import Rule
+from embertide.spec.result_names import RESULT_PATTERN
 from embertide.spec.schemes import FILE, check_uri, scheme_name, uri_forms, uri_rule
 
 VALIDATIONS = "x-kubernetes-validations"
@@ -184,4 +185,5 @@ ColumnName = Annotated[str, Field(min_length=1, max_length=MAX_COLUMN_NAME)]
 TypeName = Annotated[
     str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z_]([A-Za-z0-9_-]*[A-Za-z0-9_])?$")
 ]
+ResultName = Annotated[str, Field(min_length=1, max_length=63, pattern=RESULT_PATTERN)]
 FreeForm = dict[str, Any]

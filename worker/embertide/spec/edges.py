@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,23 +12,18 @@ from embertide.spec.base import (
     TypeName,
     raise_problems,
 )
-from embertide.spec.cel import Rule, or_default
-from embertide.spec.dialect import DIALECT, DIALECT_RULES, TextDialect
+from embertide.spec.cel import Rule
+from embertide.spec.dialect import DIALECT, TextDialect
 from embertide.spec.edge_columns import Column, EdgeColumns, EdgeFeatures
+from embertide.spec.edge_rules import EDGE_RULES, TO_ADD, SelfLoops
 from embertide.spec.places import PLACE_RULES, ObjectInput
 from embertide.spec.readiness import READY, Ready
 from embertide.spec.relations import Relation
-from embertide.spec.tables import AS_OF, COLUMN_FORMATS, AsOf, table_problems, table_rules
+from embertide.spec.tables import AS_OF, COLUMN_FORMATS, AsOf, table_problems
 from embertide.spec.unknown_nodes import UnknownNodes
 
 EdgeFormat = Literal["parquet", "csv", "tsv", "npy", "delta", "iceberg"]
-SelfLoops = Literal["keep", "remove", "addToAll", "addRemaining", "replace"]
 
-_TO_ADD = (
-    "addToAll (one more at every node, as add_self_loop of DGL and add_self_loops of PyG), "
-    "addRemaining (exactly one at every node, as add_remaining_self_loops of PyG) or replace "
-    "(remove all, then add one to every node)"
-)
 _LONGEST_SELF_LOOPS = 16
 
 
@@ -38,145 +33,10 @@ def _by_rule(schema: dict[str, Any]) -> None:
     del schema["enum"]
 
 
-_COLUMNS = ("source", "destination", "weight")
-_HEADER = or_default("self.header", "true")
-_TEXT = "self.format in ['csv', 'tsv']"
-_NAMED = f"(self.format != 'npy' && (!({_TEXT}) || {_HEADER}))"
-
-
-def _columns_are(kind: str) -> str:
-    given = (f"(!has(self.columns.{c}) || type(self.columns.{c}) == {kind})" for c in _COLUMNS)
-    return f"!has(self.columns) || ({' && '.join(given)})"
-
-
-def _column(name: str, default: str, index: int) -> str:
-    column = f"self.columns.{name}"
-    given = f"has(self.columns) && has({column})"
-    return f"({given} ? {column} : {_NAMED} ? dyn('{default}') : dyn({index}))"
-
-
-def _features_are(kind: str) -> str:
-    columns = "self.features.columns"
-    return f"!has(self.features) || !has({columns}) || {columns}.all(c, type(c) == {kind})"
-
-
-def _columns_differ() -> str:
-    source, destination = _column("source", "src", 0), _column("destination", "dst", 1)
-    weight = "self.columns.weight"
-    differs = f"{weight} != {source} && {weight} != {destination}"
-    return f"{source} != {destination} && (!has(self.columns) || !has({weight}) || ({differs}))"
-
-
-def _features_are_no_ends() -> str:
-    """Neither of an edge's ends is a feature of it, given or by default."""
-    source, destination = _column("source", "src", 0), _column("destination", "dst", 1)
-    columns, vectors = "self.features.columns", "self.features.vectorColumn"
-    return (
-        "!has(self.features) || ("
-        f"(!has({columns}) || !({source} in {columns} || {destination} in {columns})) && "
-        f"(!has({vectors}) || ({vectors} != {source} && {vectors} != {destination})))"
-    )
-
-
-_SOURCE, _DESTINATION = (
-    or_default(f"self.{end}", "'node'") for end in ("sourceType", "destinationType")
-)
-
-_LOOPS = or_default("self.selfLoops", "'keep'")
-
-_EDGE_RULES = (
-    Rule(
-        f"!{_NAMED} || ({_columns_are('string')})",
-        "must be column names, since parquet, and csv and tsv with a header, have them",
-        ".columns",
-    ),
-    Rule(
-        f"{_NAMED} || ({_columns_are('int')})",
-        "must be 0-based indexes, since npy, and csv and tsv with header: false, have no names",
-        ".columns",
-    ),
-    Rule(
-        f"!{_NAMED} || ({_features_are('string')})",
-        "of edges must be names, since parquet, and csv and tsv with a header, have them",
-        ".features.columns",
-    ),
-    Rule(
-        f"{_NAMED} || ({_features_are('int')})",
-        "of edges must be 0-based indexes, since npy, and csv and tsv with header: false, have no"
-        " names",
-        ".features.columns",
-    ),
-    Rule(
-        f"{_NAMED} || !has(self.features) || !has(self.features.vectorColumn)",
-        "of edges is for parquet, and csv and tsv with a header; give columns",
-        ".features.vectorColumn",
-        "FieldValueForbidden",
-    ),
-    Rule(
-        _features_are_no_ends(),
-        "of edges cannot be their source or destination column; name other columns",
-        ".features",
-    ),
-    Rule(_columns_differ(), "source, destination and weight must be different columns", ".columns"),
-    Rule(
-        f"{_HEADER} || self.format in ['csv', 'tsv']",
-        "only csv and tsv can lack a header; omit it",
-        ".header",
-    ),
-    Rule(
-        "!has(self.delimiter) || self.format == 'csv'",
-        "only format csv has a delimiter; omit it",
-        ".delimiter",
-    ),
-    Rule(
-        "!has(self.delimiter) || "
-        r"(self.delimiter < '\u0080' && !(self.delimiter in ['\n', '\r', '\"', '\u0000']))",
-        "must be one ASCII character that does not end a line or quote",
-        ".delimiter",
-    ),
-    *DIALECT_RULES,
-    Rule(
-        f"{or_default('self.directed', 'true')} || {_SOURCE} == {_DESTINATION}",
-        "edges between two node types have a direction; omit it or set true",
-        ".directed",
-    ),
-    Rule(
-        f"{_LOOPS} in {list(get_args(SelfLoops))}",
-        f"must be keep, remove, {_TO_ADD}",
-        ".selfLoops",
-    ),
-    Rule(
-        f"{_LOOPS} == 'keep' || {_SOURCE} == {_DESTINATION}",
-        "edges between two node types have no self-loops; omit it or set keep",
-        ".selfLoops",
-    ),
-    Rule(
-        f"!has(self.reverse) || {or_default('self.directed', 'true')}",
-        "is for directed edges: with directed: false every edge goes both ways already",
-        ".reverse",
-        "FieldValueForbidden",
-    ),
-    Rule(
-        f"!{or_default('self.optional', 'false')} || !has(self.features) || "
-        "!has(self.features.vectorColumn)",
-        "needs features.columns: without objects nothing says how long vectors are",
-        ".optional",
-        "FieldValueForbidden",
-    ),
-    Rule(
-        f"!has(self.ready) || !has(self.ready.minRows) || !({_TEXT})",
-        "is for parquet and npy, whose metadata has it; use minBytes",
-        ".ready.minRows",
-        "FieldValueForbidden",
-    ),
-    *table_rules("self.format"),
-)
-
-
 class EdgeInput(ObjectInput):
     """One edge type and the location of its edges."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (*PLACE_RULES, *_EDGE_RULES)
+    rules: ClassVar[tuple[Rule, ...]] = (*PLACE_RULES, *EDGE_RULES)
 
     name: TypeName = Field(
         default="edge", description="Name of this edge type; unique between its node types."
@@ -292,7 +152,7 @@ class EdgeInput(ObjectInput):
     def _no_plain_add(cls, value: Any) -> Any:
         """Libraries differ in what they add, so a name that fits several is refused."""
         if value == "add":
-            raise ValueError(f"is 'add', which does not say to which nodes; write {_TO_ADD}")
+            raise ValueError(f"is 'add', which does not say to which nodes; write {TO_ADD}")
         return value
 
     @model_validator(mode="before")

@@ -18,6 +18,7 @@ from embertide.spec.edges import EdgeFormat, EdgeInput
 from embertide.spec.features import FeatureFormat, FeatureInput, FeatureScaling
 from embertide.spec.matching import Percent
 from embertide.spec.nodes import IdKind, NodeInput, NodeTable
+from embertide.spec.pairs import PairInput
 from embertide.spec.readiness import Ready
 from embertide.spec.relations import Relation
 from embertide.spec.tables import TABLE_FORMATS
@@ -34,6 +35,7 @@ __all__ = [
     "Input",
     "NodeInput",
     "NodeTable",
+    "PairInput",
 ]
 
 
@@ -58,6 +60,18 @@ def _end_exists(end: str) -> Rule:
         f"self.edges.all(e, self.nodes.exists(n, {_NAME} == {_end(end)}))",
         f"every {end} must be the name of a node type in spec.input.nodes",
         ".edges",
+    )
+
+
+def _pair_end(name: str) -> str:
+    return or_default(f"self.pairs.{name}", "'node'")
+
+
+def _pair_end_exists(end: str) -> Rule:
+    return Rule(
+        f"!has(self.pairs) || self.nodes.exists(n, {_NAME} == {_pair_end(end)})",
+        f"{end} must be the name of a node type in spec.input.nodes",
+        ".pairs",
     )
 
 
@@ -108,6 +122,15 @@ _INPUT_RULES = (
     _unique_names("nodes", "node"),
     _end_exists("sourceType"),
     _end_exists("destinationType"),
+    _pair_end_exists("sourceType"),
+    _pair_end_exists("destinationType"),
+    Rule(
+        "!has(self.pairs) || self.pairs.format != 'npy' || self.nodes.all(n, "
+        f"!has(n.ids) || n.ids != 'string' || !({_NAME} in [{_pair_end('sourceType')}, "
+        f"{_pair_end('destinationType')}]))",
+        "npy holds numbers, and cannot hold string ids; use parquet, csv or tsv",
+        ".pairs",
+    ),
     Rule(
         "self.edges.all(e, e.format != 'npy' || self.nodes.all(n, "
         f"!has(n.ids) || n.ids != 'string' || "
@@ -133,6 +156,11 @@ class Input(SpecModel):
         max_length=MAX_TYPES,
         description="The node types.",
     )
+    pairs: PairInput | None = Field(
+        default=None,
+        description="Pairs of nodes that get a score each, from the published rows of both; they "
+        "are no edges. If unset, there are none.",
+    )
     max_shrink: Annotated[Percent | None, Affects.WORKERS] = Field(
         default=None,
         description="Share by which the edges of any edge type, and the nodes of any node type, "
@@ -153,6 +181,7 @@ class Input(SpecModel):
                 *self._repeated_relations(),
                 *_repeated_names("nodes", [node.name for node in self.nodes]),
                 *self._end_problems(),
+                *self._pair_problems(),
                 *self._optional_problems(),
             ]
         )
@@ -179,6 +208,7 @@ class Input(SpecModel):
             *((f"edges[{i}]", edge) for i, edge in enumerate(self.edges)),
             *((f"nodes[{i}].table", node.table) for i, node in enumerate(self.nodes)),
             *((f"nodes[{i}].features", node.features) for i, node in enumerate(self.nodes)),
+            ("pairs", self.pairs and self.pairs.edges),
         ]
         return [(field, item) for field, item in inputs if item is not None]
 
@@ -218,6 +248,26 @@ class Input(SpecModel):
             return []
         message = "is true for every edge type; one at least must not be optional: a graph without"
         return [(("edges", len(self.edges) - 1, "optional"), message + " edges is a mistake")]
+
+    def _pair_problems(self) -> list[Problem]:
+        """Pairs of unknown node types, or of ids that the format cannot hold."""
+        if self.pairs is None:
+            return []
+        nodes = {node.name: node for node in self.nodes}
+        ends = {
+            "sourceType": self.pairs.source_type,
+            "destinationType": self.pairs.destination_type,
+        }
+        problems: list[Problem] = [
+            (("pairs", field), f"is {name!r}; must be the name of a node type: {', '.join(nodes)}")
+            for field, name in ends.items()
+            if name not in nodes
+        ]
+        strings = [n for n in ends.values() if n in nodes and nodes[n].ids == "string"]
+        if strings and self.pairs.format == "npy":
+            message = f"is 'npy', which holds numbers, but node type {strings[0]!r} has string ids;"
+            problems.append((("pairs", "format"), message + " use parquet, csv or tsv"))
+        return problems
 
     def _end_problems(self) -> list[Problem]:
         """Edges whose ends are unknown node types, or have ids that the format cannot hold."""

@@ -7,17 +7,23 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from embertide.spec.affects import Affects
-from embertide.spec.base import MAX_TYPES, Problem, SpecModel, TypeName, Uri, raise_problems
+from embertide.spec.base import (
+    MAX_TYPES,
+    Problem,
+    ResultName,
+    SpecModel,
+    TypeName,
+    Uri,
+    raise_problems,
+)
 from embertide.spec.cel import Rule
 from embertide.spec.delta import Delta
 from embertide.spec.gate import Gate
 from embertide.spec.inputs import Input
-from embertide.spec.result_names import RESULT_PATTERN
 
 OutputFormat = Literal["parquet", "npy"]
 
 _ONCE = "self.{field}.all(a, self.{field}.exists_one(b, a == b))"
-ResultName = Annotated[str, Field(min_length=1, max_length=63, pattern=RESULT_PATTERN)]
 _GATE_COMPARES = "must be true where gate is set, whose bounds are against the current version"
 _DELTA_COMPARES = "must be true where delta is set, which comes from comparing"
 

@@ -63,6 +63,10 @@ OUTPUT_RULES = (
         "the uri of a table in spec.input.nodes",
         f"self.input.nodes.all(n, !has(n.table) || {_apart_at('n.table.uri')})",
     ),
+    _rule(
+        "the uri of spec.input.pairs",
+        f"!has(self.input.pairs) || {_apart_at('self.input.pairs.uri')}",
+    ),
     _rule("spec.model.uri", _apart("self.model.uri")),
 )
 """CEL rules equivalent to :func:`output_overlaps`, but for patterns and lists of places, which only
@@ -97,6 +101,9 @@ def _locations(inputs: Input, model_uri: str) -> list[tuple[tuple[str | int, ...
             found += [((*at, "features", *rest), uri) for rest, uri in _of_features(node.features)]
         if node.table is not None:
             found += [((*at, "table", *rest), uri) for rest, uri in _places(node.table)]
+    if inputs.pairs is not None:
+        at = ("spec", "input", "pairs")
+        found += [((*at, *rest), uri) for rest, uri in _places(inputs.pairs)]
     found.append((("spec", "model", "uri"), model_uri))
     return found
 

@@ -85,12 +85,12 @@ def ingest(ctx: RunContext, ends: Ends, splits: list[Split]) -> Edges:
     edges = empty_edges(ends.counts[1], weighted=weighted, features=ends.features)
     read = _ingest_in_step if ends.collective else _ingest_at_once
     unknown = read(ctx, splits, ends, edges)
-    nodes = [_described(of_type) for of_type in (ends.sources, ends.destinations)]
+    nodes = [described(of_type) for of_type in (ends.sources, ends.destinations)]
     edges.dropped = settle(ctx.exchange, ends.edge, unknown, edges.rows, nodes)
     return edges
 
 
-def _described(nodes: Nodes) -> str:
+def described(nodes: Nodes) -> str:
     """For messages: which nodes of a type there are."""
     node, count = nodes.node, nodes.ids.count
     named = f"{count:,} nodes of type {node.name!r}"

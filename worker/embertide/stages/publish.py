@@ -297,6 +297,7 @@ def publish_version(
     results: list[WrittenResult],
     trust: dict[str, Any],
     held: list[str],
+    scores: dict[str, Any],
 ) -> VersionInfo:
     """Write the version's manifest and move ``LATEST``; rank 0 calls, when all parts are written.
 
@@ -304,6 +305,7 @@ def publish_version(
         trust: what the manifest has of the comparison with the current version, of the gate and of
             the self-check.
         held: why ``LATEST`` stays where it is; [] where it moves.
+        scores: what the manifest has of scores of pairs; {} without.
 
     Raises:
         OutputError, StorageError: the manifest or the pointer could not be written.
@@ -320,6 +322,7 @@ def publish_version(
         "read": graph.read,
         **({"omissions": graph.omissions.to_json()} if graph.omissions else {}),
         **trust,
+        **({"scores": scores} if scores else {}),
         "format": spec.output.format,
         "dtype": spec.output.dtype,
         "inputs": order.inputs.objects(),

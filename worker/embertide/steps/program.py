@@ -22,6 +22,7 @@ from embertide.errors import ModelError
 from embertide.primitives.views import EdgeNeeds
 from embertide.spec.result_names import node_type_of
 from embertide.steps.base import Step
+from embertide.steps.decoder import Decoder
 from embertide.steps.sharing import Groups, find_groups
 
 
@@ -35,7 +36,8 @@ class Program:
     type is "".
     ``widths`` gives the columns of every named tensor; ``params`` are float32 and contiguous.
     ``layers`` is the number of layer graphs; ``outputs`` names the result of each layer of
-    ``model.yaml``, also of those that read no edges.
+    ``model.yaml``, also of those that read no edges. ``decoder`` gives pairs of nodes scores, where
+    the model has one.
     """
 
     steps: tuple[Step, ...]
@@ -46,6 +48,7 @@ class Program:
     results: dict[str, str] = field(default_factory=lambda: {"": "out"})
     digest: str = ""
     outputs: tuple[str, ...] = ()
+    decoder: Decoder | None = None
 
     @cached_property
     def types(self) -> dict[str, str]:

@@ -19,6 +19,7 @@ from embertide.models.weight_files import read_weights
 from embertide.models.weights import Weights
 from embertide.storage.protocol import Storage
 from embertide.tracing.categories import CategoriesOf, check_columns, with_features_of_categories
+from embertide.tracing.decoder import export_decoder
 from embertide.tracing.forward.entry import unwrapped, with_encoder
 from embertide.tracing.forward.prepare import edge_columns, find_types, prepare, reached
 from embertide.tracing.forward.relations import in_order
@@ -75,6 +76,7 @@ def export_module(
     categories: CategoriesOf | None = None,
     edge_categories: CategoriesOf | None = None,
     results: Sequence[str] = (),
+    decoder: str | nn.Module | None = None,
 ) -> Export:
     """Trace a module and prove the program that comes out.
 
@@ -97,6 +99,7 @@ def export_module(
         edge_categories: relation -> the same of its edges' features.
         results: names of what ``forward`` returns, where it returns several tensors: of a tuple in
             its order, "-" for one to leave out; of a dict those to keep.
+        decoder: what gives pairs of nodes scores: a method or part of the module, or a module.
 
     Raises:
         ModelError: the module does what no program can say, or the proof fails; names the
@@ -127,8 +130,10 @@ def export_module(
         lowered = lower(random_graph(types, NODES, SEED))
         check_read(module, named, types, lowered.read)
         kind = type(module).__name__
+        scores = None if decoder is None else export_decoder(module, decoder, lowered.program)
+        program = replace(lowered.program, decoder=scores)
         files = folder_files(
-            lowered.program, lowered.layers, kind, subject.library, stored, types.categories
+            program, lowered.layers, kind, subject.library, stored, types.categories
         )
         exported = parse_folder(files.program, files.weights, "the program", exact=True)
         proof = prove(subject, exported.program, types, lower)
@@ -152,12 +157,14 @@ def export_file(
     edge_categories: CategoriesOf | None = None,
     key: str = "",
     results: Sequence[str] = (),
+    decoder: str | None = None,
 ) -> Export:
     """Import ``FILE.py:NAME``, load the weights, export and write.
 
     Args:
         graph: node types and relations, as `named_types` reads them.
-        tables, edge_features, categories, edge_categories, results: as for :func:`export_module`.
+        tables, edge_features, categories, edge_categories, results, decoder: as
+            for :func:`export_module`.
         table_ids: node type -> the path or URI of an npy file with the id of each row.
         key: where in the file of weights the state_dict is, dots between keys of nested dicts;
             "" for the only one.
@@ -181,6 +188,7 @@ def export_file(
         categories=categories,
         edge_categories=edge_categories,
         results=results,
+        decoder=decoder,
     )
     done.write(storage, out)
     return done

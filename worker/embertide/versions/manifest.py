@@ -69,8 +69,14 @@ def _no_version(storage: Storage, output_uri: str, version: str) -> str:
 
 
 def part_digests(manifest: dict[str, Any]) -> list[PartDigest]:
-    """The parts a manifest lists, of all its results."""
-    return [part for of_type in types_in(manifest) for part in of_type.digests]
+    """The parts a manifest lists, of all its results and of scores."""
+    parts = [part for of_type in types_in(manifest) for part in of_type.digests]
+    return [*parts, *score_digests(manifest)]
+
+
+def score_digests(manifest: dict[str, Any]) -> list[PartDigest]:
+    """The parts with scores of pairs; [] of a version without."""
+    return [PartDigest(**part) for part in (manifest.get("scores") or {}).get("parts", [])]
 
 
 @dataclass(frozen=True)
@@ -190,8 +196,10 @@ def check_objects(
     objects = objects_of(storage, output_uri, version)
     folder = f"{listed_folder(uri)}/"
     there = {info.uri.removeprefix(folder): info.size for info in objects}
-    there = {name: size for name, size in there.items() if not _is_hidden(name)}
-    for part in part_digests(manifest):
+    parts = part_digests(manifest)
+    listed = {name for part in parts for name, _, _ in part.objects()}
+    there = {name: size for name, size in there.items() if name in listed or not _is_hidden(name)}
+    for part in parts:
         for name, size, _ in part.objects():
             if name not in there:
                 raise OutputError(f"{uri}/{name} is missing; the version was not published")

@@ -215,7 +215,7 @@ class PartWriter:
         """
         with ThreadPoolExecutor(2, "verify") as pool:
             checks = [
-                pool.submit(_verify_object, self._storage, uri, sink.size, sink.checksum)
+                pool.submit(verify_object, self._storage, uri, sink.size, sink.checksum)
                 for uri, sink in self._objects.items()
             ]
             for check in checks:
@@ -258,7 +258,12 @@ def _name(uri: str) -> str:
     return uri.rsplit("/", 1)[1]
 
 
-def _verify_object(storage: Storage, uri: str, size: int, checksum: str) -> None:
+def verify_object(storage: Storage, uri: str, size: int, checksum: str) -> None:
+    """Read an object back; every byte must be as it was written.
+
+    Raises:
+        OutputError: it is missing, or has another size or checksum.
+    """
     again = "the store did not keep what was written; nothing was published, run the job again"
     try:
         info = storage.stat(uri)

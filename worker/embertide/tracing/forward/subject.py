@@ -133,7 +133,30 @@ class Subject:
         # That edges have a norm shows when it is read, which convolutions before may rely on.
         return self._record(graph) if _NORM in self.fields and not normed else found
 
+    def record_edges(self, graph: RandomGraph) -> Node:
+        """What it gives for each edge of a graph.
+
+        Raises:
+            ModelError: it gives something else.
+        """
+        _, out = self._recorded(graph)
+        value = out[0].value if len(out) == 1 else None
+        if not isinstance(value, Traced) or not value.node.edges:
+            raise refuse(
+                "",
+                f"the decoder gives {told(value)}; it must give one tensor with a row for each"
+                " pair",
+            )
+        return value.node
+
     def _record(self, graph: RandomGraph) -> dict[str, Node]:
+        recording, out = self._recorded(graph)
+        if out and all(map(_is_of_all_types, out)):
+            return separated(recording, {one.name: one.value.node for one in out})
+        return self._outputs(graph, out)
+
+    def _recorded(self, graph: RandomGraph) -> tuple[Recording, list[Returned]]:
+        """What it returns, with the operations that made it."""
         recording = Recording(graph, Scopes(self.module, graph.types.typed), self.tables)
         values: dict[str, Any] = {
             "x": self._passed(graph.types, recording.features),
@@ -160,9 +183,7 @@ class Subject:
         if stands_for is not None:
             self.fields.update(stands_for.fields)
             self._check_fields()
-        if out and all(map(_is_of_all_types, out)):
-            return separated(recording, {one.name: one.value.node for one in out})
-        return self._outputs(graph, out)
+        return recording, out
 
     def _stands_for(
         self, recording: Recording, merged: dict[str, Any]
