@@ -95,5 +95,6 @@ def test_a_category_of_an_edge_that_the_model_does_not_know(tmp_path: Path) -> N
     job, _, _, carried = made(tmp_path, CASES["bonds"])
     carried[5, 1] = 3
     job.write_edges(EDGES[0], EDGES[1], f0=carried[:, 0], f1=carried[:, 1])
-    with pytest.raises(InputError, match="a category is 3, but the model knows 0 to 2"):
+    told = r"part\.parquet row 5 .*: feature 1 \('f1'\) of the edge is 3, but .* categories 0 to 2"
+    with pytest.raises(InputError, match=told):
         run(job, (2, 2))

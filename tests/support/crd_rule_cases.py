@@ -33,6 +33,8 @@ BUYS = {"name": "buys", "sourceType": "user", "destinationType": "item"}
 SOLD = {"name": "sold", "sourceType": "item", "destinationType": "user"}
 FOLLOWS = {"name": "follows", "sourceType": "user", "destinationType": "user"}
 
+PAIRS = {"uri": "s3://bucket/pairs", "format": "parquet"}
+
 RULES = (
     *EDGE_RULES,
     Case("a name too long for its pods", {"metadata.name": "p" * 53}, "at most 52 characters"),
@@ -270,6 +272,34 @@ RULES = (
         "a type's embeddings twice",
         {"spec.output.nodeTypes": ["node", "node"]},
         "must name each node type once",
+    ),
+    Case(
+        "pairs within the output",
+        {
+            "spec.input.pairs": PAIRS | {"uri": "s3://bucket/out/pairs"},
+            "spec.output.uri": "s3://bucket/out",
+        },
+        _APART + "the uri of spec.input.pairs",
+    ),
+    Case(
+        "pairs from an unknown type",
+        {"spec.input.pairs": PAIRS | {"sourceType": "user"}},
+        "sourceType must be the name of a node type in spec.input.nodes",
+    ),
+    Case(
+        "pairs to an unknown type",
+        {"spec.input.pairs": PAIRS | {"destinationType": "user"}},
+        "destinationType must be the name of a node type in spec.input.nodes",
+    ),
+    Case(
+        "pairs of one column",
+        {"spec.input.pairs": PAIRS | {"columns": {"source": "a", "destination": "a"}}},
+        "source and destination must be different columns",
+    ),
+    Case(
+        "pairs by numbers of columns",
+        {"spec.input.pairs": PAIRS | {"columns": {"source": 0, "destination": 1}}},
+        "must be column names, since parquet",
     ),
     Case(
         "a result twice",

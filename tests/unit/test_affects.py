@@ -41,6 +41,7 @@ CHANGES: dict[str, tuple[Any, Affects]] = {
     "output.format": ("npy", RESULT),
     "output.dtype": ("float16", RESULT),
     "output.nodeTypes": (["node"], RESULT),
+    "output.results": (["layer1"], RESULT),
     "output.keepVersions": (2, Affects.NEITHER),
     "output.compare": (False, Affects.NEITHER),
     "output.gate": ({"mode": "warn"}, Affects.NEITHER),

@@ -88,6 +88,13 @@ class _Input(Part):
     )
 
 
+class _Edges(Part):
+    relation: str = ""
+    categories: list[_Categories] = Field(
+        description="features of the edges that hold whole numbers from 0 to count - 1"
+    )
+
+
 class _Output(Part):
     type: str = Field(default="", pattern=r"^[^/]*$")
     result: str = Field(
@@ -128,6 +135,9 @@ class FolderText(Part):
     library: Library
     weights: _Weights
     inputs: list[_Input] = Field(min_length=1, description="the features, of each node type")
+    edges: list[_Edges] = Field(
+        default_factory=list, description="relations whose edges have categories as features"
+    )
     outputs: list[_Output] = Field(min_length=1, description="the results, likewise")
     reference_tolerance: float = Field(default=1e-3, gt=0)
     layers: list[_Layer] = Field(min_length=1)

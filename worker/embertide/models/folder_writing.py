@@ -45,6 +45,7 @@ def folder_files(
     library: Library,
     tables: Mapping[str, Sequence[StoredTable]] | None = None,
     categories: Mapping[str, Mapping[int, int]] | None = None,
+    edge_categories: Mapping[str, Mapping[int, int]] | None = None,
 ) -> FolderFiles:
     """The text, the weights and the embedding tables of a program.
 
@@ -53,6 +54,7 @@ def folder_files(
     Args:
         tables: node type -> the tables whose columns its input has, after those of features.
         categories: node type -> column of its features -> how many categories it has.
+        edge_categories: relation -> the same of its edges' features.
     """
     files: dict[str, bytes] = {}
     stored = {
@@ -73,10 +75,13 @@ def folder_files(
     for kind, tensor in program.inputs.items():
         entry = _typed(kind) | {"name": tensor, "columns": program.widths[tensor]}
         entry |= {"tables": stored[kind]} if kind in stored else {}
-        columns = (categories or {}).get(kind, {}).items()
-        of_columns = [{"column": column, "count": count} for column, count in columns]
+        of_columns = _categories((categories or {}).get(kind, {}))
         entry |= {"categories": of_columns} if of_columns else {}
         lines.append("- " + _yaml(entry, flow=True))
+    lines += ["edges:\n"] if edge_categories else []
+    for relation, columns in (edge_categories or {}).items():
+        named = {"relation": relation} if relation else {}
+        lines.append("- " + _yaml(named | {"categories": _categories(columns)}, flow=True))
     lines.append("outputs:\n")
     for key, tensor in program.results.items():
         named = {"result": name_of(key)} if name_of(key) else {}
@@ -106,6 +111,11 @@ def _decoder_text(decoder: Decoder) -> str:
         "lines": [*decoder.lines],
     }
     return "".join(f"  {line}\n" for line in _yaml(entry, flow=None).splitlines())
+
+
+def _categories(columns: Mapping[int, int]) -> list[dict[str, int]]:
+    """Columns that hold categories, and how many each has."""
+    return [{"column": column, "count": count} for column, count in columns.items()]
 
 
 def _table_entry(kind: str, table: StoredTable, files: dict[str, bytes]) -> dict[str, Any]:

@@ -86,12 +86,20 @@ class ProgramText:
     @property
     def categories(self) -> dict[str, list[tuple[int, int]]]:
         """Node type -> columns of its features that are categories, and how many each has."""
+        return self._categories("inputs", "type")
+
+    @property
+    def edge_categories(self) -> dict[str, list[tuple[int, int]]]:
+        """Relation -> the same of its edges' features; the relation is "" in a graph of one."""
+        return self._categories("edges", "relation")
+
+    def _categories(self, section: str, name: str) -> dict[str, list[tuple[int, int]]]:
         try:
             return {
-                str(entry.get("type", "")): [
+                str(entry.get(name, "")): [
                     (int(of["column"]), int(of["count"])) for of in entry.get("categories", [])
                 ]
-                for entry in self.content.get("inputs", [])
+                for entry in self.content.get(section, [])
             }
         except _UNREADABLE:
             return {}

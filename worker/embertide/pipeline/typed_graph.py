@@ -120,7 +120,10 @@ def ingest_types(
     shares = ctx.parts([sum(split.size for split in of_type) or 1 for of_type in splits])
     for share, edge, of_type in zip(shares, given, splits, strict=True):
         features = 0 if edge.features is None else inputs.edge_features[str(edge.relation)]
-        ends = Ends(edge, nodes[edge.source_type], nodes[edge.destination_type], features)
+        categories = inputs.edge_categories.get(str(edge.relation), [])
+        ends = Ends(
+            edge, nodes[edge.source_type], nodes[edge.destination_type], features, categories
+        )
         mine = assign_splits(of_type, ctx.grid.world)[ctx.grid.rank]
         edges = found[edge.relation] = ingest(share, ends, mine)
         for turned in edge.relations[1:]:

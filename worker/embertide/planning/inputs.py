@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from embertide.errors import InputError, ObjectMissing
 from embertide.models.tables import ModelTable, ProgramText, TypeTables
 from embertide.planning.input_places import fitting_uris, included_names, uris_of
 from embertide.planning.listings import Listings, State
@@ -14,25 +13,25 @@ from embertide.planning.model_tables import (
     TableSplit,
     categories_by_type,
     check_rows,
+    edge_categories_of,
     first_tables,
     split_tables,
     table_input,
     tables_by_type,
     unread_tables,
 )
+from embertide.planning.other_inputs import model_objects, references, split_pairs
 from embertide.readers.edges import edge_feature_width, split_edges
 from embertide.readers.feature_schema import FeatureSchema, feature_schema
 from embertide.readers.features import split_features
 from embertide.readers.nodes import split_nodes
 from embertide.readers.places import missing_days
-from embertide.readers.reference import reference_uri, split_reference
 from embertide.readers.sources import Sources, TableKey, table_key
 from embertide.readers.splits import Split
 from embertide.readers.table_formats import FoldersAbove
 from embertide.readers.table_snapshot import TableRead
-from embertide.spec.manifest import EmbeddingJob, Input, NodeInput
+from embertide.spec.manifest import EmbeddingJob, NodeInput
 from embertide.spec.places import is_pattern
-from embertide.spec.result_names import UNNAMED
 from embertide.storage.protocol import Storage
 
 
@@ -131,6 +130,8 @@ class Inputs:
         model: the model's objects: uri, size in bytes, ETag.
         fitted: place of an input that is a pattern -> URIs that fitted it by then.
         pairs: the pairs that get scores.
+        edge_categories: edge type -> features of its edges that are categories of the model, and
+            how many each has.
     """
 
     by_edges: dict[str, list[Split]]
@@ -145,6 +146,7 @@ class Inputs:
     fitted: dict[str, list[str]] = field(default_factory=dict)
     model: list[dict[str, Any]] = field(default_factory=list)
     pairs: list[Split] = field(default_factory=list)
+    edge_categories: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
     @property
     def edges(self) -> list[Split]:
@@ -218,6 +220,10 @@ class Inputs:
             for uri, (count, digest, include) in data["listings"].items()
         }
         pairs = [Split.from_json(split) for split in data["pairs"]]
+        others["edge_categories"] = {
+            name: [(column, count) for column, count in columns]
+            for name, columns in data["edge_categories"].items()
+        }
         return cls(edges, nodes, **others, tables=tables, listings=listings, pairs=pairs)
 
 
@@ -240,7 +246,7 @@ def list_inputs(
     pinned, noted = _pinned(job, versions or {}), Listings(storage)
     fitted = fitting_uris(noted.storage, job)
     noted.include(included_names(job, fitted))
-    model = _model_objects(storage, job.spec.model.uri)
+    model = model_objects(storage, job.spec.model.uri)
     # A version of a table stays what it is, whatever is written to its folder.
     sources = Sources(noted.storage, tables=storage, versions=pinned)
     storage = noted.storage
@@ -263,7 +269,7 @@ def list_inputs(
     nodes = {
         node.name: replace(
             _split_type(storage, at, node, sources),
-            references=_references(storage, job, node, text.results),
+            references=references(storage, job, node, text.results),
         )
         for at, node in enumerate(given.nodes)
     }
@@ -291,27 +297,9 @@ def list_inputs(
         noted.states,
         {place: uris for place, uris in fitted.items() if is_pattern(place)},
         model,
-        _split_pairs(storage, given, sources),
+        split_pairs(storage, given, sources),
+        edge_categories_of(text, job),
     )
-
-
-def _split_pairs(storage: Storage, given: Input, sources: Sources) -> list[Split]:
-    """The splits of the pairs that get scores, if there are any."""
-    if given.pairs is None:
-        return []
-    edges = given.pairs.edges
-    kinds = given.node(edges.source_type).ids, given.node(edges.destination_type).ids
-    return split_edges(storage, edges, ids=kinds, sources=sources)
-
-
-def _model_objects(storage: Storage, uri: str) -> list[dict[str, Any]]:
-    """The model's objects as a version's manifest has them; [] where it is missing: the plan,
-    which reads it, refuses it."""
-    try:
-        infos = storage.scan(uri).objects
-    except ObjectMissing:
-        return []
-    return [{"uri": info.uri, "size": info.size, "etag": info.etag} for info in infos]
 
 
 def _pinned(job: EmbeddingJob, versions: Mapping[str, int]) -> dict[TableKey, int]:
@@ -398,22 +386,3 @@ def _split_type(storage: Storage, at: int, node: NodeInput, sources: Sources) ->
         )
     table = split_nodes(storage, node.table, ids=node.ids, sources=sources) if node.table else []
     return NodeSplits(features, table, schema)
-
-
-def _references(
-    storage: Storage, job: EmbeddingJob, node: NodeInput, results: Sequence[str]
-) -> dict[str, list[Split]]:
-    """The model's own references for a node type, those that there are, by result."""
-    several = len(job.spec.input.nodes) > 1
-    names = ["", *results, *(job.spec.output.results or [])]
-    uris = {
-        name: reference_uri(job.spec.model.uri, node.name if several else None, name)
-        for name in dict.fromkeys(names)
-    }
-    there = {name: uri for name, uri in uris.items() if storage.stat(uri) is not None}
-    if "" in there and results and UNNAMED not in results:
-        raise InputError(
-            f"{there['']} does not tell of which result it is: the model gives"
-            f" {', '.join(results)}; name it {uris[results[0]].rpartition('/')[2]}, say"
-        )
-    return {name: split_reference(storage, uri, node.ids) for name, uri in there.items()}

@@ -62,6 +62,21 @@ def categories_by_type(model: ProgramText, job: EmbeddingJob) -> dict[str, list[
     return {name: columns for name, columns in found.items() if columns and name not in bare}
 
 
+def edge_categories_of(model: ProgramText, job: EmbeddingJob) -> dict[str, list[tuple[int, int]]]:
+    """Edge type -> features of its edges that are categories of the model.
+
+    The model may name the edge type by its reverse, whose edges have the same features.
+    """
+    found = model.edge_categories
+    return {
+        str(edge.relation): categories
+        for edge in job.spec.input.edges
+        if edge.features is not None
+        for relation in ("", *map(str, edge.relations))
+        if (categories := found.get(relation))
+    }
+
+
 def _by_type(job: EmbeddingJob, found: Mapping[str, T]) -> dict[str, T]:
     """By the manifest's names of node types; a model of one type does not name it."""
     names = [one.name for one in job.spec.input.nodes]

@@ -45,6 +45,7 @@ PRIMITIVES = {
     "scalars": "attention scores of nodes",
     "statistics": "sums over all nodes, for norms",
     "check": "some rows of each layer, to where they are computed a second time",
+    "scores": "rows of both nodes of the pairs that get scores",
 }
 _HEIGHT = 22
 _THIN = 14

@@ -8,7 +8,7 @@ row ranges are cut later.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embertide.context import RunContext
+from embertide.errors import InputError
 from embertide.kernels.ids import Ids
 from embertide.kernels.pages import Pages
 from embertide.kernels.reading import count_ids, narrow_ids
@@ -40,12 +41,17 @@ _CACHED_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class Ends:
-    """An edge type and the nodes that its edges lead from and to; K features of each edge."""
+    """An edge type and the nodes that its edges lead from and to; K features of each edge.
+
+    Attributes:
+        categories: columns of the features that hold whole numbers below the one beside each.
+    """
 
     edge: EdgeInput
     sources: Nodes
     destinations: Nodes
     features: int = 0
+    categories: Sequence[tuple[int, int]] = ()
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -222,7 +228,30 @@ def _batches(ctx: RunContext, splits: list[Split], ends: Ends) -> Iterator[Sized
 def _read(ctx: RunContext, ends: Ends, split: Split, rows: int) -> Iterator[EdgeBatch]:
     """A split's edges, at most so many rows a batch."""
     kinds = ends.sources.node.ids, ends.destinations.node.ids
-    yield from read_edges(ctx.storage, ends.edge, kinds, split, rows, ends.counts, ends.features)
+    for batch in read_edges(ctx.storage, ends.edge, kinds, split, rows, ends.counts, ends.features):
+        for column, count in ends.categories:
+            _check_category(batch, ends.edge, column, count)
+        yield batch
+
+
+def _check_category(batch: EdgeBatch, edge: EdgeInput, column: int, count: int) -> None:
+    """Refuse what is no whole number from 0 to count - 1.
+
+    Raises:
+        InputError: names object, row and column of the first one.
+    """
+    if batch.features is None:
+        return
+    values = batch.features[:, column]
+    bad = np.flatnonzero((values != np.floor(values)) | (values < 0) | (values >= count))
+    if len(bad):
+        at, named = int(bad[0]), edge.features.columns if edge.features is not None else None
+        name = f" ({named[column]!r})" if named else ""
+        raise InputError(
+            f"{batch.where.row(at)}: feature {column}{name} of the edge is {float(values[at]):g},"
+            f" but the model knows the categories 0 to {count - 1}; clean the features, or train"
+            " the model again with it"
+        )
 
 
 def _find(nodes: Nodes, ids: Ids, pages: Pages) -> Dense:

@@ -133,7 +133,13 @@ def export_module(
         scores = None if decoder is None else export_decoder(module, decoder, lowered.program)
         program = replace(lowered.program, decoder=scores)
         files = folder_files(
-            program, lowered.layers, kind, subject.library, stored, types.categories
+            program,
+            lowered.layers,
+            kind,
+            subject.library,
+            stored,
+            types.categories,
+            types.edge_categories,
         )
         exported = parse_folder(files.program, files.weights, "the program", exact=True)
         proof = prove(subject, exported.program, types, lower)

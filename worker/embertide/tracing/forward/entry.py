@@ -36,7 +36,21 @@ def unwrapped(module: nn.Module) -> nn.Module:
             " there to be recorded; give the class that it was made of, with the weights of"
             " torch.jit.load(file).state_dict()"
         )
+    _refuse_scripted_parts(module)
     return module
+
+
+def _refuse_scripted_parts(module: nn.Module) -> None:
+    """Refuse a module of which a part is scripted; names the first."""
+    for path, part in module.named_modules():
+        if not isinstance(part, torch.jit.ScriptModule):
+            continue
+        name = getattr(part, "original_name", "")
+        raise ModelError(
+            f"{type(module).__name__}.{path} ({name}) is scripted or traced by torch.jit, so that"
+            f" its Python code is not there to be recorded; put {name} itself in its place, whose"
+            " weights have the same names"
+        )
 
 
 def part_of(module: nn.Module, path: str, where: str) -> nn.Module:

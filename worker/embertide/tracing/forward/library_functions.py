@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any
 
+import torch
+
 from embertide.tracing.dgl import functions as dgl_functions
 from embertide.tracing.dgl.graph import RecordingGraph
 from embertide.tracing.pyg import computed_weights
@@ -58,6 +60,29 @@ _MAKERS: dict[tuple[str, str], Maker] = {
 
 
 @contextmanager
+def _scripted_as_written() -> Iterator[None]:
+    """Within it, functions that torch.jit.script compiled run as the Python that they were."""
+    kind: Any = torch.jit.ScriptFunction
+    compiled = kind.__call__
+
+    def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+        original = getattr(function, "_torchdynamo_inline", None)
+        if original is None:
+            raise refuse(
+                here(),
+                f"{function.name} is traced by torch.jit, so that its Python code is not there to"
+                " be recorded; call the function that it was made of",
+            )
+        return original(*args, **kwargs)
+
+    kind.__call__ = call
+    try:
+        yield
+    finally:
+        kind.__call__ = compiled
+
+
+@contextmanager
 def standing_in(recording: Recording) -> Iterator[None]:
     """Within it, such functions record, wherever a module keeps them: a name, a dict, a partial.
 
@@ -73,7 +98,8 @@ def standing_in(recording: Recording) -> Iterator[None]:
                 free = function.__code__.co_freevars
                 function.__code__ = _call.__code__.replace(co_freevars=free)
                 function.__kwdefaults__ = {"_by": by}
-        yield
+        with _scripted_as_written():
+            yield
     finally:
         for function, code, defaults in reversed(changed):
             function.__code__, function.__kwdefaults__ = code, defaults

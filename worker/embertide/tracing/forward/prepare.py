@@ -48,7 +48,7 @@ def prepare(
     tables = tables or {}
     left = [module.get_parameter(one.name) for of_type in tables.values() for one in of_type]
     empty: dict[int, Any] = {id(one): nn.Parameter(one.detach()[:0].clone()) for one in left}
-    copied = copy.deepcopy(module, empty).eval().float().double()
+    copied = _copied(module, empty).eval().float().double()
     for one in copied.modules():
         _forget_graph(one)
         if key_of(one) in _REVERSIBLE:
@@ -60,6 +60,21 @@ def prepare(
     by_type, numbered = _is_by_type(copied, roles, graph, tables)
     doubled = any(one.dtype is torch.float64 for one in module.parameters())
     return Subject(copied, roles, by_type, numbered, tables, doubled=doubled)
+
+
+def _copied(module: nn.Module, known: dict[int, Any]) -> nn.Module:
+    """A copy that may be changed.
+
+    Raises:
+        ModelError: an attribute cannot be copied.
+    """
+    try:
+        return copy.deepcopy(module, known)
+    except Exception as error:
+        raise ModelError(
+            f"{type(module).__name__} cannot be copied: {error}; keep it out of the module's"
+            " attributes, since export works on a copy"
+        ) from error
 
 
 _REVERSIBLE = {("torch_geometric", "GroupAddRev")}

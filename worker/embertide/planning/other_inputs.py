@@ -1,0 +1,53 @@
+"""Inputs beside nodes and edges: pairs that get scores, the model's objects and references."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from embertide.errors import InputError, ObjectMissing
+from embertide.readers.edges import split_edges
+from embertide.readers.reference import reference_uri, split_reference
+from embertide.readers.sources import Sources
+from embertide.readers.splits import Split
+from embertide.spec.manifest import EmbeddingJob, Input, NodeInput
+from embertide.spec.result_names import UNNAMED
+from embertide.storage.protocol import Storage
+
+
+def split_pairs(storage: Storage, given: Input, sources: Sources) -> list[Split]:
+    """The splits of the pairs that get scores, if there are any."""
+    if given.pairs is None:
+        return []
+    edges = given.pairs.edges
+    kinds = given.node(edges.source_type).ids, given.node(edges.destination_type).ids
+    return split_edges(storage, edges, ids=kinds, sources=sources)
+
+
+def model_objects(storage: Storage, uri: str) -> list[dict[str, Any]]:
+    """The model's objects as a version's manifest has them; [] where it is missing: the plan,
+    which reads it, refuses it."""
+    try:
+        infos = storage.scan(uri).objects
+    except ObjectMissing:
+        return []
+    return [{"uri": info.uri, "size": info.size, "etag": info.etag} for info in infos]
+
+
+def references(
+    storage: Storage, job: EmbeddingJob, node: NodeInput, results: Sequence[str]
+) -> dict[str, list[Split]]:
+    """The model's own references for a node type, those that there are, by result."""
+    several = len(job.spec.input.nodes) > 1
+    names = ["", *results, *(job.spec.output.results or [])]
+    uris = {
+        name: reference_uri(job.spec.model.uri, node.name if several else None, name)
+        for name in dict.fromkeys(names)
+    }
+    there = {name: uri for name, uri in uris.items() if storage.stat(uri) is not None}
+    if "" in there and results and UNNAMED not in results:
+        raise InputError(
+            f"{there['']} does not tell of which result it is: the model gives"
+            f" {', '.join(results)}; name it {uris[results[0]].rpartition('/')[2]}, say"
+        )
+    return {name: split_reference(storage, uri, node.ids) for name, uri in there.items()}
