@@ -11,13 +11,15 @@ from typing import Any
 
 import torch
 
+from embertide.check.alternatives import Change
 from embertide.check.comparison import Check, prepare_check
+from embertide.check.data_cause import find_cause
 from embertide.check.diagnose import Difference, Tried, first_difference
 from embertide.check.samples import read_samples
 from embertide.context import RunContext
 from embertide.errors import InputError, InputsNotReady
 from embertide.grid import Grid
-from embertide.models.read import Model, ModelFiles, read_files
+from embertide.models.read import ExportedModel, Model, ModelFiles, read_files
 from embertide.planning.inputs import Inputs, list_inputs, with_tables
 from embertide.planning.matching import check_model, match_types, narrow
 from embertide.planning.publishing import chosen_result
@@ -90,13 +92,16 @@ class Checked:
 
 
 def _plain(tried: Tried) -> dict[str, Any]:
-    return {"layers": tried.change.layers, "change": str(tried), "error": tried.error}
+    layers = tried.change.layers if isinstance(tried.change, Change) else ()
+    return {"layers": layers, "change": str(tried), "error": tried.error}
 
 
 def _explained(found: Difference | None) -> list[str]:
     """Which change of the description would help."""
     if found is None:
         return []
+    if found.of_data:
+        return _of_data(found)
     if found.mends:
         one = "This change makes" if len(found.mends) == 1 else "Each of these changes makes"
         return [
@@ -107,6 +112,28 @@ def _explained(found: Difference | None) -> list[str]:
         "No single change of the description makes them agree, so the layer cannot be told: there"
         " are several mistakes, or it is the graph (direction, self-loops, duplicates, weights),"
         " the features (order, scaling) or other weights."
+    ]
+    if found.nearest is not None:
+        lines.append(f"The change that helps most leaves {found.nearest.error:.3g}:")
+        lines.append(f"  {found.nearest}")
+    return lines
+
+
+def _of_data(found: Difference) -> list[str]:
+    """Which change of the manifest would help."""
+    first = "The model was proved to be the module, so it is the data."
+    if found.mends:
+        several = len(found.mends) > 1
+        which = "Each of these changes" if several else "This change"
+        return [
+            f"{first} {which} of the manifest makes all rows agree:",
+            *(f"  {tried}" for tried in found.mends),
+        ]
+    lines = [
+        f"{first} No change of the manifest that was tried makes them agree: direction, self-loops,"
+        " duplicates and weights of edges, scaling, order of columns and of rows. So it is other"
+        " edges or features than the reference's, ids that were numbered in another way, or other"
+        " weights than those that were exported."
     ]
     if found.nearest is not None:
         lines.append(f"The change that helps most leaves {found.nearest.error:.3g}:")
@@ -155,12 +182,40 @@ def check_job(
     FoldersAbove(storage).refuse_tables([against])
     splits = _split_reference(storage, against, node, columns, several=several)
     _check_inputs(storage, job, inputs, program)
-    compared = replace(inputs.by_nodes[node.name], references={name_of(key): splits})
-    inputs = replace(inputs, by_nodes=inputs.by_nodes | {node.name: compared})
-    check = prepare_check(ctx, inputs, files, columns, key)
+
+    def prepared(job: EmbeddingJob, inputs: Inputs, report: OnProgress) -> Check:
+        """The check on the data of a job, which may say something else of the same files."""
+        compared = replace(inputs.by_nodes[node.name], references={name_of(key): splits})
+        inputs = replace(inputs, by_nodes=inputs.by_nodes | {node.name: compared})
+        return prepare_check(replace(ctx, job=job, report=report), inputs, files, columns, key)
+
+    def rows(changed: EmbeddingJob) -> torch.Tensor:
+        quiet = prepared(changed, list_inputs(storage, changed), lambda _event: None)
+        return quiet.rows(program)
+
+    check = prepared(job, inputs, on_progress)
     limit = files.reference_tolerance if tolerance is None else tolerance
     found = _check(check, files, limit, search, on_progress)
+    if search and isinstance(files, ExportedModel) and found.agreement and not found.agrees:
+        on_progress(Progress("infer", message="looking for the cause"))
+        expected, error = torch.from_numpy(check.expected.reference.values), found.agreement
+        difference = find_cause(
+            job, rows, expected, error.largest_error, limit, _spread(check, inputs)
+        )
+        found = replace(found, difference=difference)
     return replace(found, node_type=node.name if several else "")
+
+
+def _spread(check: Check, inputs: Inputs) -> dict[str, tuple[list[float], list[float]]]:
+    """Node type -> mean and standard deviation of each of its features; none of constant ones."""
+    found = {}
+    for name, loaded in check.prepared.loaded.items():
+        node_type = check.prepared.names[name]
+        values = loaded.data[:, : inputs.by_nodes[node_type].feature_width].double()
+        scale = values.std(0, correction=0)
+        if len(scale) and bool((scale > 0).all()):
+            found[node_type] = (values.mean(0).tolist(), scale.tolist())
+    return found
 
 
 def _split_reference(
@@ -200,7 +255,7 @@ def _check(
     agreement = check.compare(program, tolerance) if fits else None
     difference = None
     differs = agreement is None or agreement.beyond
-    # What is tried is changes of model.yaml; an exported program has its proof.
+    # Of an exported program, which has its proof, the data is the suspect.
     if search and differs and isinstance(files, ModelFiles):
         on_progress(Progress("infer", message="looking for the cause"))
         values = torch.from_numpy(reference.values)

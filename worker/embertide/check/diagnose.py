@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from embertide.check.alternatives import Change, alternatives, everywhere
+from embertide.check.data_changes import DataChange
 from embertide.errors import ModelError
 from embertide.models.description import Description
 from embertide.models.read import ModelFiles
@@ -27,14 +28,14 @@ Compute = Callable[[Program], torch.Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """A change of the description, and what it leaves.
+    """A change of the description or of the manifest, and what it leaves.
 
     Attributes:
         error: the largest difference, as a share of the largest expected magnitude; infinite
             where the vectors have another width.
     """
 
-    change: Change
+    change: Change | DataChange
     error: float
 
     def __str__(self) -> str:
@@ -49,19 +50,22 @@ class Difference:
         error: the largest difference, as a share of the largest expected magnitude; infinite
             where the vectors have another width.
         row: the place among the expected rows where it is.
-        mends: changes that make all vectors agree, in the order of the layers.
+        mends: changes that make all vectors agree, in the order of the layers or of the manifest.
         nearest: the change that leaves least, where none mends; None where none helps.
+        of_data: changes are of the manifest, not of the model's description.
     """
 
     error: float
     row: int
     mends: tuple[Tried, ...]
     nearest: Tried | None
+    of_data: bool = False
 
     @property
     def layer(self) -> int | None:
         """The first layer that can differ; None where no change explains it."""
-        return min((one.change.layers[0] for one in self.mends), default=None)
+        changes = (one.change for one in self.mends)
+        return min((one.layers[0] for one in changes if isinstance(one, Change)), default=None)
 
 
 def first_difference(

@@ -62,8 +62,8 @@ def check(
 
     Computes in this process with all neighbours and publishes nothing. Where they differ, the
     exit code is 4. Of a model.yaml it then tries small changes, says which makes them agree and
-    names the first layer that can differ; an exported model has none to try. docs/check.md shows
-    how to write the reference.
+    names the first layer that can differ; of an exported model it tries changes of the manifest.
+    docs/check.md shows how to write the reference.
 
     [bold]Examples[/bold]
 

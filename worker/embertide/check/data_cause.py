@@ -1,0 +1,83 @@
+"""Why the embeddings of a proven model differ: which change of the manifest makes them agree.
+
+An exported model was proved to be the module, so the data is the suspect. Each change that people
+get wrong is tried; where none is enough, those on top of the one that helps most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+
+from embertide.check.data_changes import DataChange, data_changes
+from embertide.check.diagnose import Difference, Tried
+from embertide.errors import EmbertideError
+from embertide.spec.manifest import EmbeddingJob
+
+Rows = Callable[[EmbeddingJob], torch.Tensor]
+"""A job's vectors [n, D'] of the rows that are compared."""
+Spread = dict[str, tuple[list[float], list[float]]]
+
+
+def find_cause(
+    job: EmbeddingJob,
+    rows: Rows,
+    expected: torch.Tensor,
+    worst: float,
+    tolerance: float,
+    spread: Spread,
+) -> Difference:
+    """Try changes of a job's data.
+
+    Args:
+        expected: [n, D'] float64, what the user's own forward gave.
+        worst: largest difference without a change, as a share of the largest magnitude.
+        tolerance: largest error that counts as agreement.
+        spread: see :func:`data_changes`.
+    """  # fmt: skip
+    search = _Search(rows, expected)
+    tried = list(search.tried(job, spread))
+    mends = _mending(tried, tolerance)
+    nearest = min(tried, key=lambda one: one[0].error, default=None)
+    if not mends and nearest is not None and nearest[0].error < worst:
+        first, changed = nearest
+        both = list(search.tried(changed, {}, first.change))
+        mends = _mending(both, tolerance)
+    shown = None if mends or nearest is None or nearest[0].error >= worst else nearest[0]
+    return Difference(error=worst, row=0, mends=mends, nearest=shown, of_data=True)
+
+
+def _mending(tried: list[tuple[Tried, EmbeddingJob]], tolerance: float) -> tuple[Tried, ...]:
+    return tuple(one for one, _ in tried if one.error <= tolerance)
+
+
+class _Search:
+    """Changes that are computed and compared."""
+
+    def __init__(self, rows: Rows, expected: torch.Tensor) -> None:
+        self._rows, self._expected = rows, expected
+        self._largest = expected.abs().max()
+
+    def tried(
+        self, job: EmbeddingJob, spread: Spread, first: DataChange | None = None
+    ) -> Iterator[tuple[Tried, EmbeddingJob]]:
+        """Every change that the data allows, with what it leaves of the difference.
+
+        Args:
+            first: a change that the job has already.
+        """
+        for change, changed in data_changes(job, spread):
+            if first is not None and change.field == first.field:
+                continue
+            try:
+                found = self._rows(changed).double()
+            except EmbertideError:
+                continue  # The data rules it out.
+            error = ((found - self._expected).abs().max() / self._largest).nan_to_num(torch.inf)
+            both = change if first is None else _together(first, change)
+            yield Tried(change=both, error=float(error)), changed
+
+
+def _together(first: DataChange, second: DataChange) -> DataChange:
+    return DataChange(field=second.field, text=f"{first.text}, and {second.text}")
