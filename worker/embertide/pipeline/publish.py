@@ -54,8 +54,6 @@ def publish(
 
     Args:
         embeddings: key of a result -> [N/(P*M), D'] float32.
-
-    Args:
         checked: what computing rows of the layers a second time gave.
 
     Raises:

@@ -21,6 +21,7 @@ from embertide.kernels.ids import Ids
 from embertide.planning.growth import Growth
 from embertide.planning.inputs import Inputs
 from embertide.planning.omissions import planned_omissions
+from embertide.primitives.ends import Ends
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.shuffle import Edges
 from embertide.readers.pool import are_remote
@@ -29,7 +30,7 @@ from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.relations import Relation
 from embertide.stages.csr import build_graph, choose_ranges
 from embertide.stages.features import LoadedNodes, load_nodes, locate_features
-from embertide.stages.ingest import Ends, ingest, reverse
+from embertide.stages.ingest import ingest, reverse
 from embertide.stages.scores import Pairs, read_pairs
 from embertide.steps import Program
 from embertide.telemetry.memory import arrow_on_the_heap

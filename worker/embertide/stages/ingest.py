@@ -8,9 +8,7 @@ row ranges are cut later.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +18,7 @@ from embertide.errors import InputError
 from embertide.kernels.ids import Ids
 from embertide.kernels.pages import Pages
 from embertide.kernels.reading import count_ids, narrow_ids
+from embertide.primitives.ends import Ends, Nodes, described
 from embertide.primitives.node_ids import Dense, NodeIds
 from embertide.primitives.shuffle import EdgeChunk, Edges, histogram_size
 from embertide.primitives.unknown_nodes import UnknownEnds, settle
@@ -33,47 +32,9 @@ from embertide.readers.pool import map_splits, read_ahead
 from embertide.readers.splits import Split
 from embertide.readers.table import BATCH_ROWS
 from embertide.spec.edges import EdgeInput
-from embertide.spec.nodes import NodeInput
 
 _CACHED_ROWS = 1 << 16
 """Rows of a batch that one thread decodes, looks up and narrows while they are in the cache."""
-
-
-@dataclass(frozen=True)
-class Ends:
-    """An edge type and the nodes that its edges lead from and to; K features of each edge.
-
-    Attributes:
-        categories: columns of the features that hold whole numbers below the one beside each.
-    """
-
-    edge: EdgeInput
-    sources: Nodes
-    destinations: Nodes
-    features: int = 0
-    categories: Sequence[tuple[int, int]] = ()
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """Nodes of either end."""
-        return self.sources.ids.count, self.destinations.ids.count
-
-    @property
-    def collective(self) -> bool:
-        """Whether ids are looked up together: every rank must call."""
-        return self.sources.ids.collective or self.destinations.ids.collective
-
-
-class Nodes(Protocol):
-    """A node type, as edges need it."""
-
-    @property
-    def node(self) -> NodeInput:
-        """What the manifest says of it."""
-
-    @property
-    def ids(self) -> NodeIds:
-        """Its ids."""
 
 
 def ingest(ctx: RunContext, ends: Ends, splits: list[Split]) -> Edges:
@@ -94,16 +55,6 @@ def ingest(ctx: RunContext, ends: Ends, splits: list[Split]) -> Edges:
     nodes = [described(of_type) for of_type in (ends.sources, ends.destinations)]
     edges.dropped = settle(ctx.exchange, ends.edge, unknown, edges.rows, nodes)
     return edges
-
-
-def described(nodes: Nodes) -> str:
-    """For messages: which nodes of a type there are."""
-    node, count = nodes.node, nodes.ids.count
-    named = f"{count:,} nodes of type {node.name!r}"
-    if node.ids == "dense":
-        return f"{named}, 0 to {count - 1}"
-    more = " and its features" if node.table and node.features else ""
-    return f"{named}, those of {node.listed_in}{more}"
 
 
 def reverse(edges: Edges, sources: int) -> Edges:

@@ -20,13 +20,13 @@ from embertide.context import RunContext
 from embertide.errors import OutputError
 from embertide.grid import RowRanges
 from embertide.kernels.ids import Ids
+from embertide.primitives.ends import Ends, described
 from embertide.primitives.node_ids import Dense
 from embertide.primitives.remote_rows import fetch_rows
 from embertide.primitives.unknown_nodes import UnknownEnds, settle
 from embertide.readers.edges import EdgeBatch, read_edges
 from embertide.readers.splits import Split
 from embertide.spec.pairs import PairInput
-from embertide.stages.ingest import Ends, described
 from embertide.steps.decoder import BATCH_VALUES, Decoder
 from embertide.versions.parts import PartDigest
 from embertide.versions.score_parts import batches_of, write_scores

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from embertide.spec.grid import GridShape
+from embertide.telemetry.format import human_bytes
+from embertide.telemetry.notebook import html_table
 from embertide.telemetry.report import PlannedTraffic, RelationCount, TypeCount
 
 
@@ -116,6 +118,25 @@ class Estimate:
     def needs(self) -> GridNeeds | None:
         """The needs of the chosen grid; None where grids were not compared."""
         return next((needs for needs in self.grids if needs.chosen), None)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        about = "" if self.edges_exact else "about "
+        grids = {
+            f"on {needs.grid}": f"{human_bytes(needs.worker_bytes)} each worker,"
+            f" {human_bytes(needs.traffic_total_bytes)} exchanged"
+            for needs in self.grids
+        }
+        facts = {
+            "Nodes": f"{self.nodes:,}",
+            "Edges": f"{about}{self.edges:,}",
+            "Grid": self.grid,
+            "Memory of a worker": human_bytes(self.peak_memory_per_worker_bytes),
+            "Exchanged": human_bytes(self.traffic_total_bytes),
+            "Output": human_bytes(self.output_bytes),
+            **grids,
+        }
+        return html_table("What a run will take", facts, self.notes)
 
     def to_json(self) -> dict[str, Any]:
         """Return the estimate as JSON-able data."""

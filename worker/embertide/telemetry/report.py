@@ -12,7 +12,9 @@ from typing import Any
 
 from embertide.spec.grid import GridShape
 from embertide.telemetry.comparison import Comparison
+from embertide.telemetry.format import human_seconds
 from embertide.telemetry.kept import KeptFacts
+from embertide.telemetry.notebook import html_table
 from embertide.telemetry.omissions import Omissions
 from embertide.telemetry.self_check import SelfCheck
 from embertide.telemetry.transfers import TransferStats
@@ -278,6 +280,20 @@ class RunReport:
     held: list[str] = field(default_factory=list)
     kept: KeptFacts = field(default_factory=KeptFacts)
     self_check: SelfCheck | None = None
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        facts = {
+            "Version": self.version,
+            "URI": self.uri,
+            "Rows": f"{self.rows:,} of {self.dim} values",
+            "Edges": f"{self.edges:,}",
+            "Grid": self.grid,
+            "Duration": human_seconds(self.total_seconds),
+            "Current": "yes" if self.current else "no",
+            "Held": "; ".join(self.held),
+        }
+        return html_table("Published", facts, self.warnings)
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON-able data; `from_json` is the way back."""

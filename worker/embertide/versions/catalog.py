@@ -10,6 +10,8 @@ from embertide.errors import ObjectMissing, OutputError
 from embertide.spec.version_names import version_uri
 from embertide.storage.protocol import Storage
 from embertide.telemetry.comparison import Comparison
+from embertide.telemetry.format import human_bytes
+from embertide.telemetry.notebook import html_table
 from embertide.versions.holding import reasons_held
 from embertide.versions.manifest import comparison_in, part_digests, read_manifest, types_in
 from embertide.versions.objects import (
@@ -65,6 +67,19 @@ class VersionInfo:
     comparison: Comparison | None = None
     held: tuple[str, ...] = ()
     not_removed: str = ""
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        facts = {
+            "URI": self.uri,
+            "Created": self.created,
+            "Rows": f"{self.rows:,} of {self.dim} values",
+            **{name: f"{of.rows:,} of {of.dim} values" for name, of in self.types.items()},
+            "Size": human_bytes(self.size),
+            "Current": "yes" if self.current else "no",
+            "Held": "; ".join(self.held),
+        }
+        return html_table(self.version, facts)
 
 
 def describe(
