@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
+from embertide.check.alternatives import Change
 from embertide.check.data_changes import DataChange, data_changes
 from embertide.check.diagnose import Difference, Tried
 from embertide.errors import EmbertideError
@@ -60,7 +61,7 @@ class _Search:
         self._largest = expected.abs().max()
 
     def tried(
-        self, job: EmbeddingJob, spread: Spread, first: DataChange | None = None
+        self, job: EmbeddingJob, spread: Spread, first: Change | DataChange | None = None
     ) -> Iterator[tuple[Tried, EmbeddingJob]]:
         """Every change that the data allows, with what it leaves of the difference.
 
@@ -68,7 +69,7 @@ class _Search:
             first: a change that the job has already.
         """
         for change, changed in data_changes(job, spread):
-            if first is not None and change.field == first.field:
+            if isinstance(first, DataChange) and change.field == first.field:
                 continue
             try:
                 found = self._rows(changed).double()
@@ -79,5 +80,5 @@ class _Search:
             yield Tried(change=both, error=float(error)), changed
 
 
-def _together(first: DataChange, second: DataChange) -> DataChange:
+def _together(first: Change | DataChange, second: DataChange) -> DataChange:
     return DataChange(field=second.field, text=f"{first.text}, and {second.text}")

@@ -208,7 +208,7 @@ class Input(SpecModel):
             *((f"edges[{i}]", edge) for i, edge in enumerate(self.edges)),
             *((f"nodes[{i}].table", node.table) for i, node in enumerate(self.nodes)),
             *((f"nodes[{i}].features", node.features) for i, node in enumerate(self.nodes)),
-            ("pairs", self.pairs and self.pairs.edges),
+            ("pairs", None if self.pairs is None else self.pairs.edges),
         ]
         return [(field, item) for field, item in inputs if item is not None]
 

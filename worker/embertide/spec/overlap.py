@@ -102,8 +102,8 @@ def _locations(inputs: Input, model_uri: str) -> list[tuple[tuple[str | int, ...
         if node.table is not None:
             found += [((*at, "table", *rest), uri) for rest, uri in _places(node.table)]
     if inputs.pairs is not None:
-        at = ("spec", "input", "pairs")
-        found += [((*at, *rest), uri) for rest, uri in _places(inputs.pairs)]
+        places = _places(inputs.pairs)
+        found += [(("spec", "input", "pairs", *rest), uri) for rest, uri in places]
     found.append((("spec", "model", "uri"), model_uri))
     return found
 

@@ -41,36 +41,40 @@ _HOW = (
 )
 
 
-class _OneTable(nn.Module):
-    """A decoder that takes the rows of all nodes, and pairs of their numbers."""
+class _Called(nn.Module):
+    """A decoder, with the module whose parameters it reads."""
 
     def __init__(self, call: Callable[..., Any], owner: nn.Module) -> None:
         super().__init__()
         self.owner, self.call = owner, call
 
+
+class _OneTable(_Called):
+    """A decoder that takes the rows of all nodes, and pairs of their numbers."""
+
     def forward(self, x: Any, edge_index: Any) -> Any:
         return self.call(x, edge_index)
 
 
-class _Graph(_OneTable):
+class _Graph(_Called):
     """A decoder that takes DGL's graph of the pairs."""
 
-    def forward(self, graph: Any, x: Any) -> Any:  # type: ignore[override]
+    def forward(self, graph: Any, x: Any) -> Any:
         return self.call(graph, x)
 
 
-class _TwoTables(_OneTable):
+class _TwoTables(_Called):
     """A decoder that takes the rows of two node types."""
 
-    def forward(self, x_dict: Any, edge_index_dict: Any) -> Any:  # type: ignore[override]
+    def forward(self, x_dict: Any, edge_index_dict: Any) -> Any:
         (edges,) = edge_index_dict.values()
         return self.call(x_dict["source"], x_dict["destination"], edges)
 
 
-class _Rows(_OneTable):
+class _Rows(_Called):
     """A decoder that takes the rows of both nodes of each pair."""
 
-    def forward(self, x_dict: Any, edge_index_dict: Any) -> Any:  # type: ignore[override]
+    def forward(self, x_dict: Any, edge_index_dict: Any) -> Any:
         (edges,) = edge_index_dict.values()
         return self.call(x_dict["source"][edges[0]], x_dict["destination"][edges[1]])
 

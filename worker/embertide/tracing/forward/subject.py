@@ -302,7 +302,7 @@ class Subject:
     ) -> Any:
         types, dtype = random.types, random.dtype
         values = by_type(of_types, types) if self.by_type else of_one_type(of_types, merged)
-        given = {}
+        given: dict[str, Any] = {}
         for name, role in self.roles.items():
             if role == "edge_weight" and role not in values:
                 continue
