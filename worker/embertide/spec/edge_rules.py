@@ -103,7 +103,7 @@ TEXT_RULES = (
         ".delimiter",
     ),
 )
-"""Of an input that may be csv or tsv."""
+"""Rules of an input that may be csv or tsv."""
 
 EDGE_RULES = (
     *end_rules(("source", "destination", "weight")),
