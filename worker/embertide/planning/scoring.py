@@ -18,9 +18,9 @@ from embertide.steps.decoder import BATCH_VALUES, Decoder, built_in
 from embertide.telemetry.report import PlannedTraffic
 
 _ID_BYTES = 8
-"""Of an id in the files; strings take more."""
+"""An id in the files; strings take more."""
 _TEXT_ROW_BYTES = 14
-"""Of a line of text, as a guess."""
+"""A line of text, as a guess."""
 
 
 def scoring(job: EmbeddingJob, program: Program) -> Decoder | None:

@@ -20,7 +20,7 @@ COSINE = (
     *("v0 = mul(s, t)", "v1 = sum(v0, 1)", "v2 = div(v1, s4)", "v3 = div(v2, t4)"),
     "out = reshape(v3, [1])",
 )
-"""Of zero vectors 0, as torch's."""
+"""0 where a row is zero, as torch's is."""
 _BUILT_IN = {"dot": DOT, "cosine": COSINE}
 
 
