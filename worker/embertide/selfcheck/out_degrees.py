@@ -74,8 +74,9 @@ class OutEdges:
             weighted: weights are added up, where the step's view counts them.
         """
         weighs = weighted and view.edge_weight and self.weighted
-        every, loops = self.sums[:, 2:].T if weighs else self.sums[:, :2].T
-        new = view.loop_weight if weighs else 1.0
+        first = 2 if weighs else 0
+        every, loops = self.sums[:, first], self.sums[:, first + 1]
+        new = torch.full_like(every, view.loop_weight if weighs else 1.0)
         match view.loops:
             case "keep":
                 return every
@@ -85,5 +86,6 @@ class OutEdges:
                 return every + new
             case "anew":
                 return every - loops + new
-        kept = self.heaviest > -torch.inf
-        return every - loops + torch.where(kept & weighs, self.heaviest, new)
+            case "single":
+                kept = (self.heaviest > -torch.inf) & weighs
+                return every - loops + torch.where(kept, self.heaviest, new)
