@@ -13,7 +13,7 @@ from embertide.models.reference import run_reference
 from tests.support.catalogue import GRAPHS, catalogue
 from tests.support.exact import TOLERANCE, relative_error
 from tests.support.ranks import on_grid
-from tests.support.tasks import embed_all
+from tests.support.tasks import check_all, embed_all
 from tests.support.world import make_features
 
 pytestmark = [
@@ -35,4 +35,13 @@ def test_every_model_is_exact(p: int, m: int) -> None:
         error = relative_error(np.concatenate(parts), expected)
         if not error <= TOLERANCE:
             wrong[name] = error
+    assert not wrong
+
+
+@pytest.mark.parametrize(("p", "m"), [(1, 1), (2, 2)])
+def test_right_rows_agree_when_they_are_computed_again(p: int, m: int) -> None:
+    cases = catalogue()
+    programs = [(case.program, case.kind, case.weighted) for case in cases.values()]
+    (found, *_) = on_grid(p, m, check_all, GRAPHS, programs, device="cuda")
+    wrong = {name: str(one.faults[0]) for name, one in zip(cases, found, strict=True) if one.faults}
     assert not wrong
