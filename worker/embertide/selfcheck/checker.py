@@ -32,7 +32,7 @@ from embertide.steps.execution import Execution
 from embertide.steps.propagate import Propagate
 from embertide.steps.reference import End
 from embertide.steps.run import Run
-from embertide.telemetry.self_check import CHECKED, SelfCheck
+from embertide.telemetry.self_check import CHECKED, OUT_DEGREES, SelfCheck
 
 
 @dataclass
@@ -330,7 +330,7 @@ class Checker:
         first, last = np.searchsorted(out.nodes, self.ranges[of_type].worker(rank))
         fetch = Fetch.of(execution, of_type, out.nodes[first:last])
         rows = fetch.degrees(view, "out", weighted=weighted)
-        tally = Tally(view.layer, "out-degrees", of_type, rows=len(rows.nodes))
+        tally = Tally(view.layer, OUT_DEGREES, of_type, rows=len(rows.nodes))
         tally.largest = float(expected.abs().max())
         ours = expected[first:last]
         tally.find(rows.nodes, rows.values, ours, TOLERANCE * ours.abs(), self.name_of)

@@ -86,6 +86,5 @@ class OutEdges:
                 return every + new
             case "anew":
                 return every - loops + new
-            case "single":
-                kept = (self.heaviest > -torch.inf) & weighs
-                return every - loops + torch.where(kept, self.heaviest, new)
+        kept = (self.heaviest > -torch.inf) & weighs
+        return every - loops + torch.where(kept, self.heaviest, new)

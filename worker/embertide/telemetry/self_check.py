@@ -8,6 +8,8 @@ from typing import Any
 
 CHECKED, OFF = "checked", "off"
 """Values of :attr:`SelfCheck.state`."""
+OUT_DEGREES = "out-degrees"
+"""Value of :attr:`CheckedRows.makes`: numbers of nodes that are counted again, and no rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,11 +93,12 @@ class SelfCheck:
     @property
     def rows(self) -> int:
         """Rows that were computed again, of all layers."""
-        return sum(one.rows for one in self.checked)
+        return sum(self.rows_of(layer) for layer in self.largest_errors)
 
     def rows_of(self, layer: int) -> int:
         """Rows of a layer that were computed again, of all its tensors."""
-        return sum(one.rows for one in self.checked if one.layer == layer)
+        rows = [one for one in self.checked if one.makes != OUT_DEGREES]
+        return sum(one.rows for one in rows if one.layer == layer)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; :meth:`from_json` is the way back."""
