@@ -45,6 +45,7 @@ CHANGES: dict[str, tuple[Any, Affects]] = {
     "output.keepVersions": (2, Affects.NEITHER),
     "output.compare": (False, Affects.NEITHER),
     "output.gate": ({"mode": "warn"}, Affects.NEITHER),
+    "output.delta": ({"tolerance": 0.01}, Affects.NEITHER),
     "workers.grid": ({"graph": 4, "feature": 2}, WORKERS),
     "workers.count": (8, WORKERS),
     "workers.device": ("cuda", WORKERS),

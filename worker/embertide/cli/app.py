@@ -73,7 +73,7 @@ def _root(
       embertide rollback job.yaml previous # go back
       embertide diff job.yaml previous current
       embertide release job.yaml           # a held version
-      embertide convert job.yaml D --for I # files for an index
+      embertide convert job.yaml D --for I # its import files
       embertide push job.yaml --to URL     # into an index
       embertide submit job.yaml --at now   # on Kubernetes
       embertide logs products              # why it failed

@@ -12,7 +12,7 @@ from embertide.pipeline.prepare import Prepared
 from embertide.planning.model_tables import UNREAD
 from embertide.planning.order import WorkOrder
 from embertide.planning.scoring import scored_results
-from embertide.spec.result_names import name_of, node_type_of, result_key
+from embertide.spec.result_names import label_of, name_of, node_type_of, result_key
 from embertide.spec.version_names import version_uri
 from embertide.stages.compare import compare_rows
 from embertide.stages.delta import begin_chain, write_deltas
@@ -89,7 +89,8 @@ def publish(
                 )
                 for key, rows, count, of_result in zip(embeddings, own, counts, parts, strict=True)
             ]
-            comparison = with_deltas(comparison, deltas)
+            by_label = {label_of(key): delta for key, delta in deltas.items()}
+            comparison = with_deltas(comparison, by_label)
             trust = {
                 "comparison": comparison.to_json(),
                 "gate": verdict.to_json(),

@@ -9,7 +9,6 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from embertide.spec.result_names import label_of
 from embertide.telemetry.format import human_bytes, human_share
 
 COMPARED = "compared"
@@ -209,10 +208,9 @@ def _sentence(of_type: TypeComparison, previous: str) -> str:
 
 
 def with_deltas(comparison: Comparison, deltas: dict[str, dict[str, Any]]) -> Comparison:
-    """The comparison with the sizes of deltas, which are by the keys of results."""
-    by_label = {label_of(key): DeltaSize.of(delta) for key, delta in deltas.items()}
+    """The comparison with the sizes of deltas, which are by the labels of results."""
+    sizes = {label: DeltaSize.of(delta) for label, delta in deltas.items()}
     types = [
-        dataclasses.replace(of_type, delta=by_label.get(of_type.name))
-        for of_type in comparison.types
+        dataclasses.replace(of_type, delta=sizes.get(of_type.name)) for of_type in comparison.types
     ]
     return dataclasses.replace(comparison, types=types)
