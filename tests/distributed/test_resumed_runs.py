@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support.commands import await_nobody
+from embertide.errors import SelfCheckFailed
+from embertide.layers.catalog import list_layers
+from embertide.storage.opening import open_storage
+from tests.support.commands import await_nobody, environment
 from tests.support.resumed import LAYERS, Job
+from tests.support.small_job import SmallJob
 
 pytestmark = pytest.mark.distributed
 
@@ -146,3 +153,40 @@ def _kill_at_random(job: Job, chance: random.Random) -> None:
         os.killpg(run.process.pid, signal.SIGKILL)
     run.process.wait()
     await_nobody(run.process.pid)
+
+
+FAULT = """
+from embertide.steps.run import Run
+
+plain = Run.lower
+
+def lower(self, execution):
+    made = plain(self, execution)
+    if self.steps[0].layer == 0 and self.steps[0].edges is not None:
+        made.data[0, 2] += 1
+    return made
+
+Run.lower = lower
+"""
+"""Changes a value in what layer 1 makes, in every process of a command."""
+
+
+def test_a_layer_that_differs_when_it_is_computed_again_is_not_kept(tmp_path: Path) -> None:
+    """A next attempt would go on after it, and not compute it again."""
+    job = SmallJob.make(tmp_path / "job")
+    (tmp_path / "sitecustomize.py").write_text(FAULT)
+    env = environment()
+    command = [sys.executable, "-m", "embertide", "run", job.manifest, "--resume"]
+    right = {"PYTHONPATH": env["PYTHONPATH"]}
+    faulty = {"PYTHONPATH": f"{tmp_path}:{env['PYTHONPATH']}"}
+    failed = subprocess.run(command, env=env | faulty, capture_output=True, text=True, check=False)
+    assert failed.returncode == SelfCheckFailed.exit_code, failed.stderr
+    assert [kept.layers for kept in list_layers(open_storage(None), job.output.as_uri())] in (
+        [], [[]]
+    )  # fmt: skip
+    done = subprocess.run(
+        [*command, "--json"], env=env | right, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert (report["kept"]["resumed"], report["kept"]["kept"]) == (0, [1])
