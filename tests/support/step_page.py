@@ -39,19 +39,22 @@ is. The class has
 | its fields: tensors are `Read`, parameters `Param`, all else is a plain value | the dataclass |
 | the columns of its result, and whether what it reads fits | `width` |
 | its meaning, slow and obvious, in float64 and one process | `reference` |
-| how it runs on a P x M grid, and in which layout its result is | `lower`, `wants_rows` |
-| what that holds and moves: the plans of memory and traffic follow it | `walk` |
+| in which layouts it reads tensors and makes its result, on a P x M grid | `place`, `wants_rows` |
+| how it runs so | `lower` |
+| what that holds and moves, for the plans of memory and traffic | `cost` |
 | what it computes, for the estimate of a run's time | `values_per_edge`, `flops_per_node` |
 | the layer graph that it reads, if it does | `edges` |
 
 To add a kind: write the file, with `class Mine(Step, kind="mine")`, and name it in
 `steps/__init__.py`. `nodewise.py` has what steps without edges have in common, `base.py` the rest.
+`place` returns the operation with what it decides (`run.py`); `lower` and `cost` read it there. By
+default tensors are read as rows or tiles, as `wants_rows` says, and the result is beside them.
 A step whose rows can be finished as they are made (a bias, an activation, a product) is a `Leader`,
 and runs as one with the steps after it; `plans/fuse.py` and `plans/order.py` ask for properties
 (`product`, `added`, `row_activation`, `commutes`), not for classes.
 
 Then add programs with it to `tests/support/step_cases.py`: every grid is compared with its
-`reference` (`tests/distributed/test_exactness.py`), and what it moves with its `walk`, to the byte
+`reference` (`tests/distributed/test_exactness.py`), and what it moves with its `cost`, to the byte
 (`test_traffic.py`).
 
 """

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection
 
 from embertide.footprint import GraphSize
+from embertide.plans.layouts import with_placed
 from embertide.plans.plan import Plan
+from embertide.steps.costs import Costs
 from embertide.steps.moves import Move
-from embertide.steps.walk import Walk
 
 
 def tensor_moves(plan: Plan, size: GraphSize) -> list[Move]:
     """What moves between several workers during the layers, in order."""
-    walk = Walk(plan.program, plan.ops, size)
-    walk.all()
-    return walk.moves
+    return Costs(plan.program, size).count(plan.ops).moves
 
 
 def tensor_peak(
     plan: Plan,
     size: GraphSize,
     *,
-    placed: Container[str],
+    placed: Collection[str],
     building: dict[str, float],
     block: dict[str, float],
 ) -> float:
@@ -32,6 +31,6 @@ def tensor_peak(
         building: relation -> bytes that its layer graph takes while it is built, beyond what stays.
         block: relation -> bytes of the blocks of a sum over features where they were loaded.
     """
-    walk = Walk(plan.program, plan.ops, size, dict(building), block)
-    walk.all(placed)
-    return max(walk.peak, walk.held())
+    costs = Costs(plan.program, size, placed, dict(building), block)
+    costs.count((with_placed(plan, placed) if placed else plan).ops)
+    return max(costs.peak, costs.held())

@@ -10,6 +10,7 @@ scores       products that only attention's scores are made of
 shared_rows  what relations that read the same rows need, before the first of them
 fuse         steps that are one operation
 whole_rows   whether workers of one host compute whole rows, whatever the grid slices
+layouts      in which layouts operations read and make tensors, and what they free
 phases       where an operation needs rows of other nodes, or a statistic over all
 checking     the last pass: what every plan keeps to
 summary      a plan as plain data, for ``embertide show``

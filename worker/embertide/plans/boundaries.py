@@ -33,7 +33,7 @@ def boundaries(plan: Plan) -> list[Boundary]:
     ends, inputs = [], set(plan.program.inputs.values())
     for layer in range(1, plan.program.layers):
         at = next((at for at in range(len(plan.ops)) if _begins(plan, at, layer)), 0)
-        if at:
+        if at and not plan.has_sums_at(at):
             kept = plan.kept_after(plan.phases[at] - 1)
             ends.append(Boundary(at, layer, tuple(name for name in kept if name not in inputs)))
     return ends

@@ -15,6 +15,10 @@ def check(plan: Plan) -> Plan:
         missing = set(step.reads()) - there
         assert not missing, f"step {step.out!r} reads {missing} before it is made"
         there.add(step.out)
+    for op in plan.ops:
+        named, first = {read.name for read in op.inputs}, op.steps[0]
+        bare = set() if op.reads(first.out, "sums") else set(first.reads()) - named
+        assert not bare, f"step {first.out!r} reads {bare} without a layout"
     lacking = set(plan.program.results.values()) - there
     assert not lacking, f"nothing makes the results {lacking}"
     return plan

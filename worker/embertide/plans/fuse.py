@@ -21,6 +21,9 @@ def fuse(plan: Plan) -> Plan:
     ops, at, links = [], 0, chains(program)
     while at < len(program.steps):
         op = _run_at(program, at, links)
+        if plan.target.sampled:
+            # The graph whose factors these are is not there before the reader's own layer.
+            op = replace(op, reader=None)
         ops.append(op)
         at += len(op.steps)
     return replace(plan, ops=tuple(ops))

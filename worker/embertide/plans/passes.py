@@ -7,6 +7,7 @@ from functools import partial
 
 from embertide.plans.checking import check
 from embertide.plans.fuse import fuse
+from embertide.plans.layouts import choose_layouts
 from embertide.plans.order import keep_readers_close, order_products
 from embertide.plans.phases import mark_phases
 from embertide.plans.plan import Pass, Plan, Target
@@ -29,6 +30,8 @@ ORDERING: tuple[Pass, ...] = (
 
 MARKING: tuple[Pass, ...] = (
     # Of the operations as they run, so after all that changes them.
+    choose_layouts,
+    # By what operations read.
     mark_phases,
     # Changes nothing.
     check,

@@ -19,11 +19,13 @@ class Target:
         grid: the workers.
         in_place: all of them are on one host, and read each other's tensors where they stand.
         sampled: each layer reads another sample of the edges.
+        placed: node types whose features are in the order of their ids from the start.
     """
 
     grid: GridShape
     in_place: bool = False
     sampled: bool = False
+    placed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,12 @@ class Plan:
         return GridShape.of(grid.workers, 1) if self.whole_rows else grid
 
     @property
+    def reads_all(self) -> bool:
+        """Whether a worker reads every row of a tensor, with all columns, where it stands."""
+        grid = self.grid
+        return grid.workers == 1 or (self.target.in_place and grid.feature == 1)
+
+    @property
     def moving_workers(self) -> int:
         """Workers among which rows move, for which steps are ordered: one where nothing moves."""
         return 1 if self.whole_rows else self.target.grid.workers
@@ -64,9 +72,9 @@ class Plan:
     @cached_property
     def last_reads(self) -> dict[str, int]:
         """Name of a tensor -> the number of the last operation that reads it; of results beyond."""
-        last = {
-            name: at for at, op in enumerate(self.ops) for step in op.steps for name in step.reads()
-        }
+        last: dict[str, int] = {}
+        for at, op in enumerate(self.ops):
+            last |= dict.fromkeys((name for step in op.steps for name in step.reads()), at)
         return last | dict.fromkeys(self.program.results.values(), len(self.ops))
 
     def kept_after(self, phase: int) -> list[str]:
@@ -76,6 +84,13 @@ class Plan:
         return [
             name for name in there if ends.get(name, -1) <= phase and self._last_phase(name) > phase
         ]
+
+    def has_sums_at(self, at: int) -> bool:
+        """Whether an operation before number ``at`` has made sums that a later one finishes."""
+        brought = {step.out for op in self.ops[:at] for step in op.brings}
+        return any(
+            op.reads(op.steps[0].out, "sums") for op in self.ops[at:] if op.steps[0].out in brought
+        )
 
     def _last_phase(self, name: str) -> int:
         at = self.last_reads.get(name, -1)

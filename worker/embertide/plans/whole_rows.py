@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from embertide.footprint import GraphSize
+from embertide.plans.layouts import choose_layouts
 from embertide.plans.plan import Pass, Plan
 from embertide.spec.relations import Relation
+from embertide.steps.costs import Costs
 from embertide.steps.moves import Conversion, HeadScores, LoadedRows, Move, Statistics, TileRows
 from embertide.steps.program import Program
-from embertide.steps.walk import Walk
 
 
 def choose_whole_rows(plan: Plan, again: Sequence[Pass]) -> Plan:
@@ -67,9 +68,8 @@ def _moves(plan: Plan) -> list[Move]:
         group_bytes=0,
         depth=1,
     )
-    walk = Walk(plan.program, plan.ops, size)
-    walk.all()
-    return walk.moves
+    apart = choose_layouts(replace(plan, target=replace(plan.target, in_place=False)))
+    return Costs(apart.program, size).count(apart.ops).moves
 
 
 def _node_types(program: Program) -> set[str]:

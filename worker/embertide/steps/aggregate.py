@@ -13,9 +13,10 @@ from embertide.kernels.memory import as_type
 from embertide.layouts import Layout, Shard
 from embertide.primitives.gemm import linear, ring_gemm
 from embertide.primitives.spmm import Reduction, spmm, spmm_each, spmm_linear
-from embertide.spec.grid import GridShape
 from embertide.steps import source_rows
+from embertide.steps.alive import Alive
 from embertide.steps.base import EdgeStep, Leader
+from embertide.steps.costs import Costs
 from embertide.steps.execution import Execution
 from embertide.steps.norms import (
     WITHIN_A_TYPE,
@@ -29,11 +30,9 @@ from embertide.steps.norms import (
     target_factors,
     weighs,
 )
-from embertide.steps.program import Program
 from embertide.steps.reference import Degrees, End, ReferenceRun
 from embertide.steps.run import Product, Run
 from embertide.steps.shapes import Shapes
-from embertide.steps.walk import Walk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,84 +78,72 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
     # -- how it runs -------------------------------------------------------------------------
 
     @property
-    def shared(self) -> tuple[str, ...]:
-        """What is summed, if rows are taken as they are: factors of sources differ by relation."""
-        return () if self.scales_sources else (self.x,)
+    def shares_rows(self) -> bool:
+        """If rows are taken as they are: factors of sources differ by relation."""
+        return not self.scales_sources
 
-    def lower_run(self, execution: Execution, run: Run) -> Shard:
-        """A ``tile``; ``rows`` behind a product. Collective: every rank must call."""
-        if self._sum_together(execution):
-            return self._finish(execution, run, execution.ahead.pop(self.out).data)
+    def place(self, op: Run, at: Alive) -> Run:
+        """A ``tile``; ``rows`` after a product. Sums of other relations may be made with ours."""
+        travel = at.grid.graph > 1 and not source_rows.are_in_place(self.x, at)
+        steps, source = at.group_of(self, travel=travel), source_rows.place(self.x, at)
+        layout: Layout = "rows" if op.product else "tile"
+        return op.placed([source], layout, brings=None if len(steps) == 1 else steps)
+
+    def lower(self, execution: Execution, op: Run) -> Shard:
+        """Collective: every rank must call."""
+        if op.brings:
+            execution.tensors.add(op.brings, self._sum_all(execution, op))
+        if op.finishes_sums:
+            return self._finish(execution, op, execution.tensors.take(self.out).data)
         reduction, source = self._reduction(execution)
-        channel, (sources,), operand = source_rows.find(execution, [self], source)
-        width, depth = execution.program.widths[run.out], execution.depth
-        if run.product is None:
-            last = execution.scaling_epilogue(run, "tile")
-            dtype = execution.tensors.type_of(run.out)
+        channel, (sources,), operand = source_rows.find(execution, op, [self], source)
+        depth = execution.depth
+        if op.product is None:
+            last = execution.epilogue(op, "tile")
+            dtype = execution.tensors.type_of(op.out)
             out = spmm(channel, sources, operand, reduction, last, depth=depth, dtype=dtype)
-            return Shard("tile", out, width)
-        if execution.grid.world == 1 or (sources.window and execution.grid.feature == 1):
-            weight = execution.param(run.product.weight)
-            last, onto = execution.scaling_epilogue(run, "rows"), execution.onto(run)
-            dtype = execution.tensors.type_of(run.out)
+            return execution.made(op, out)
+        if execution.reads_all:
+            weight = execution.param(op.product.weight)
+            last, onto = execution.epilogue(op, "rows"), execution.onto(op)
+            dtype = execution.tensors.type_of(op.out)
             out = spmm_linear(channel, sources, operand, weight, reduction, last, onto, dtype=dtype)
-            return Shard("rows", out, width)
-        dtype = self._sum_type(execution)
+            return execution.made(op, out)
+        # The type in which sums travel next, where there are slices.
+        dtype = execution.row_type if execution.grid.feature > 1 else torch.float32
         sums = spmm(channel, sources, operand, reduction, NOTHING, depth=depth, dtype=dtype)
         # What was summed makes room for the product.
         del sources, operand
-        execution.tensors.read(self.x)
-        return self._multiplied(execution, run, run.product, sums)
+        return self._multiplied(execution, op, op.product, sums)
 
-    def _multiplied(
-        self, execution: Execution, run: Run, product: Product, sums: torch.Tensor
-    ) -> Shard:
-        """Sums, times the weight of a product. Collective: every rank must call."""
-        last, onto = execution.scaling_epilogue(run, "rows"), execution.onto(run)
-        weight = execution.param(product.weight)
-        width = len(weight)
-        if execution.grid.feature == 1:
-            dtype = execution.tensors.type_of(run.out)
-            return Shard("rows", linear(sums, weight, last, onto, dtype=dtype), width)
-        channel = execution.channel(product.layer)
-        ranges, sums = execution.ranges_of(self.out), as_type(sums, execution.row_type)
-        return Shard("rows", ring_gemm(channel, ranges, sums, weight, last, onto), width)
-
-    def _sum_type(self, execution: Execution) -> torch.dtype:
-        """The type of sums that are multiplied next, which travel first where there are slices."""
-        return execution.row_type if execution.grid.feature > 1 else torch.float32
-
-    def _finish(self, execution: Execution, run: Run, sums: torch.Tensor) -> Shard:
-        """The rest of a run whose sums are there. Collective: every rank must call."""
-        if run.product is None:
-            last = execution.scaling_epilogue(run, "tile")
-            return Shard("tile", last.apply_(sums), execution.program.widths[run.out])
-        execution.tensors.read(self.x)
-        return self._multiplied(execution, run, run.product, sums)
-
-    def _sum_together(self, execution: Execution) -> bool:
-        """Whether our sums are there, made with those of other relations that need the same rows.
-
-        The first of these steps makes the sums of all. Collective: every rank must call.
-        """
-        if self.out in execution.ahead:
-            return True
-        steps = self._group(execution.program, execution.grid.shape)
-        if len(steps) == 1 or source_rows.in_place(execution, self.x):
-            return False
-        channel, sources, operand = source_rows.find(execution, steps, None)
+    def _sum_all(self, execution: Execution, op: Run) -> list[Shard]:
+        """The sums of all relations that need the same rows. Collective: every rank must call."""
+        steps = [step for step in op.brings if isinstance(step, Aggregate)]
+        channel, sources, operand = source_rows.find(execution, op, steps, None)
         reductions = [step._reduction(execution)[0] for step in steps]
         lasts = [NOTHING] * len(steps)
         sums = spmm_each(channel, sources, operand, reductions, lasts, depth=execution.depth)
-        made = [Shard("tile", one, execution.program.widths[self.x]) for one in sums]
-        execution.ahead.update(zip((step.out for step in steps), made, strict=True))
-        return True
+        return [Shard("tile", own, execution.program.widths[self.x]) for own in sums]
 
-    def _group(self, program: Program, grid: GridShape) -> list[Aggregate]:
-        """The sums whose rows travel once for all, in order: this one alone where none travel."""
-        if grid.graph == 1:
-            return [self]
-        return [step for step in program.groups[self.out] if isinstance(step, Aggregate)]
+    def _finish(self, execution: Execution, op: Run, sums: torch.Tensor) -> Shard:
+        """What is done to the rows of sums that are there. Collective: every rank must call."""
+        if op.product is not None:
+            return self._multiplied(execution, op, op.product, sums)
+        return execution.made(op, execution.epilogue(op, "tile").apply_(sums))
+
+    def _multiplied(
+        self, execution: Execution, op: Run, product: Product, sums: torch.Tensor
+    ) -> Shard:
+        """Sums, times the weight of a product. Collective: every rank must call."""
+        execution.tensors.read(self.x)
+        last, onto = execution.epilogue(op, "rows"), execution.onto(op)
+        weight = execution.param(product.weight)
+        if execution.grid.feature == 1:
+            dtype = execution.tensors.type_of(op.out)
+            return execution.made(op, linear(sums, weight, last, onto, dtype=dtype))
+        channel = execution.channel(product.layer)
+        ranges, sums = execution.ranges_of(self.out), as_type(sums, execution.row_type)
+        return execution.made(op, ring_gemm(channel, ranges, sums, weight, last, onto))
 
     def _reduction(self, execution: Execution) -> tuple[Reduction, torch.Tensor | None]:
         """How we sum, and [N/P] factors that our rows still need as sources, or None.
@@ -184,62 +171,51 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
 
     # -- what it costs -----------------------------------------------------------------------
 
-    def walk_run(self, walk: Walk, run: Run) -> Layout:
+    def cost(self, costs: Costs, op: Run) -> None:
         """Sums beside what is summed; among several a product comes when that is gone."""
-        if self._walk_together(walk):
-            return self._walk_finish(walk, run)
-        loaded = source_rows.at_loaders(walk, self.x)
+        if op.brings:
+            beside = source_rows.cost(costs, op, op.brings, scaled=False)
+            costs.need(beside + sum(costs.whole(step.out) for step in op.brings))
+        if op.finishes_sums:
+            costs.alive.make(op)
+            self._finish_cost(costs, op)
+            return
         if counts_out(self.norm):
-            walk.degrees(self.edges, weighted=weighs(self.norm))
-        beside = source_rows.bring(walk, [self], scaled=self.scales_sources)
-        fused = walk.size.reads_all
-        if run.product is None or fused:
-            result = walk.result(run)
-            walk.need(
-                beside + (self._made(walk, result, loaded) if run.product is None else result)
-            )
-            return "tile" if run.product is None else "rows"
-        walk.need(beside + self._made(walk, self._sum_bytes(walk), loaded))
-        return self._walk_product(walk, run, run.product)
+            costs.degrees(self.edges, weighted=weighs(self.norm))
+        beside = source_rows.cost(costs, op, [self], scaled=self.scales_sources)
+        if op.product is None:
+            costs.need(beside + self._growing(costs, op, costs.result(op)))
+        elif costs.size.reads_all:
+            costs.need(beside + costs.result(op))
+        else:
+            costs.need(beside + self._growing(costs, op, self._sum_bytes(costs)))
+            self._product_cost(costs, op, op.product)
 
-    def _walk_product(self, walk: Walk, run: Run, product: Product) -> Layout:
-        """Behind the sums; what was summed makes room for it."""
-        walk.read(self.x)
-        walk.need(self._sum_bytes(walk) + walk.result(run))
-        walk.convert(self.out, product.layer)
-        if walk.grid.feature > 1 and run.onto is None:
-            walk.round(run.out)
-        return "rows"
+    def _finish_cost(self, costs: Costs, op: Run) -> None:
+        """What is done to sums is done in place, but for a product."""
+        if op.product is not None:
+            self._product_cost(costs, op, op.product)
+        else:
+            costs.need(costs.whole(self.out))
 
-    def _sum_bytes(self, walk: Walk) -> float:
+    def _product_cost(self, costs: Costs, op: Run, product: Product) -> None:
+        """What was summed makes room for the product of the sums."""
+        costs.read(self.x)
+        costs.need(self._sum_bytes(costs) + costs.result(op))
+        costs.convert(self.out, product.layer)
+        if costs.grid.feature > 1 and op.onto is None:
+            costs.round(op.out)
+
+    def _sum_bytes(self, costs: Costs) -> float:
         """Bytes of sums that are multiplied next, which travel first where there are slices."""
-        return (walk.sent(self.out) if walk.grid.feature > 1 else 0.0) or walk.whole(self.out)
+        return (costs.sent(self.out) if costs.grid.feature > 1 else 0.0) or costs.whole(self.out)
 
-    def _made(self, walk: Walk, held: float, loaded: bool) -> float:
+    def _growing(self, costs: Costs, op: Run, held: float) -> float:
         """Bytes of sums that are ``held`` so, while groups are added to them in float32."""
-        whole = walk.whole(self.out)
-        grouped = loaded or (walk.grid.graph > 1 and not walk.size.in_place)
+        whole = costs.whole(self.out)
+        groups = costs.grid.graph > 1 and not costs.size.in_place
+        grouped = groups or op.reads(self.x, "loaded")
         return whole + held if grouped and held < whole else held
-
-    def _walk_together(self, walk: Walk) -> bool:
-        """Whether the sums are there, made with those of other relations: as lowered."""
-        if self.out in walk.ahead:
-            return True
-        steps = self._group(walk.program, walk.grid)
-        if len(steps) == 1 or source_rows.is_in_place(walk, self.x):
-            return False
-        beside = source_rows.bring(walk, steps, scaled=False)
-        walk.ahead |= {step.out: walk.whole(step.out) for step in steps}
-        walk.need(beside)
-        return True
-
-    def _walk_finish(self, walk: Walk, run: Run) -> Layout:
-        """The rest of a run whose sums are there."""
-        sums = walk.ahead.pop(self.out)
-        if run.product is not None:
-            return self._walk_product(walk, run, run.product)
-        walk.need(sums)
-        return "tile"
 
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """The columns of a row."""

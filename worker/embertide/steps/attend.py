@@ -10,16 +10,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from embertide.footprint import FLOAT_BYTES, Size
-from embertide.layouts import Layout, Shard
+from embertide.layouts import Shard
 from embertide.primitives import attention
-from embertide.spec.grid import GridShape
+from embertide.steps.alive import Alive
 from embertide.steps.base import Read
+from embertide.steps.costs import Costs
 from embertide.steps.execution import Execution
 from embertide.steps.moves import HeadScores, TileRows
 from embertide.steps.reference import ReferenceRun
+from embertide.steps.run import Input, Run
 from embertide.steps.shapes import Shapes
 from embertide.steps.together import TogetherStep
-from embertide.steps.walk import Walk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,7 @@ class Attend(TogetherStep, kind="attend"):
     negative_slope: float = 0.2
 
     at_destination: ClassVar[tuple[str, ...]] = ("target",)
+    reads_rows: ClassVar[tuple[str, ...]] = ("source", "target")
 
     def width(self, shapes: Shapes) -> int:
         """That of ``x``."""
@@ -51,22 +53,12 @@ class Attend(TogetherStep, kind="attend"):
         lit = functional.leaky_relu(scores, self.negative_slope)
         return edges.weigh(lit, run.heads(self.x, self.heads))
 
-    @property
-    def shared(self) -> tuple[str, ...]:
-        """The values; each relation has scores of its own."""
-        return (self.x,)
-
-    def wants_rows(self, name: str) -> bool:
-        """Of scores, which slices get from whole rows."""
-        return name in (self.source, self.target)
-
-    def moves_rows(self, grid: GridShape) -> bool:
-        """Between partitions."""
-        return grid.graph > 1
-
-    def layout(self) -> Layout:
-        """As a sum has."""
-        return "tile"
+    def place(self, op: Run, at: Alive) -> Run:
+        """Scores of both ends of each relation, then the values; the result is as of a sum."""
+        steps = self._alike(at.group_of(self, travel=at.grid.graph > 1))
+        ends = [name for step in steps for name in (step.source, step.target)]
+        scores = [Input(name, "rows", "scalars") for name in ends]
+        return op.placed([*scores, Input(self.x, "tile")], "tile", brings=steps)
 
     def lower_all(self, execution: Execution, steps: Sequence[Attend]) -> list[Shard]:
         """Scores travel as numbers, rows as in a sum. Collective: every rank must call."""
@@ -109,25 +101,21 @@ class Attend(TogetherStep, kind="attend"):
         source, target = (attention.scatter_heads(scalars, end, width[self.x]) for end in ends)
         return source, target
 
-    def walk_all(self, walk: Walk, steps: Sequence[Attend]) -> None:
+    def cost_all(self, costs: Costs, steps: Sequence[Attend]) -> None:
         """Scores of both ends, then a sum."""
+        costs.build(*(step.edges for step in steps))
         for step in steps:
-            for name in (step.source, step.target):
-                walk.get(name, "rows", "scalars")
-        copy = walk.gathered(self.x, "tile")
-        walk.build(*(step.edges for step in steps))
-        for step in steps:
-            walk.moves.append(HeadScores(step.edges, step.heads, "scalars", of="source"))
-            walk.moves.append(HeadScores(step.edges, step.heads, "scalars", of="target"))
-        names, width = tuple(step.relation for step in steps), walk.width(self.x)
-        union = walk.size.of_relations(names)
+            costs.moves.append(HeadScores(step.edges, step.heads, "scalars", of="source"))
+            costs.moves.append(HeadScores(step.edges, step.heads, "scalars", of="target"))
+        names, width = tuple(step.relation for step in steps), costs.width(self.x)
+        union = costs.size.of_relations(names)
         heads = sum(union.heads(step.heads) for step in steps)
-        walk.moves.append(TileRows(self.edges, heads, names, "scalars"))
-        walk.moves.append(TileRows(self.edges, width / union.feature, names))
-        made = sum(walk.whole(step.out) for step in steps)
-        made += sum(_score_bytes(step.heads, walk.over(step.edges)) for step in steps)
+        costs.moves.append(TileRows(self.edges, heads, names, "scalars"))
+        costs.moves.append(TileRows(self.edges, width / union.feature, names))
+        made = sum(costs.whole(step.out) for step in steps)
+        made += sum(_score_bytes(step.heads, costs.over(step.edges)) for step in steps)
         fetched = FLOAT_BYTES * heads * _fetched(union, len(steps))
-        walk.need(copy + made + fetched + union.in_flight(width))
+        costs.need(costs.sent(self.x) + made + fetched + union.in_flight(width))
 
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """The scores and the softmax cost as much as the sum."""

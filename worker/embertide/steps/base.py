@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_type_h
 import torch
 
 from embertide.errors import ModelError
-from embertide.layouts import Layout, Shard
+from embertide.layouts import Shard
 from embertide.primitives.views import EdgeView, Loops
 from embertide.spec.relations import Relation
 from embertide.steps.reach import Reach
-from embertide.steps.run import Product, RowActivation, Run
+from embertide.steps.run import Input, Product, RowActivation, Run
 
 if TYPE_CHECKING:
+    from embertide.steps.alive import Alive
+    from embertide.steps.costs import Costs
     from embertide.steps.execution import Execution
     from embertide.steps.reference import Degrees, End, ReferenceRun
     from embertide.steps.shapes import Shapes
-    from embertide.steps.walk import Walk
 
 Read = Annotated[str, "read"]
 """A field that names a tensor which the step reads."""
@@ -52,6 +53,8 @@ class Step(ABC):
     """The result's columns may be cut among the slices of a grid."""
     whole: ClassVar[bool] = False
     """The result is whole rows, whose columns are cut if a step that reads them asks for it."""
+    reads_rows: ClassVar[bool | tuple[str, ...]] = False
+    """Whether tensors are read as whole rows, or the fields of those that are."""
     pairs: ClassVar[bool] = False
     """Both ends' whole rows are brought together at every edge of a sub-range."""
     reach: ClassVar[Reach] = Reach.ROW
@@ -138,21 +141,34 @@ class Step(ABC):
         """
         return None
 
-    # -- how it runs -----------------------------------------------------------------------
+    # -- how it runs, and what that costs ----------------------------------------------------
 
-    @abstractmethod
-    def lower(self, execution: Execution) -> Shard:
-        """Our shard of the result. Collective: every rank must call."""
-
-    def wants_rows(self, _name: str) -> bool:
+    def wants_rows(self, name: str) -> bool:
         """Whether the step needs all columns of the rows of a tensor that it reads."""
-        return False
+        if isinstance(self.reads_rows, bool):
+            return self.reads_rows
+        return name in {getattr(self, field) for field in self.reads_rows}
 
-    # -- what it costs -----------------------------------------------------------------------
+    def place(self, op: Run, _at: Alive) -> Run:
+        """Choose the layouts that an operation led by the step reads and makes.
+
+        By default each tensor is read in the layout that the step wants, and the result is rows.
+        """
+        return op.placed(
+            [Input(name, "rows" if self.wants_rows(name) else "tile") for name in self.reads()],
+            "rows",
+        )
 
     @abstractmethod
-    def walk(self, walk: Walk) -> Layout:
-        """Tell a walk what :meth:`lower` holds and moves; returns the result's layout."""
+    def lower(self, execution: Execution, op: Run) -> Shard:
+        """Our shard of the result of an operation that the step leads.
+
+        Collective: every rank must call.
+        """
+
+    def cost(self, costs: Costs, op: Run) -> None:
+        """Count what :meth:`lower` holds and moves; by default the result beside what is read."""
+        costs.make(op)
 
     def values_per_edge(self, _widths: dict[str, int]) -> float:
         """What an edge costs, in values of a plain sum over in-edges."""
@@ -198,7 +214,7 @@ class Leader(Step):
     """
 
     takes_product: ClassVar[bool] = False
-    """Rows may also be multiplied with the weight of a product behind it."""
+    """Rows may also be multiplied with the weight of the product that follows."""
 
     @property
     def scales_sources(self) -> bool:
@@ -208,22 +224,6 @@ class Leader(Step):
     def source_factors(self, _execution: Execution) -> torch.Tensor | None:
         """[N/P] those factors of our rows, if it has any. Collective: every rank must call."""
         return None
-
-    @abstractmethod
-    def lower_run(self, execution: Execution, run: Run) -> Shard:
-        """Our shard of the result of a run that starts here. Collective: every rank must call."""
-
-    @abstractmethod
-    def walk_run(self, walk: Walk, run: Run) -> Layout:
-        """As :meth:`walk`, of :meth:`lower_run`."""
-
-    def lower(self, execution: Execution) -> Shard:
-        """As a run of its own. Collective: every rank must call."""
-        return self.lower_run(execution, Run((self,), leader=self))
-
-    def walk(self, walk: Walk) -> Layout:
-        """As a run of its own."""
-        return self.walk_run(walk, Run((self,), leader=self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,12 +253,9 @@ class EdgeStep(Step):
         return EdgeView(self.layer, self.loops, self.loop_weight, self.edge_weight, self.relation)
 
     @property
-    def shared(self) -> tuple[str, ...]:
-        """The tensors of the source type whose rows may travel once for several such steps.
-
-        None where the step takes rows in a way of its own.
-        """
-        return ()
+    def shares_rows(self) -> bool:
+        """Whether the rows it gathers may travel once for several such steps."""
+        return False
 
     @property
     def gathered(self) -> tuple[str, ...]:

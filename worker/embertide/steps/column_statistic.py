@@ -8,14 +8,15 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from embertide.layouts import Layout, Shard
+from embertide.layouts import Shard
 from embertide.primitives.statistics import axis_of, column_moments
+from embertide.steps.costs import Costs
 from embertide.steps.execution import Execution
 from embertide.steps.moves import Statistics
 from embertide.steps.nodewise import ElementStep
 from embertide.steps.reach import Reach
 from embertide.steps.reference import ReferenceRun
-from embertide.steps.walk import Walk
+from embertide.steps.run import Run
 
 Statistic = Literal["mean", "sum", "var", "std", "norm"]
 
@@ -61,9 +62,8 @@ class ColumnStatistic(ElementStep, kind="column_statistic"):
                 value = value if self.of == "var" else value.sqrt()
         return x.data.copy_(value.expand_as(x.data))
 
-    def walk(self, walk: Walk) -> Layout:
-        """Two numbers per column and worker move, beside a copy of ``x`` at most."""
-        layout, width, slices = super().walk(walk), walk.width(self.x), walk.grid.feature
-        columns = width / slices if layout == "tile" else float(width)
-        walk.moves.append(Statistics(self.layer, axis_of(layout, slices), 2 * columns))
-        return layout
+    def cost(self, costs: Costs, op: Run) -> None:
+        """Two numbers per column and worker move."""
+        costs.make(op)
+        columns, axis = costs.columns(op), axis_of(op.layout, costs.grid.feature)
+        costs.moves.append(Statistics(self.layer, axis, 2 * columns))

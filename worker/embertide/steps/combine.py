@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from embertide.kernels.memory import copy_of, empty_as
-from embertide.layouts import Layout, Shard
+from embertide.layouts import Shard
+from embertide.steps.alive import Alive
 from embertide.steps.base import Read, Step
 from embertide.steps.execution import Execution
+from embertide.steps.nodewise import place_together
 from embertide.steps.reference import ReferenceRun
+from embertide.steps.run import Run
 from embertide.steps.shapes import Shapes
-from embertide.steps.walk import Walk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,22 +36,17 @@ class Combine(Step, kind="combine"):
         """alpha * a + beta * b."""
         return self.alpha * run.tensors[self.a] + self.beta * run.tensors[self.b]
 
-    def lower(self, execution: Execution) -> Shard:
-        """In tiles if both are tiles already; else in rows. Collective: every rank must call."""
-        tensors, channel = execution.tensors, execution.channel(self.layer)
-        tiles = all(tensors.has(name, "tile") for name in (self.a, self.b))
-        layout: Layout = "tile" if tiles or execution.grid.feature == 1 else "rows"
-        a = tensors.get(self.a, layout, channel)
-        b = tensors.get(self.b, layout, channel)
-        fresh = tensors.dies(self.b) and self.a != self.b
-        data = b.data if fresh else copy_of(b.data)
+    def place(self, op: Run, at: Alive) -> Run:
+        """In tiles if both are tiles already; else in rows."""
+        return place_together(op, at, self.reads())
+
+    def lower(self, execution: Execution, op: Run) -> Shard:
+        """Collective: every rank must call."""
+        a, b = (execution.shard(name, op.layout, self.layer) for name in (self.a, self.b))
+        data = b.data if op.reuses else copy_of(b.data)
         if self.beta != 1.0:
             data.mul_(self.beta)
-        return Shard(layout, data.add_(a.data, alpha=self.alpha), a.width)
-
-    def walk(self, walk: Walk) -> Layout:
-        """``b`` is changed where no later step reads it."""
-        return walk.together([self.a, self.b], self.out, in_place=True)
+        return Shard(op.layout, data.add_(a.data, alpha=self.alpha), a.width)
 
     @property
     def summed(self) -> tuple[str, ...]:
@@ -64,6 +61,7 @@ class Concat(Step, kind="concat"):
     inputs: tuple[Read, ...]
 
     whole: ClassVar[bool] = True
+    reads_rows: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
         """The sum of theirs."""
@@ -73,7 +71,7 @@ class Concat(Step, kind="concat"):
         """Side by side."""
         return torch.cat([run.tensors[name] for name in self.inputs], dim=1)
 
-    def lower(self, execution: Execution) -> Shard:
+    def lower(self, execution: Execution, _op: Run) -> Shard:
         """In rows: columns of a tile are cut by the width of the whole, not of its inputs.
 
         Collective: every rank must call.
@@ -82,11 +80,3 @@ class Concat(Step, kind="concat"):
         out = empty_as(parts[0], len(parts[0]), sum(part.shape[1] for part in parts))
         data = torch.cat(parts, dim=1, out=out)
         return Shard("rows", data, data.shape[1])
-
-    def wants_rows(self, _name: str) -> bool:
-        """It does."""
-        return True
-
-    def walk(self, walk: Walk) -> Layout:
-        """The result beside what is read."""
-        return walk.whole_rows(self.reads(), self.out)

@@ -7,15 +7,16 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from embertide.layouts import Layout, Shard
+from embertide.layouts import Shard
 from embertide.primitives.views import EdgeView, Loops
 from embertide.spec.relations import Relation
 from embertide.steps.base import Step
+from embertide.steps.costs import Costs
 from embertide.steps.execution import Execution
 from embertide.steps.nodewise import ElementStep
 from embertide.steps.reference import End, ReferenceRun
+from embertide.steps.run import Run
 from embertide.steps.shapes import Shapes
-from embertide.steps.walk import Walk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +89,7 @@ class Degree(Step, kind="degree"):
             return edges.weighted_degree(ends)[:, None]
         return edges.degree(ends)[:, None]
 
-    def lower(self, execution: Execution) -> Shard:
+    def lower(self, execution: Execution, _op: Run) -> Shard:
         """In ``rows``. Collective: every rank must call."""
         graph = execution.graph(self.edges)
         match self.of:
@@ -103,10 +104,9 @@ class Degree(Step, kind="degree"):
         own = execution.of_ours(degree, "rows", self.out)
         return Shard("rows", own.unsqueeze(1).clone(), 1)
 
-    def walk(self, walk: Walk) -> Layout:
+    def cost(self, costs: Costs, op: Run) -> None:
         """A number a row; those of sources are counted together."""
-        walk.build(self.edges)
+        costs.build(self.edges)
         if self.of in ("out", "out_weight"):
-            walk.degrees(self.edges, weighted=self.of == "out_weight")
-        walk.need(walk.tensor(self.out))
-        return "rows"
+            costs.degrees(self.edges, weighted=self.of == "out_weight")
+        costs.make(op)

@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 
 from embertide.kernels.memory import copy_of
-from embertide.layouts import Layout, Shard
+from embertide.layouts import Shard
+from embertide.steps.alive import Alive
 from embertide.steps.base import Read, Step
 from embertide.steps.execution import Execution
+from embertide.steps.nodewise import place_together
 from embertide.steps.reference import ReferenceRun
+from embertide.steps.run import Run
 from embertide.steps.shapes import Shapes
-from embertide.steps.walk import Walk
 
 ElementOp = Literal["sum", "mean", "max", "min", "product"]
 
@@ -49,17 +51,18 @@ class Elementwise(Step, kind="elementwise"):
             case "product":
                 return stacked.prod(0)
 
-    def lower(self, execution: Execution) -> Shard:
-        """In tiles if all are tiles already; else in rows. Collective: every rank must call."""
-        tensors, channel = execution.tensors, execution.channel(self.layer)
-        tiles = all(tensors.has(name, "tile") for name in self.inputs)
-        layout: Layout = "tile" if tiles else "rows"
-        *others, last = (tensors.get(name, layout, channel) for name in self.inputs)
-        fresh = tensors.dies(self.inputs[-1]) and self.inputs.count(self.inputs[-1]) == 1
-        out = reduce(self._into, [one.data for one in others], _owned(last.data, fresh))
+    def place(self, op: Run, at: Alive) -> Run:
+        """In tiles if all are tiles already; else in rows."""
+        return place_together(op, at, self.inputs)
+
+    def lower(self, execution: Execution, op: Run) -> Shard:
+        """Collective: every rank must call."""
+        *others, last = (execution.shard(name, op.layout, self.layer) for name in self.inputs)
+        owned = last.data if op.reuses else copy_of(last.data)
+        out = reduce(self._into, [one.data for one in others], owned)
         if self.op == "mean":
             out.div_(len(self.inputs))
-        return Shard(layout, out, last.width)
+        return Shard(op.layout, out, last.width)
 
     def _into(self, out: Tensor, other: Tensor) -> Tensor:
         match self.op:
@@ -72,15 +75,7 @@ class Elementwise(Step, kind="elementwise"):
             case "product":
                 return out.mul_(other)
 
-    def walk(self, walk: Walk) -> Layout:
-        """The last one is changed where no later step reads it."""
-        return walk.together(self.reads(), self.out, in_place=True)
-
     @property
     def summed(self) -> tuple[str, ...]:
         """All of them."""
         return self.inputs if self.op == "sum" else ()
-
-
-def _owned(data: Tensor, fresh: bool) -> Tensor:
-    return data if fresh else copy_of(data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -11,7 +11,7 @@ import torch
 from embertide.grid import AxisName, Grid, RowRanges
 from embertide.kernels.edge_features import LoopFill
 from embertide.kernels.epilogue import Epilogue
-from embertide.kernels.memory import as_type
+from embertide.kernels.memory import as_type, copy_of
 from embertide.layouts import Layout, Shard
 from embertide.primitives.exchange import Channel, Exchange
 from embertide.primitives.graph import LayerGraph
@@ -50,10 +50,9 @@ class Execution:
             nodes.
         depth: groups in flight at a time.
         row_type: of the rows that are read over edges, and of those that travel.
-        sampled: layers have samples of their own: the next one's graph is not there yet.
-        scaled: tensors whose rows are multiplied already by what the sum that reads them has as
-            factors of sources.
-        ahead: what was made with the result of another step, of the same rows.
+        reads_all: we read every row of a tensor, with all columns, where it stands.
+        scaled: tensors whose rows are multiplied by the factors of sources of the sum that reads
+            them.
         on_hop: called with a step that sums several times, the number of a sum from 1, its result,
             and whether that is multiplied by the factors of sources already.
             Collective: every rank calls it.
@@ -67,22 +66,14 @@ class Execution:
     locations: dict[str, torch.Tensor]
     depth: int
     row_type: torch.dtype
-    sampled: bool
-    scaled: set[str] = field(default_factory=set)
-    ahead: dict[str, Shard] = field(default_factory=dict)
+    reads_all: bool
+    scaled: set[str]
     on_hop: OnHop = _ignored
 
     @property
     def grid(self) -> Grid:
         """The grid as seen from this rank."""
         return self.exchange.grid
-
-    @property
-    def reads_all(self) -> bool:
-        """Whether we read every row of a tensor, with all columns, where it stands."""
-        if self.grid.world == 1:
-            return True
-        return self.grid.feature == 1 and self.exchange.channel("graph", "spmm").in_place
 
     def graph(self, view: EdgeView) -> LayerGraph:
         """A layer graph as a step sees it. Collective: every rank must call."""
@@ -110,20 +101,32 @@ class Execution:
         """Transfers for a layer, or some relations in it; by default, conversions of layouts."""
         return self.exchange.channel(axis, primitive, layer, relations or ("",))
 
+    def shard(self, name: str, layout: Layout, layer: int) -> Shard:
+        """A tensor in a layout. Collective: every rank must call."""
+        return self.tensors.get(name, layout, self.channel(layer))
+
+    def owned(self, name: str, layout: Layout, layer: int) -> Shard:
+        """As :meth:`shard`, to be changed in place: a copy where later operations read the tensor.
+
+        Collective: every rank must call.
+        """
+        shard = self.shard(name, layout, layer)
+        return shard if self.tensors.dies(name) else replace(shard, data=copy_of(shard.data))
+
     def rows(self, name: str, layer: int) -> torch.Tensor:
         """[N/(P*M), D] a tensor in the ``rows`` layout. Collective: every rank must call."""
-        return self.tensors.get(name, "rows", self.channel(layer)).data
+        return self.shard(name, "rows", layer).data
 
     def tile(self, name: str, layer: int) -> torch.Tensor:
         """[N/P, D/M] a tensor in the ``tile`` layout. Collective: every rank must call."""
-        return self.tensors.get(name, "tile", self.channel(layer)).data
+        return self.shard(name, "tile", layer).data
 
     def gathered(self, name: str, layout: Layout, layer: int) -> torch.Tensor:
         """A tensor in a layout, in the type in which its rows are read over edges.
 
         A copy where other steps read it as float32. Collective: every rank must call.
         """
-        return as_type(self.tensors.get(name, layout, self.channel(layer)).data, self.row_type)
+        return as_type(self.shard(name, layout, layer).data, self.row_type)
 
     def of_ours(self, values: torch.Tensor, layout: Layout, name: str) -> torch.Tensor:
         """Of [N/P, ...] values of our partition those of the rows that a tensor's layout has."""
@@ -147,25 +150,23 @@ class Execution:
         self.tensors.settle(run.onto)
         return self.rows(run.onto, run.steps[-1].layer)
 
+    def made(self, run: Run, data: torch.Tensor) -> Shard:
+        """Our shard of the run's result."""
+        return Shard(run.layout, data, self.program.widths[run.out])
+
     def epilogue(self, run: Run, layout: Layout) -> Epilogue:
-        """Bias and activation of a run, cut to our columns of its result, whatever its rows are."""
-        shard = Shard(layout, torch.empty(0), self.program.widths[run.out])
-        bias = self.tensors.columns(run.shift, shard)
-        if run.activation is None:
-            return Epilogue(bias)
-        return Epilogue(bias, run.activation.kind, run.activation.slope)
+        """Bias and activation of a run, cut to our columns of its result, whatever its rows are.
 
-    def scaling_epilogue(self, run: Run, layout: Layout) -> Epilogue:
-        """As :meth:`epilogue`, with the factors that the next sum has for its sources.
-
-        Multiplied here they are read once per node, and not once per edge. Where layers have
-        samples of their own, the next one is not there yet. Collective: every rank must call.
+        Where the run multiplies its rows by the next sum's factors of sources, these too: they are
+        read once per node, and not once per edge. Collective: every rank must call.
         """
-        last = self.epilogue(run, layout)
-        if run.reader is None or self.sampled:
+        shard = Shard(layout, torch.empty(0), self.program.widths[run.out])
+        last = Epilogue(self.tensors.columns(run.shift, shard))
+        if run.activation is not None:
+            last = replace(last, activation=run.activation.kind, slope=run.activation.slope)
+        if not run.scales or run.reader is None:
             return last
         source = run.reader.source_factors(self)
-        if source is None:
-            return last
-        self.scaled.add(run.out)
-        return replace(last, scale=self.of_ours(source, layout, run.out))
+        return (
+            last if source is None else replace(last, scale=self.of_ours(source, layout, run.out))
+        )

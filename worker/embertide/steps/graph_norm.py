@@ -12,16 +12,17 @@ from torch import Tensor
 from embertide.errors import ModelError
 from embertide.kernels import nodewise
 from embertide.kernels.moments import Moments
-from embertide.layouts import Layout, Shard
+from embertide.layouts import Shard
 from embertide.primitives.statistics import all_columns, axis_of, column_moments
 from embertide.steps.base import Param
+from embertide.steps.costs import Costs
 from embertide.steps.execution import Execution
 from embertide.steps.moves import Statistics
 from embertide.steps.nodewise import ElementStep
 from embertide.steps.reach import Reach
 from embertide.steps.reference import ReferenceRun
+from embertide.steps.run import Run
 from embertide.steps.shapes import Shapes
-from embertide.steps.walk import Walk
 
 Over = Literal["columns", "rows", "all", "none"]
 
@@ -115,15 +116,13 @@ class GraphNorm(ElementStep, kind="graph_norm"):
             case "none":
                 return torch.ones_like(mean)
 
-    def walk(self, walk: Walk) -> Layout:
-        """Two numbers per column and worker move, beside a copy of ``x`` at most."""
-        layout, width, slices = super().walk(walk), walk.width(self.x), walk.grid.feature
-        axis = axis_of(layout, slices)
-        columns = width / slices if layout == "tile" else float(width)
-        walk.moves.append(Statistics(self.layer, axis, 2 * columns))
-        if self._reads_all_columns and layout == "tile":
-            walk.moves.append(Statistics(self.layer, "feature", 2 * columns))
-        return layout
+    def cost(self, costs: Costs, op: Run) -> None:
+        """Two numbers per column and worker move."""
+        costs.make(op)
+        columns, axis = costs.columns(op), axis_of(op.layout, costs.grid.feature)
+        costs.moves.append(Statistics(self.layer, axis, 2 * columns))
+        if self._reads_all_columns and op.layout == "tile":
+            costs.moves.append(Statistics(self.layer, "feature", 2 * columns))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,14 +12,16 @@ from torch.nn import functional
 from embertide.errors import ModelError
 from embertide.kernels import nodewise
 from embertide.kernels.epilogue import Epilogue
-from embertide.layouts import Layout, Shard
+from embertide.layouts import Shard
+from embertide.steps.alive import Alive
 from embertide.steps.base import Param
+from embertide.steps.costs import Costs
 from embertide.steps.execution import Execution
-from embertide.steps.linear import multiply, walk_product
+from embertide.steps.linear import multiply, place_product, product_cost
 from embertide.steps.nodewise import RowStep
 from embertide.steps.reference import ReferenceRun
+from embertide.steps.run import Run
 from embertide.steps.shapes import Shapes
-from embertide.steps.walk import Walk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,28 +64,34 @@ class HeadDot(RowStep, kind="head_dot"):
         vector = run.params[self.vector].reshape(self.heads, -1)
         return (x.reshape(len(x), self.heads, x.shape[1] // self.heads) * vector).sum(2)
 
-    def lower(self, execution: Execution) -> Shard:
+    def place(self, op: Run, at: Alive) -> Run:
+        """Rows; of loaded features it is computed where they were loaded."""
+        if self.weight is None:
+            return super().place(op, at)
+        return place_product(self.x, op, at, landed="rows")
+
+    def lower(self, execution: Execution, op: Run) -> Shard:
         """Collective: every rank must call."""
         if self.weight is None:
-            return super().lower(execution)
+            return super().lower(execution, op)
         folded, shift = fold_heads(
             execution.param(self.vector),
             execution.param(self.weight),
             execution.tensors.param(self.bias),
             self.heads,
         )
-        last = Epilogue(shift)
-        return multiply(execution, self.x, self.layer, folded, last, landed="rows")
+        return multiply(execution, op, self.x, folded, Epilogue(shift))
 
     def compute(self, execution: Execution, x: Tensor) -> Tensor:
         """[n, H*F] -> [n, H]."""
         return nodewise.head_dot(x, execution.param(self.vector).reshape(self.heads, -1))
 
-    def walk(self, walk: Walk) -> Layout:
+    def cost(self, costs: Costs, op: Run) -> None:
         """The result beside what is read."""
         if self.weight is None:
-            return super().walk(walk)
-        return walk_product(walk, self.x, self.layer, self.out, landed="rows")
+            costs.make(op)
+        else:
+            product_cost(costs, op, self.x)
 
     def flops_per_node(self, widths: dict[str, int]) -> float:
         """Of the product, if there is one."""

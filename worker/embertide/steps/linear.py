@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -14,12 +14,13 @@ from embertide.kernels.memory import as_type
 from embertide.layouts import Layout, Shard
 from embertide.primitives.gemm import linear, ring_gemm
 from embertide.primitives.landing_in_place import RowProduct
+from embertide.steps.alive import Alive
 from embertide.steps.base import Leader, Param, Read
+from embertide.steps.costs import Costs
 from embertide.steps.execution import Execution
 from embertide.steps.reference import ReferenceRun
-from embertide.steps.run import Product, Run
+from embertide.steps.run import Input, Product, Run
 from embertide.steps.shapes import Shapes
-from embertide.steps.walk import Walk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,7 @@ class Linear(Leader, kind="linear"):
     bias: Param | None = None
 
     whole: ClassVar[bool] = True
+    reads_rows: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
         """D'."""
@@ -45,29 +47,19 @@ class Linear(Leader, kind="linear"):
         """x @ W.T + b."""
         return functional.linear(run.tensors[self.x], run.params[self.weight], run.param(self.bias))
 
-    def lower_run(self, execution: Execution, run: Run) -> Shard:
-        """``rows``, or of loaded features where the readers of the result want it.
+    def place(self, op: Run, at: Alive) -> Run:
+        """``rows``, or of loaded features the layout that the readers of the result want."""
+        rows = at.program.wants_rows(op.out) or op.part or op.onto is not None
+        return place_product(self.x, op, at, landed="rows" if rows else "tile")
 
-        Collective: every rank must call.
-        """
-        loaded, onto = execution.tensors.is_loaded(self.x), execution.onto(run)
-        finish = execution.epilogue if loaded else execution.scaling_epilogue
-        last, weight = finish(run, "rows"), execution.param(self.weight)
-        layout = _landing(run, rows=execution.tensors.wants_rows(run.out))
-        dtype = execution.tensors.type_of(run.out)
-        return multiply(
-            execution, self.x, self.layer, weight, last, landed=layout, onto=onto, dtype=dtype
-        )
+    def lower(self, execution: Execution, op: Run) -> Shard:
+        """Collective: every rank must call."""
+        onto, last = execution.onto(op), execution.epilogue(op, "rows")
+        return multiply(execution, op, self.x, execution.param(self.weight), last, onto)
 
-    def wants_rows(self, _name: str) -> bool:
-        """A product reads whole rows."""
-        return True
-
-    def walk_run(self, walk: Walk, run: Run) -> Layout:
+    def cost(self, costs: Costs, op: Run) -> None:
         """The result beside what is read; a tile is multiplied on its way to rows."""
-        layout = _landing(run, rows=walk.program.wants_rows(run.out))
-        result = walk.result(run)
-        return walk_product(walk, self.x, self.layer, run.out, landed=layout, result=result)
+        product_cost(costs, op, self.x)
 
     def flops_per_node(self, widths: dict[str, int]) -> float:
         """Two for each value of the weight."""
@@ -79,67 +71,60 @@ class Linear(Leader, kind="linear"):
         return Product(self.weight, self.bias, self.layer)
 
 
-def _landing(run: Run, *, rows: bool) -> Layout:
-    """The layout in which products of loaded features arrive: sums are made in rows."""
-    return "rows" if rows or run.part or run.onto else "tile"
+def place_product(x: str, op: Run, at: Alive, *, landed: Layout) -> Run:
+    """A product is made of loaded features where they are, of rows, or of a tile in a ring.
+
+    Args:
+        landed: the layout in which a product of loaded features goes to its place.
+    """
+    if at.has(x, "loaded"):
+        # Factors of its reader are those of the rows' owners.
+        return replace(op.placed([Input(x, "loaded")], landed), scales=False)
+    rows = at.has(x, "rows") or at.grid.feature == 1
+    return op.placed([Input(x, "rows" if rows else "tile")], "rows")
 
 
 def multiply(
     execution: Execution,
+    op: Run,
     x: str,
-    layer: int,
     weight: Tensor,
     last: Epilogue,
-    *,
-    landed: Layout,
     onto: Tensor | None = None,
-    dtype: torch.dtype = torch.float32,
 ) -> Shard:
-    """epilogue(x @ weight.T) as ``rows``; of loaded features where they were loaded.
-
-    Collective: every rank must call.
+    """epilogue(x @ weight.T), as it was placed. Collective: every rank must call.
 
     Args:
-        landed: the layout of a product of loaded features.
-        onto: [N/(P*M), D'] what the product is added to, in place; loaded ones arrive as rows then.
-        dtype: of a result that is added to nothing.
+        onto: [N/(P*M), D'] what the product is added to, in place.
     """
-    tensors, channel = execution.tensors, execution.channel(layer)
-    if tensors.is_loaded(x):
-        product = RowProduct(weight, last)
-        return tensors.land(
+    layer, width, dtype = op.steps[0].layer, len(weight), execution.tensors.type_of(op.out)
+    if op.reads(x, "loaded"):
+        return execution.tensors.land(
             x,
-            product,
-            layout=landed,
-            width=len(weight),
+            RowProduct(weight, last),
+            layout=op.layout,
+            width=width,
             layer=layer,
             onto=onto,
             dtype=dtype if onto is None else torch.float32,
         )
-    if tensors.has(x, "rows") or execution.grid.feature == 1:
-        data = linear(tensors.get(x, "rows", channel).data, weight, last, onto, dtype=dtype)
+    if op.reads(x, "rows"):
+        data = linear(execution.rows(x, layer), weight, last, onto, dtype=dtype)
     else:
-        tile = as_type(tensors.get(x, "tile", channel).data, execution.row_type)
+        tile = as_type(execution.tile(x, layer), execution.row_type)
+        channel = execution.channel(layer)
         data = ring_gemm(channel, execution.ranges_of(x), tile, weight, last, onto)
-    return Shard("rows", data, len(weight))
+    return Shard("rows", data, width)
 
 
-def walk_product(
-    walk: Walk, x: str, layer: int, out: str, *, landed: Layout, result: float | None = None
-) -> Layout:
-    """As :func:`multiply` does: the result beside what is read; a tile is multiplied on its way.
-
-    Args:
-        out: the product, or what is made of it element by element.
-        landed: the layout of a product of loaded features.
-        result: bytes of it that are not there yet; None: all.
-    """
-    if walk.has(x, "loaded"):
-        return walk.land_product(x, out, landed)
-    walk.need(walk.tensor(out) if result is None else result)
-    if not walk.has(x, "rows"):
-        walk.convert(x, layer)
-        if walk.grid.feature > 1:
-            walk.need(walk.sent(x))
-            walk.round(out)
-    return "rows"
+def product_cost(costs: Costs, op: Run, x: str) -> None:
+    """Count what :func:`multiply` holds and moves."""
+    result = costs.result(op)
+    if op.reads(x, "loaded"):
+        costs.land_product(x, op)
+        return
+    costs.need(result)
+    if op.reads(x, "tile"):
+        costs.convert(x, op.steps[0].layer)
+        costs.need(costs.sent(x))
+        costs.round(op.out)

@@ -19,17 +19,18 @@ from embertide.kernels.block import Block
 from embertide.kernels.edge_features import LoopFill
 from embertide.kernels.segments import EdgeRun, Reduce, Segments, edge_runs
 from embertide.kernels.staging import Staging
-from embertide.layouts import Layout, Shard
+from embertide.layouts import Shard
 from embertide.primitives.arriving import arriving_rows, reduced
-from embertide.spec.grid import GridShape
+from embertide.steps.alive import Alive
 from embertide.steps.base import Param, Read
+from embertide.steps.costs import Costs
 from embertide.steps.execution import Execution
 from embertide.steps.moves import WholeRows
 from embertide.steps.ops import RESULT, RowShapes, run, shapes_of, width_of
 from embertide.steps.reference import ReferenceEdges, ReferenceRun
+from embertide.steps.run import Input, Run
 from embertide.steps.shapes import Shapes
 from embertide.steps.together import TogetherStep
-from embertide.steps.walk import Walk
 
 CHUNK_VALUES = 1 << 21
 """Numbers that the lines hold at a time."""
@@ -65,6 +66,7 @@ class Message(TogetherStep, kind="message"):
     tiles: ClassVar[bool] = False
     whole: ClassVar[bool] = True
     at_destination: ClassVar[tuple[str, ...]] = ("target",)
+    reads_rows: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
         """Columns of ``out``, and one for each head's logarithm."""
@@ -120,18 +122,11 @@ class Message(TogetherStep, kind="message"):
 
     # -- how it runs -------------------------------------------------------------------------
 
-    @property
-    def shared(self) -> tuple[str, ...]:
-        """The rows of sources; each relation has lines and targets of its own."""
-        return (self.x,)
-
-    def moves_rows(self, grid: GridShape) -> bool:
-        """Between all workers."""
-        return grid.workers > 1
-
-    def layout(self) -> Layout:
-        """Of a sub-range all edges are in one place."""
-        return "rows"
+    def place(self, op: Run, at: Alive) -> Run:
+        """Both ends' rows for each relation, since all edges of a sub-range are in one place."""
+        steps = at.group_of(self, travel=at.grid.workers > 1)
+        ends = [Input(name, "rows") for step in steps for name in step.reads()]
+        return op.placed(ends, "rows", brings=steps)
 
     def lower_all(self, execution: Execution, steps: Sequence[Message]) -> list[Shard]:
         """Every group of source rows, for the edges of each. Collective: every rank must call."""
@@ -168,34 +163,27 @@ class Message(TogetherStep, kind="message"):
             staging=execution.exchange.staging,
         )
 
-    def wants_rows(self, _name: str) -> bool:
-        """Of both ends."""
-        return True
-
     # -- what it costs -----------------------------------------------------------------------
 
-    def walk_all(self, walk: Walk, steps: Sequence[Message]) -> None:
+    def cost_all(self, costs: Costs, steps: Sequence[Message]) -> None:
         """The results, what merging takes, and a chunk's values; whole rows in groups."""
-        for step in steps:
-            for name in step.reads():
-                walk.get(name, "rows")
-        copy = walk.gathered(self.x, "rows")
-        walk.build(*(step.edges for step in steps))
-        names, width = tuple(step.relation for step in steps), walk.width(self.x)
-        walk.moves.append(WholeRows(self.edges, width, names))
-        made = sum(step._kept_bytes(walk) for step in steps)
-        chunk = max(step._chunk_bytes(walk) for step in steps)
-        walk.need(copy + made + chunk + walk.size.of_relations(names).whole_in_flight(width))
+        costs.build(*(step.edges for step in steps))
+        names, width = tuple(step.relation for step in steps), costs.width(self.x)
+        costs.moves.append(WholeRows(self.edges, width, names))
+        made = sum(step._kept_bytes(costs) for step in steps)
+        chunk = max(step._chunk_bytes(costs) for step in steps)
+        in_flight = costs.size.of_relations(names).whole_in_flight(width)
+        costs.need(costs.sent(self.x) + made + chunk + in_flight)
 
-    def _kept_bytes(self, walk: Walk) -> float:
+    def _kept_bytes(self, costs: Costs) -> float:
         """Of the result, and of what is kept beside it until all edges were added."""
-        own = walk.whole(self.out)
+        own = costs.whole(self.out)
         return own + (own if self.reduce in ("var", "std", "softmax") else 0.0)
 
-    def _chunk_bytes(self, walk: Walk) -> float:
+    def _chunk_bytes(self, costs: Costs) -> float:
         """Of what the lines hold of some edges."""
-        values = self._shapes(Shapes(walk.program.widths, walk.program.params)).values
-        edges = walk.over(self.edges).edges / walk.grid.workers
+        values = self._shapes(Shapes(costs.program.widths, costs.program.params)).values
+        edges = costs.over(self.edges).edges / costs.grid.workers
         return FLOAT_BYTES * min(float(CHUNK_VALUES), values * edges)
 
     def values_per_edge(self, widths: dict[str, int]) -> float:

@@ -1,6 +1,6 @@
 """What moves between workers during the layers: one class for each way, with what decides its size.
 
-Steps tell a walk which of these their lowering does; `planning.traffic` has the formulas.
+Steps count which of these their operations do; `planning.traffic` has the formulas.
 """
 
 from __future__ import annotations

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from torch import Tensor
 
+from embertide.kernels.memory import copy_of
 from embertide.layouts import Layout, Shard
+from embertide.steps.alive import Alive
 from embertide.steps.base import Read, Step
 from embertide.steps.execution import Execution
+from embertide.steps.run import Input, Run
 from embertide.steps.shapes import Shapes
-from embertide.steps.walk import Walk
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowStep(Step):
     """A function of whole rows, in the ``rows`` layout."""
+
+    reads_rows: ClassVar[bool] = True
 
     x: Read
 
@@ -24,18 +30,10 @@ class RowStep(Step):
     def compute(self, execution: Execution, x: Tensor) -> Tensor:
         """[n, D] -> [n, D'], a new tensor."""
 
-    def lower(self, execution: Execution) -> Shard:
+    def lower(self, execution: Execution, _op: Run) -> Shard:
         """Collective: every rank must call."""
         data = self.compute(execution, execution.rows(self.x, self.layer))
         return Shard("rows", data, data.shape[1])
-
-    def wants_rows(self, _name: str) -> bool:
-        """It does."""
-        return True
-
-    def walk(self, walk: Walk) -> Layout:
-        """The result beside what is read."""
-        return walk.whole_rows([self.x], self.out)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +50,23 @@ class ElementStep(Step):
         """That of ``x``."""
         return shapes.width(self.x)
 
-    def lower(self, execution: Execution) -> Shard:
-        """Collective: every rank must call."""
-        x = execution.tensors.own(self.x, execution.channel(self.layer))
-        return Shard(x.layout, self.change(execution, x), x.width)
+    def place(self, op: Run, at: Alive) -> Run:
+        """A copy where a later step reads ``x``."""
+        layout = at.any(self.x)
+        return op.placed([Input(self.x, layout)], layout, reuses=at.last_free([self.x]))
 
-    def walk(self, walk: Walk) -> Layout:
-        """A copy at most."""
-        return walk.in_place(self.x, self.out)
+    def lower(self, execution: Execution, op: Run) -> Shard:
+        """Collective: every rank must call."""
+        x = execution.shard(self.x, op.layout, self.layer)
+        if op.reuses is None:
+            x = replace(x, data=copy_of(x.data))
+        return Shard(op.layout, self.change(execution, x), x.width)
+
+
+def place_together(op: Run, at: Alive, names: Sequence[str]) -> Run:
+    """Element by element of several: in tiles if all are tiles already; else in rows.
+
+    The last one is changed into the result where no later step reads it.
+    """
+    layout: Layout = "tile" if all(at.has(name, "tile") for name in names) else "rows"
+    return op.placed([Input(name, layout) for name in names], layout, reuses=at.last_free(names))

@@ -13,17 +13,18 @@ from embertide.errors import ModelError
 from embertide.kernels.attention import row_softmax_
 from embertide.kernels.heads import HeadColumns, PairScore, RowSums, scaled
 from embertide.kernels.memory import as_type, empty_as
-from embertide.layouts import Layout, Shard
+from embertide.layouts import Shard
 from embertide.primitives import attention
 from embertide.primitives.gemm import tile_to_rows
-from embertide.spec.grid import GridShape
+from embertide.steps.alive import Alive
 from embertide.steps.base import Param, Read
+from embertide.steps.costs import Costs
 from embertide.steps.execution import Execution
-from embertide.steps.pair_walk import walk_pairs
+from embertide.steps.pair_costs import cost_pairs
 from embertide.steps.reference import ReferenceRun
+from embertide.steps.run import Input, Run
 from embertide.steps.shapes import Shapes
 from embertide.steps.together import TogetherStep
-from embertide.steps.walk import Walk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +51,7 @@ class PairAttend(TogetherStep, kind="pair_attend"):
 
     pairs: ClassVar[bool] = True
     at_destination: ClassVar[tuple[str, ...]] = ("query", "before")
+    reads_rows: ClassVar[tuple[str, ...]] = ("key", "query", "before")
 
     def width(self, shapes: Shapes) -> int:
         """That of ``x``, and one column for each head's logarithm."""
@@ -90,22 +92,20 @@ class PairAttend(TogetherStep, kind="pair_attend"):
     # -- how it runs -------------------------------------------------------------------------
 
     @property
-    def shared(self) -> tuple[str, ...]:
-        """Keys and values; each relation has queries of its own."""
-        return (self.key, self.x)
-
-    @property
     def gathered(self) -> tuple[str, ...]:
         """Keys and values."""
-        return self.shared
+        return (self.key, self.x)
 
-    def moves_rows(self, grid: GridShape) -> bool:
-        """Between all workers."""
-        return grid.workers > 1
+    def place(self, op: Run, at: Alive) -> Run:
+        """Targets' ends of each relation, keys and values; the result is as of a sum.
 
-    def layout(self) -> Layout:
-        """As a sum has, unless the softmax has parts."""
-        return "rows" if self.in_parts else "tile"
+        It is rows where the softmax has parts.
+        """
+        steps = self._alike(at.group_of(self, travel=at.grid.workers > 1))
+        ends = [name for step in steps for name in (step.query, step.before) if name is not None]
+        keys = Input(self.key, "tile" if at.reads_all else "rows")
+        inputs = [*(Input(name, "rows") for name in ends), keys, Input(self.x, "tile")]
+        return op.placed(inputs, "rows" if self.in_parts else "tile", brings=steps)
 
     def lower_all(self, execution: Execution, steps: Sequence[PairAttend]) -> list[Shard]:
         """Scores, their softmax, sums. Collective: every rank must call."""
@@ -144,7 +144,7 @@ class PairAttend(TogetherStep, kind="pair_attend"):
     def _room(self, execution: Execution, x: torch.Tensor) -> torch.Tensor:
         """[rows, D] for our sums, and beside them for logarithms; those of the edges before."""
         if self.before is not None:
-            return execution.tensors.own(self.before, execution.channel(self.layer)).data
+            return execution.owned(self.before, "rows", self.layer).data
         rows = len(execution.rows(self.query, self.layer))
         return empty_as(x, rows, execution.program.widths[self.out], dtype=torch.float32)
 
@@ -160,7 +160,7 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         if self.log_sum:
             room[:, width:] = sums.logs()
         data = room if self.log_sum else sums.out.contiguous()
-        return Shard(self.layout(), data, data.shape[1])
+        return Shard("rows" if self.in_parts else "tile", data, data.shape[1])
 
     def _finished(self, out: torch.Tensor, logs: torch.Tensor) -> Shard:
         """[rows, H*F'] sums of our rows, with their logarithms where a later step goes on."""
@@ -265,15 +265,11 @@ class PairAttend(TogetherStep, kind="pair_attend"):
             scale=self.scale,
         )
 
-    def wants_rows(self, name: str) -> bool:
-        """Of both ends of the scores."""
-        return name in (self.key, self.query, self.before)
-
     # -- what it costs -----------------------------------------------------------------------
 
-    def walk_all(self, walk: Walk, steps: Sequence[PairAttend]) -> None:
+    def cost_all(self, costs: Costs, steps: Sequence[PairAttend]) -> None:
         """Scores of a sub-range's edges, exchanged before the results are there; then sums."""
-        walk_pairs(walk, steps)
+        cost_pairs(costs, steps)
 
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """Scores read a row of both ends, and the softmax costs as much as the sum."""

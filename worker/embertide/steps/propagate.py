@@ -13,12 +13,14 @@ from torch import Tensor
 
 from embertide.errors import ModelError
 from embertide.kernels.epilogue import Epilogue
-from embertide.layouts import Layout, Shard
+from embertide.layouts import Shard
 from embertide.primitives.arriving import Operand, tile_operand
 from embertide.primitives.sources import Sources
 from embertide.primitives.spmm import Reduction, spmm
 from embertide.steps.aggregate import Aggregate
+from embertide.steps.alive import Alive
 from embertide.steps.base import EdgeStep
+from embertide.steps.costs import Costs
 from embertide.steps.execution import Execution
 from embertide.steps.moves import TileRows
 from embertide.steps.norms import (
@@ -31,8 +33,8 @@ from embertide.steps.norms import (
     weighs,
 )
 from embertide.steps.reference import Degrees, End, ReferenceRun
+from embertide.steps.run import Input, Run
 from embertide.steps.shapes import Shapes
-from embertide.steps.walk import Walk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,8 +113,12 @@ class Propagate(EdgeStep, kind="propagate"):
 
     # -- how it runs -------------------------------------------------------------------------
 
-    def lower(self, execution: Execution) -> Shard:
-        """A ``tile``. Collective: every rank must call."""
+    def place(self, op: Run, _at: Alive) -> Run:
+        """From tile to tile."""
+        return op.placed([Input(self.x, "tile")], "tile")
+
+    def lower(self, execution: Execution, _op: Run) -> Shard:
+        """Collective: every rank must call."""
         tensors, width = execution.tensors, execution.program.widths[self.out]
         h = execution.gathered(self.x, "tile", self.layer)
         x = h if self.only_gathers else execution.tile(self.x, self.layer)
@@ -158,27 +164,26 @@ class Propagate(EdgeStep, kind="propagate"):
 
     # -- what it costs -----------------------------------------------------------------------
 
-    def walk(self, walk: Walk) -> Layout:
+    def cost(self, costs: Costs, op: Run) -> None:
         """Two sums at a time beside what stays; the rows of neighbours for each."""
-        copy = walk.gathered(self.x, "tile")
-        walk.build(self.edges)
+        costs.take_inputs(op)
+        costs.build(self.edges)
         if counts_out(self.norm):
-            walk.degrees(self.edges, weighted=weighs(self.norm))
-        width, one = walk.width(self.x), walk.whole(self.out)
-        walk.moves += [
-            TileRows(self.edges, width / walk.grid.feature, (self.relation,))
+            costs.degrees(self.edges, weighted=weighs(self.norm))
+        width, one = costs.width(self.x), costs.whole(self.out)
+        costs.moves += [
+            TileRows(self.edges, width / costs.grid.feature, (self.relation,))
         ] * self.times
-        beside = walk.over(self.edges).in_flight(width) + (0.0 if self.hops is None else one)
+        beside = costs.over(self.edges).in_flight(width) + (0.0 if self.hops is None else one)
         # Of all but the last one; as groups are added to it, it is float32 first.
-        inner = walk.of(self.out).tensor(width, walk.size.row_bytes)
-        grouped = walk.grid.graph > 1 and not walk.size.in_place
+        inner = costs.of(self.out).tensor(width, costs.size.row_bytes)
+        grouped = costs.grid.graph > 1 and not costs.size.in_place
         made = inner + one if grouped and inner < one else inner
-        walk.need(copy + (made if self.times > 1 else one) + beside)
+        costs.need(costs.sent(self.x) + (made if self.times > 1 else one) + beside)
         if not self.alpha:
-            walk.read(self.x)
+            costs.read(self.x)
         if self.times > 1:
-            walk.need(inner + max(made, one) + beside)
-        return "tile"
+            costs.need(inner + max(made, one) + beside)
 
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """The columns of a row, each time."""

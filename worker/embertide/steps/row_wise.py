@@ -9,13 +9,14 @@ from torch import Tensor
 
 from embertide.footprint import FLOAT_BYTES
 from embertide.kernels.memory import empty_as
-from embertide.layouts import Layout, Shard
+from embertide.layouts import Shard
 from embertide.steps.base import Param, Read, Step
+from embertide.steps.costs import Costs
 from embertide.steps.execution import Execution
 from embertide.steps.ops import RESULT, RowShapes, in_chunks, run, shapes_of, width_of
 from embertide.steps.reference import ReferenceRun
+from embertide.steps.run import Run
 from embertide.steps.shapes import Shapes
-from embertide.steps.walk import Walk
 
 CHUNK_VALUES = 1 << 21
 """Numbers that the lines hold at a time: what is between them stays small."""
@@ -34,6 +35,7 @@ class RowWise(Step, kind="row_wise"):
     params: tuple[Param, ...] = ()
 
     whole: ClassVar[bool] = True
+    reads_rows: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
         """Columns of ``out``."""
@@ -50,7 +52,7 @@ class RowWise(Step, kind="row_wise"):
         values |= {f"p{at}": run_.params[name] for at, name in enumerate(self.params)}
         return run(self.lines, values)[RESULT]
 
-    def lower(self, execution: Execution) -> Shard:
+    def lower(self, execution: Execution, _op: Run) -> Shard:
         """In ``rows``, a bounded number of them at a time. Collective: every rank must call."""
         program = execution.program
         inputs = [execution.rows(name, self.layer) for name in self.inputs]
@@ -62,18 +64,11 @@ class RowWise(Step, kind="row_wise"):
             out[span] = run(self.lines, rows | params)[RESULT]
         return Shard("rows", out, out.shape[1])
 
-    def wants_rows(self, _name: str) -> bool:
-        """It does."""
-        return True
-
-    def walk(self, walk: Walk) -> Layout:
+    def cost(self, costs: Costs, op: Run) -> None:
         """The result and a chunk's values beside what is read."""
-        for name in self.inputs:
-            walk.get(name, "rows")
-        rows = walk.of(self.out).nodes / walk.grid.workers
-        values = self._shapes(Shapes(walk.program.widths, walk.program.params)).values
-        walk.need(walk.tensor(self.out) + FLOAT_BYTES * min(float(CHUNK_VALUES), values * rows))
-        return "rows"
+        rows = costs.of(self.out).nodes / costs.grid.workers
+        values = self._shapes(Shapes(costs.program.widths, costs.program.params)).values
+        costs.make(op, FLOAT_BYTES * min(float(CHUNK_VALUES), values * rows))
 
     def flops_per_node(self, widths: dict[str, int]) -> float:
         """As if every input were multiplied into the result."""

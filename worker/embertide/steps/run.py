@@ -1,17 +1,23 @@
-"""Steps that are executed as one."""
+"""Operations: steps that are executed as one, with what the passes have decided about them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from embertide.layouts import Layout, Shard
 from embertide.steps.reach import Reach
 
 if TYPE_CHECKING:
-    from embertide.steps.base import Leader, Step
+    from embertide.steps.alive import Alive
+    from embertide.steps.base import EdgeStep, Leader, Step
+    from embertide.steps.costs import Costs
     from embertide.steps.execution import Execution
-    from embertide.steps.walk import Walk
+
+Held = Layout | Literal["loaded", "sums"]
+"""How a worker holds a tensor: in a layout, as it was loaded, or as float32 sums in a tile (or
+rows) that their own operation has yet to finish."""
 
 
 class Product(NamedTuple):
@@ -29,21 +35,43 @@ class RowActivation(NamedTuple):
     slope: float
 
 
+class Input(NamedTuple):
+    """A tensor that an operation reads.
+
+    Attributes:
+        layout: the one in which it is read; where it is in another, it is converted first.
+        primitive: what the conversion is counted under: rows under ``gemm``, scores under others.
+    """
+
+    name: str
+    layout: Held
+    primitive: str = "gemm"
+
+
 @dataclass(frozen=True)
 class Run:
     """Consecutive steps: one that makes rows, then what is done to each row.
 
+    How it runs (:meth:`lower`) and what it costs (:meth:`cost`) follow from what stands here.
+
     Attributes:
         steps: all of them, in order.
         leader: the first, if its rows can be finished as they are made; else it runs alone.
-        product: the product behind the leader, if it takes one.
+        product: the product after the leader, if it takes one.
         shift: the bias, if any, by the name of its parameter.
         activation: the last step, if it is one.
         reader: the step that alone reads the result, if the next one multiplies what it reads by
-            a factor a row: the run may do that instead, and so once per node.
+            a factor a row: the operation may do that instead, and so once per node.
         onto: the tensor that the product is added to, which becomes the result: a sum of several
             products is made in place.
-        part: a later run adds to the result, which must be in ``rows``.
+        part: a later operation adds to the result, which must be in ``rows``.
+        inputs: the tensors that it reads, in the order in which they are converted.
+        layout: of the result.
+        frees: the tensors that are there and that no later operation reads.
+        reuses: the input that is changed into the result.
+        brings: steps over edges whose results, or sums, are made here, since the rows that they
+            read travel once for all of them; its own among them.
+        scales: it multiplies its rows by the factors of sources of ``reader``.
     """
 
     steps: tuple[Step, ...]
@@ -54,6 +82,13 @@ class Run:
     reader: Leader | None = None
     onto: str | None = None
     part: bool = False
+    # Not what is computed but where and how, which the digests of kept layers leave out.
+    inputs: tuple[Input, ...] = field(default=(), repr=False)
+    layout: Layout = field(default="rows", repr=False)
+    frees: frozenset[str] = field(default=frozenset(), repr=False)
+    reuses: str | None = field(default=None, repr=False)
+    brings: tuple[EdgeStep, ...] = field(default=(), repr=False)
+    scales: bool = field(default=False, repr=False)
 
     @property
     def reach(self) -> Reach:
@@ -65,20 +100,53 @@ class Run:
         """The tensor that the run makes."""
         return self.steps[-1].out
 
+    def reads(self, name: str, layout: Held) -> bool:
+        """Whether a tensor is read in a layout."""
+        return any(name == one.name and layout == one.layout for one in self.inputs)
+
+    @property
+    def finishes_sums(self) -> bool:
+        """Whether the sums of its first step are made with those of other steps."""
+        return bool(self.brings) or self.reads(self.steps[0].out, "sums")
+
+    def placed(
+        self,
+        inputs: Sequence[Input],
+        layout: Layout,
+        *,
+        reuses: str | None = None,
+        brings: Sequence[EdgeStep] | None = None,
+    ) -> Run:
+        """The operation with its layouts; what a product is added to is rows.
+
+        Args:
+            brings: of steps whose rows travel together; () where an earlier operation made ours.
+        """
+        if brings is not None and not brings:
+            inputs = [Input(self.steps[0].out, "sums")]
+        onto = [Input(self.onto, "rows")] if self.onto else []
+        return replace(
+            self,
+            inputs=(*inputs, *onto),
+            layout=layout,
+            reuses=reuses,
+            brings=tuple(brings or ()),
+            scales=self.reader is not None,
+        )
+
+    def place(self, at: Alive) -> Run:
+        """The operation with its layouts, where some tensors are there."""
+        return self.steps[0].place(self, at)
+
     def lower(self, execution: Execution) -> Shard:
         """Our shard of the result. Collective: every rank must call."""
-        if self.leader is None:
-            return self.steps[0].lower(execution)
-        made = self.leader.lower_run(execution, self)
+        if self.reuses is not None:
+            execution.tensors.settle(self.reuses)
+        made = self.steps[0].lower(execution, self)
         if self.onto is not None:
             execution.tensors.take(self.onto)
         return made
 
-    def walk(self, walk: Walk) -> Layout:
-        """Tell a walk what :meth:`lower` holds and moves; returns the result's layout."""
-        if self.leader is None:
-            return self.steps[0].walk(walk)
-        made = self.leader.walk_run(walk, self)
-        if self.onto is not None:
-            del walk.alive[self.onto]
-        return made
+    def cost(self, costs: Costs) -> None:
+        """Count what :meth:`lower` holds and moves."""
+        self.steps[0].cost(costs, self)

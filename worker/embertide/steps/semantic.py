@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -10,15 +10,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from embertide.footprint import FLOAT_BYTES
-from embertide.layouts import Layout, Shard
+from embertide.layouts import Shard
 from embertide.primitives.statistics import PRIMITIVE
+from embertide.steps.alive import Alive
 from embertide.steps.base import Param, Read, Step
+from embertide.steps.costs import Costs
 from embertide.steps.execution import Execution
 from embertide.steps.moves import Statistics
 from embertide.steps.reach import Reach
 from embertide.steps.reference import ReferenceRun
+from embertide.steps.run import Run
 from embertide.steps.shapes import Shapes
-from embertide.steps.walk import Walk
 
 CHUNK_VALUES = 1 << 17
 """Values of the scores' hidden layer that are held at a time."""
@@ -34,6 +36,7 @@ class SemanticAttend(Step, kind="semantic_attend"):
     """
 
     reach: ClassVar[Reach] = Reach.GRAPH
+    reads_rows: ClassVar[bool] = True
 
     inputs: tuple[Read, ...]
     weight: Param
@@ -55,7 +58,11 @@ class SemanticAttend(Step, kind="semantic_attend"):
         scores = hidden.tanh().mean(1) @ run.params[self.vector].flatten()
         return torch.einsum("r,rnd->nd", scores.softmax(0), stacked)
 
-    def lower(self, execution: Execution) -> Shard:
+    def place(self, op: Run, at: Alive) -> Run:
+        """In rows; the last input is changed where no later step reads it."""
+        return replace(super().place(op, at), reuses=at.last_free(self.inputs))
+
+    def lower(self, execution: Execution, op: Run) -> Shard:
         """In rows. Collective: every rank must call."""
         rows = [execution.rows(name, self.layer) for name in self.inputs]
         own = torch.stack([self._score(execution, x) for x in rows])
@@ -63,9 +70,7 @@ class SemanticAttend(Step, kind="semantic_attend"):
         nodes = execution.ranges_of(self.out).nodes
         scores = torch.stack(world.all_gather(own)).sum(0) / nodes
         shares = scores.softmax(0).tolist()
-        last = self.inputs[-1]
-        free = execution.tensors.dies(last) and self.inputs.count(last) == 1
-        out = rows[-1].mul_(shares[-1]) if free else rows[-1] * shares[-1]
+        out = rows[-1].mul_(shares[-1]) if op.reuses else rows[-1] * shares[-1]
         for x, share in zip(rows[:-1], shares[:-1], strict=True):
             out.add_(x, alpha=share)
         return Shard("rows", out, out.shape[1])
@@ -79,19 +84,10 @@ class SemanticAttend(Step, kind="semantic_attend"):
             total += functional.linear(part, weight, bias).tanh_().double().sum(0)
         return total @ vector.double()
 
-    def wants_rows(self, _name: str) -> bool:
-        """It does."""
-        return True
-
-    def walk(self, walk: Walk) -> Layout:
-        """The result, unless the last input is free, and a chunk beside what is read."""
-        for name in self.inputs:
-            walk.get(name, "rows")
-        last = self.inputs[-1]
-        free = walk.dies(last) and self.inputs.count(last) == 1
-        walk.need((0.0 if free else walk.tensor(self.out)) + 3.0 * FLOAT_BYTES * CHUNK_VALUES)
-        walk.moves.append(Statistics(self.layer, "world", float(len(self.inputs))))
-        return "rows"
+    def cost(self, costs: Costs, op: Run) -> None:
+        """A chunk's values beside the result; a number for each tensor moves."""
+        costs.make(op, 3.0 * FLOAT_BYTES * CHUNK_VALUES)
+        costs.moves.append(Statistics(self.layer, "world", float(len(self.inputs))))
 
     def flops_per_node(self, widths: dict[str, int]) -> float:
         """As if the hidden layer had the tensors' width."""

@@ -18,7 +18,7 @@ def reads_together(step: Step) -> tuple[object, ...] | None:
     """Equal for steps of a layer that read rows of the same tensors in the same way, if any may."""
     if not isinstance(step, EdgeStep) or not step.relation or step.loops != "keep":
         return None
-    return (type(step), step.layer, *step.shared) if step.shared else None
+    return (type(step), step.layer, *step.gathered) if step.shares_rows else None
 
 
 def find_groups(steps: Sequence[Step]) -> Groups:

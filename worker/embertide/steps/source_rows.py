@@ -23,10 +23,12 @@ from embertide.primitives.in_place import WindowRows, shown
 from embertide.primitives.landing import loaded_operand
 from embertide.primitives.landing_in_place import rows_at
 from embertide.primitives.sources import LoadedHolders, Sources
+from embertide.steps.alive import Alive
 from embertide.steps.base import EdgeStep
+from embertide.steps.costs import Costs
 from embertide.steps.execution import Execution
 from embertide.steps.moves import LoadedRows, TileRows
-from embertide.steps.walk import Walk
+from embertide.steps.run import Input, Run
 
 SOURCE_BYTES = 14
 """Of a source while its row is looked up at its loader."""
@@ -36,8 +38,23 @@ _REQUEST_BYTES = 4
 """Of a row that was asked for: its number."""
 
 
+def place(x: str, at: Alive) -> Input:
+    """How sums read their sources: where they were loaded, or in a tile.
+
+    One partition puts loaded rows in order instead: a pattern of its own would cost more than the
+    copy, and than the few rows that no edge needs.
+    """
+    loaded = at.has(x, "loaded") and at.grid.graph > 1
+    return Input(x, "loaded" if loaded else "tile")
+
+
+def are_in_place(x: str, at: Alive) -> bool:
+    """Whether rows are read where they stand: then each sum is made alone, as it is needed."""
+    return at.in_place and (at.grid.feature == 1 or place(x, at).layout == "tile")
+
+
 def find(
-    execution: Execution, steps: Sequence[EdgeStep], factors: torch.Tensor | None
+    execution: Execution, op: Run, steps: Sequence[EdgeStep], factors: torch.Tensor | None
 ) -> tuple[Channel, list[Sources], Operand]:
     """The rows that steps sum, and each step's non-zeros. Collective: every rank must call.
 
@@ -48,9 +65,7 @@ def find(
     x, layer = steps[0].x, steps[0].layer
     graphs = [execution.graph(step.edges) for step in steps]
     relations = [step.relation for step in steps]
-    # One partition puts its rows in order instead: a pattern of its own would cost more than
-    # the copy, and than the few rows that no edge needs.
-    if execution.grid.graph > 1 and execution.tensors.is_loaded(x):
+    if op.reads(x, "loaded"):
         channel = execution.channel(layer, "world", "features", *relations)
         sources = _at_loaders(execution, channel, x, graphs)
         return channel, sources, _loaded(execution, channel, x, factors)
@@ -68,7 +83,7 @@ def _at_loaders(
 ) -> list[Sources]:
     """Features on the ranks that loaded them. Collective: every rank must call."""
     ranges, locations = execution.ranges_of(x), execution.locations[execution.program.types[x]]
-    if in_place(execution, x):
+    if execution.reads_all:
         # Each sum is made alone.
         (graph,) = graphs
         return [_seen_at_loaders(execution, channel, x, graph)]
@@ -124,64 +139,47 @@ def _loaded(
     if factors is not None:
         staging = channel.staging
         mine = staging.download(execution.of_ours(factors, "rows", x))
-        find = look_up_in_place if in_place(execution, x) else look_up
+        find = look_up_in_place if execution.reads_all else look_up
         scale = staging.upload(find(channel, execution.ranges_of(x), mine, loaded.ids))
     return loaded_operand(execution.grid, loaded, scale, execution.row_type)
 
 
-def in_place(execution: Execution, x: str) -> bool:
-    """Whether rows are read where they stand: then each sum is made alone, as it is needed."""
-    if execution.tensors.is_loaded(x):
-        here = execution.exchange.channel("world", "features").in_place
-        return here and execution.grid.feature == 1
-    return execution.exchange.channel("graph", "spmm").in_place
-
-
-def is_in_place(walk: Walk, x: str) -> bool:
-    """As :func:`in_place`."""
-    return walk.size.in_place and (walk.grid.feature == 1 or not at_loaders(walk, x))
-
-
-def at_loaders(walk: Walk, x: str) -> bool:
-    """Whether rows come from where they were read."""
-    return walk.has(x, "loaded") and walk.grid.graph > 1
-
-
-def bring(walk: Walk, steps: Sequence[EdgeStep], *, scaled: bool) -> float:
-    """Tell a walk what :func:`find` takes, and that the rows move; bytes of what is held of them.
+def cost(costs: Costs, op: Run, steps: Sequence[EdgeStep], *, scaled: bool) -> float:
+    """Count what :func:`find` takes, and that the rows move; bytes of what is held of them.
 
     Args:
         scaled: their holders multiply them by factors.
     """
     first, names = steps[0], tuple(step.relation for step in steps)
-    x, width, union = first.x, walk.width(first.x), walk.size.of_relations(names)
-    loaded = at_loaders(walk, x)
+    x, width, union = first.x, costs.width(first.x), costs.size.of_relations(names)
+    loaded = op.reads(x, "loaded")
     held = union.in_flight(width, loaded=loaded)
     if loaded:
-        held += _find_loaded(walk, steps, union)
-        copy = walk.sent(x)
-        held += copy + ((copy or walk.tensor(x)) if union.feature > 1 else 0.0)
-        walk.moves.append(LoadedRows(first.edges, x, width, scaled, names))
+        held += _find_loaded(costs, steps, union)
+        copy = costs.sent(x)
+        held += copy + ((copy or costs.tensor(x)) if union.feature > 1 else 0.0)
+        costs.moves.append(LoadedRows(first.edges, x, width, scaled, names))
     else:
-        copy = walk.gathered(x, "tile")
-        walk.need(copy)
+        costs.take(Input(x, "tile"))
+        copy = costs.sent(x)
+        costs.need(copy)
         if copy:
             # The copy is what is summed.
-            walk.read(x)
+            costs.read(x)
         held += copy
         if scaled and union.in_place and union.graph > 1:
             # Factors are copied to where peers can read them.
             held += FLOAT_BYTES * union.columns / union.graph
-        walk.moves.append(TileRows(first.edges, width / union.feature, names))
-    walk.build(*(step.edges for step in steps))
+        costs.moves.append(TileRows(first.edges, width / union.feature, names))
+    costs.build(*(step.edges for step in steps))
     return held
 
 
-def _find_loaded(walk: Walk, steps: Sequence[EdgeStep], union: Size) -> float:
+def _find_loaded(costs: Costs, steps: Sequence[EdgeStep], union: Size) -> float:
     """Rows are located at their loaders; bytes of what stays until they have been summed."""
-    blocks = sum(walk.block.get(step.relation, 0.0) for step in steps)
-    if is_in_place(walk, steps[0].x):
-        walk.need(blocks + union.index_bytes * union.columns / union.workers)
+    blocks = sum(costs.block.get(step.relation, 0.0) for step in steps)
+    if costs.size.reads_all:
+        costs.need(blocks + union.index_bytes * union.columns / union.workers)
         return blocks
-    walk.need(blocks + SOURCE_BYTES * union.unique())
+    costs.need(blocks + SOURCE_BYTES * union.unique())
     return blocks + _REQUEST_BYTES * union.unique()

@@ -6,7 +6,7 @@ and freed after its last reader. The input stays on the ranks that loaded it unt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -14,13 +14,15 @@ import torch
 from embertide.footprint import FLOAT_BYTES
 from embertide.grid import ColumnSlices, RowRanges
 from embertide.kernels.epilogue import NOTHING
-from embertide.kernels.memory import as_type, copy_of
+from embertide.kernels.memory import as_type
 from embertide.layouts import Layout, Loaded, Shard
 from embertide.primitives.exchange import Channel, Exchange
 from embertide.primitives.gemm import linear, rows_to_tile, tile_to_rows
 from embertide.primitives.landing import land
 from embertide.primitives.landing_in_place import RowProduct, land_in_place
+from embertide.steps.base import Step
 from embertide.steps.program import Program
+from embertide.steps.run import Input
 
 
 class Tensors:
@@ -52,30 +54,23 @@ class Tensors:
         upload = exchange.staging.upload
         self._params = {name: upload(value) for name, value in program.params.items()}
         self._alive: dict[str, dict[Layout, Shard]] = {}
-        self._last = program.last_reads()
-        self._at = 0
         self._settle: dict[str, Callable[[], None]] = {}
+        self._inputs: Sequence[Input] = ()
+        self._frees: Collection[str] = ()
         for name, given in self._loaded.items():
             if given.placed:
                 self._alive[name] = {"rows": Shard("rows", given.data, program.widths[name])}
 
-    def advance(self, at: int) -> None:
-        """Step ``at`` begins."""
-        self._at = at
+    def begin(self, inputs: Sequence[Input], frees: Collection[str]) -> None:
+        """An operation begins, which reads some tensors; those it frees are read no more."""
+        self._inputs, self._frees = inputs, frees
 
     def keep(self, name: str, shard: Shard) -> None:
-        """The step's result; frees what no later step reads."""
-        self._free_unread()
+        """The operation's result; frees what no later one reads."""
+        for gone in self._frees:
+            self.read(gone)
         data = as_type(shard.data, self.type_of(name))
         self._alive[name] = {shard.layout: replace(shard, data=data)}
-
-    def _free_unread(self) -> None:
-        """Free what no step after this one reads."""
-        for gone in [n for n in self._alive if self._last.get(n, -1) <= self._at]:
-            self.settle(gone)
-            del self._alive[gone]
-        for given in [n for n in self._loaded if self._last.get(n, -1) <= self._at]:
-            self._loaded[given].release()
 
     # -- tensors that are kept for later attempts --------------------------------------------
 
@@ -84,11 +79,12 @@ class Tensors:
         shards = self._alive[name]
         return shards.get("rows") or shards["tile"]
 
-    def restore(self, at: int, shards: Mapping[str, Shard]) -> None:
-        """Go on before step ``at``, with the tensors that the steps before it have made."""
+    def restore(self, shards: Mapping[str, Shard], frees: Collection[str]) -> None:
+        """Go on with the tensors that some operations have made, and without what they free."""
         self._alive |= {name: {shard.layout: shard} for name, shard in shards.items()}
-        self._at = at - 1
-        self._free_unread()
+        self._frees = frees
+        for gone in frees:
+            self.read(gone)
 
     def hold(self, names: Mapping[str, Callable[[], None]]) -> None:
         """Call each tensor's function before it is freed or changed in place, in place of those
@@ -100,25 +96,30 @@ class Tensors:
         if name in self._settle:
             self._settle.pop(name)()
 
+    def add(self, steps: Iterable[Step], shards: Sequence[Shard]) -> None:
+        """What is made of several steps at once, in float32, until their own operations take it."""
+        for step, shard in zip(steps, shards, strict=True):
+            self._alive[step.out] = {shard.layout: shard}
+
     def type_of(self, name: str) -> torch.dtype:
         """The type in which a tensor is held: float32 unless its rows are only read over edges."""
         return self._row_type if name in self._program.only_gathered else torch.float32
 
     def read(self, name: str) -> None:
-        """The step under way is done with the tensor: frees it where no later one reads it."""
+        """The operation is done with the tensor: frees it where no later one reads it."""
         if self.dies(name):
             self._alive.pop(name, None)
             if name in self._loaded:
                 self._loaded[name].release()
 
-    def take(self, name: str) -> None:
-        """The tensor has become another one."""
+    def take(self, name: str) -> Shard:
+        """The tensor becomes another one."""
         self.settle(name)
-        del self._alive[name]
+        return next(iter(self._alive.pop(name).values()))
 
     def dies(self, name: str) -> bool:
-        """No step after this one reads the tensor, so it may be changed in place."""
-        last = self._last[name] <= self._at
+        """No later operation reads the tensor, so it may be changed in place."""
+        last = name in self._frees
         if last:
             self.settle(name)
         return last
@@ -136,10 +137,6 @@ class Tensors:
         shards = self._alive.get(name, {})
         return next(iter(shards.values()), None)
 
-    def has(self, name: str, layout: Layout) -> bool:
-        """Whether we hold a shard of the tensor in that layout."""
-        return layout in self._alive.get(name, {})
-
     def get(self, name: str, layout: Layout, channel: Channel) -> Shard:
         """The tensor in a layout, converted or sent to its owners where it is not there yet.
 
@@ -148,6 +145,8 @@ class Tensors:
         Args:
             channel: of the feature axis; a conversion is counted under its label.
         """
+        planned = any(one.name == name and one.layout == layout for one in self._inputs)
+        assert planned, f"{name!r} is read in {layout}, unlike planned"
         if self.is_loaded(name):
             width, layer = self._program.widths[name], channel.label.layer
             landed = self.land(name, None, layout=layout, width=width, layer=layer)
@@ -179,22 +178,6 @@ class Tensors:
         if layout == "rows":
             return tile_to_rows(channel, ranges, sent, given.width, dtype=given.data.dtype)
         return as_type(rows_to_tile(channel, ranges, sent), given.data.dtype)
-
-    def any(self, name: str, channel: Channel) -> Shard:
-        """The tensor in the layout it has; the input as rows. Collective: every rank must call."""
-        if name in self._alive:
-            return next(iter(self._alive[name].values()))
-        return self.get(name, "rows", channel)
-
-    def own(self, name: str, channel: Channel) -> Shard:
-        """As :meth:`any`, to be changed in place: a copy where later steps read the tensor.
-
-        Collective: every rank must call.
-        """
-        shard = self.any(name, channel)
-        if self.dies(name):
-            return shard
-        return Shard(shard.layout, copy_of(shard.data), shard.width)
 
     def land(
         self,
@@ -259,7 +242,3 @@ class Tensors:
             return param
         grid = self._exchange.grid
         return param[slice(*ColumnSlices(shard.width, grid.feature).bounds(grid.m))]
-
-    def wants_rows(self, name: str) -> bool:
-        """A step that reads the tensor needs whole rows (or it is the output)."""
-        return self._program.wants_rows(name)

@@ -15,6 +15,7 @@ import torch
 
 from embertide.context import RunContext
 from embertide.layouts import ROW_TYPES, Loaded
+from embertide.plans.layouts import with_placed
 from embertide.plans.plan import Plan
 from embertide.primitives.merging import Merging
 from embertide.selfcheck.checker import Checker
@@ -22,6 +23,7 @@ from embertide.stages.infer.arrangement import Arrangement, arrange
 from embertide.stages.infer.keeping import Keeping, LayerKeeper
 from embertide.stages.infer.work import LayerWork
 from embertide.steps.execution import Execution, Graphs
+from embertide.steps.run import Input
 from embertide.steps.tensors import Tensors
 from embertide.telemetry.clock import Clock
 
@@ -53,14 +55,16 @@ def infer(
     Returns:
         key of a result -> [N/(P*M), D'] float32 in the ``rows`` layout.
     """
-    options = ctx.job.spec.inference
+    options, plan = ctx.job.spec.inference, layers.plan
+    if placed := [name for name, features in loaded.items() if features.placed]:
+        plan = with_placed(plan, placed)
     # On a GPU a wait returns at once, so there is nothing to time.
     timed = ctx.device.type == "cpu"
     layers.exchange.merging = Merging(options.groups_per_message if timed else 1)
     row_type = ROW_TYPES[options.rows]
     tensors = Tensors(
         layers.exchange,
-        layers.plan.program,
+        plan.program,
         layers.ranges,
         loaded,
         locations,
@@ -69,22 +73,23 @@ def infer(
     )
     execution = Execution(
         exchange=layers.exchange,
-        program=layers.plan.program,
+        program=plan.program,
         ranges=layers.ranges,
         graphs=graphs,
         tensors=tensors,
         locations=locations,
         depth=options.depth,
         row_type=row_type,
-        sampled=options.fanout != "full",
+        reads_all=plan.reads_all,
+        scaled={run.out for run in plan.ops if run.scales},
     )
     if checker:
         execution = replace(execution, on_hop=partial(checker.hop, execution))
     with torch.inference_mode():
         if keeping is None:
-            return _run(ctx, execution, layers.plan, clock, checker)
-        with closing(LayerKeeper(ctx, execution, layers.plan, keeping, checker)) as keeper:
-            return _run(ctx, execution, layers.plan, clock, checker, keeper)
+            return _run(ctx, execution, plan, clock, checker)
+        with closing(LayerKeeper(ctx, execution, plan, keeping, checker)) as keeper:
+            return _run(ctx, execution, plan, clock, checker, keeper)
 
 
 def _run(
@@ -106,7 +111,7 @@ def _run(
             keeper.before(at)
         with clock.layer(run.steps[-1].layer):
             work.begins(run, before / steps, done / steps)
-            tensors.advance(done - 1)
+            tensors.begin(run.inputs, run.frees)
             if checker:
                 checker.begins(execution, at)
             tensors.keep(run.out, run.lower(execution))
@@ -117,7 +122,8 @@ def _run(
         work.done(run)
     ctx.progress("infer", 1.0, program.layers, program.layers)
     with clock.layer(program.layers):
-        tensors.advance(steps)
+        names = program.results.values()
+        tensors.begin([Input(name, "rows") for name in names], names)
         last = execution.channel(program.layers - 1)
         results = {
             key: tensors.get(name, "rows", last).data for key, name in program.results.items()

@@ -123,7 +123,10 @@ class LayerKeeper:
         """With the tensors of a kept layer."""
         program, layer = self._plan.program, boundary.layer
         steps = sum(len(op.steps) for op in self._plan.ops[: boundary.at])
-        self._execution.tensors.restore(steps, restored.shards)
+        frees = {name for op in self._plan.ops[: boundary.at] for name in op.frees}
+        self._execution.tensors.restore(restored.shards, frees)
+        # As the grid that kept them has made them.
+        self._execution.scaled.difference_update(restored.shards)
         self._execution.scaled.update(restored.scaled)
         self._known = [(end, name) for end, name in self._known if end.at > boundary.at]
         facts = self._facts
@@ -134,8 +137,7 @@ class LayerKeeper:
     def before(self, at: int) -> None:
         """An operation begins: if a layer to keep is over, begin to write it."""
         due = [(b, name) for b, name in self._known if b.at == at]
-        # What was made ahead with another step's rows is in no tensor yet.
-        if self._off or not due or self._execution.ahead:
+        if self._off or not due:
             return
         ((boundary, name),) = due
         if boundary.layer in self._keeping.layers:

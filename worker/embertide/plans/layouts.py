@@ -1,0 +1,35 @@
+"""Which layout each operation reads and makes, and what it frees, reuses and brings for others.
+
+Costs and runs go by what is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from embertide.plans.plan import Plan
+from embertide.steps.alive import Alive
+from embertide.steps.run import Run
+
+
+def choose_layouts(plan: Plan) -> Plan:
+    """Every operation with its layouts, for what is there as it begins."""
+    target, last, ops = plan.target, plan.last_reads, list[Run]()
+    at = Alive(plan.program, plan.grid, target.in_place, target.placed)
+    for number, op in enumerate(plan.ops):
+        kept = {name for name, read in last.items() if read > number} | at.sums
+        at.frees = frozenset(at.layouts.keys() - kept)
+        placed = replace(op.place(at), frees=at.frees)
+        for read in placed.inputs:
+            at.convert(read)
+        at.make(placed)
+        at.end(placed)
+        ops.append(placed)
+    return replace(plan, ops=tuple(ops))
+
+
+def with_placed(plan: Plan, node_types: Collection[str]) -> Plan:
+    """The plan for features of some node types that are in order from the start."""
+    target = replace(plan.target, placed=frozenset(node_types))
+    return choose_layouts(replace(plan, target=target))
