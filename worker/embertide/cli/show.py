@@ -94,16 +94,18 @@ def _planned(program: Program, grid: GridShape | None, in_place: bool) -> PlanSu
 def _draw_plan(console: Console, plan: PlanSummary) -> None:
     """A table of the operations, and what is kept after each phase."""
     grid = plan.grid if plan.grid == plan.layers_grid else f"{plan.grid}, layers {plan.layers_grid}"
-    words = ["phase", "tensor", "operation", "reads", "needs", "frees"]
+    words = ["phase", "tensor", "layout", "operation", "reads", "needs", "frees"]
     table = new_table(f"Plan on the grid {grid}", words, ["columns"])
     for op in plan.ops:
         over = f" over {op.relation}" if op.relation else ""
         onto = f", onto {op.onto}" if op.onto else ""
         shared = f", rows shared by {', '.join(op.brings)}" if op.brings else ""
+        reads = (f"{name} ({layout})" for name, layout in op.layouts.items())
         cells = [
             op.out,
+            op.layout,
             f"{' + '.join(op.steps)}{over}{onto}{shared}",
-            ", ".join(op.reads),
+            ", ".join(reads),
             op.reach,
             ", ".join(op.frees),
         ]

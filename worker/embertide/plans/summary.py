@@ -18,11 +18,16 @@ class OpSummary:
         out: the tensor it makes, of ``columns`` columns.
         steps: the kinds of its steps, in order.
         reads: the tensors it reads.
+        layouts: name of a tensor -> the layout in which it is read; ``loaded`` is where its rows
+            were read, ``sums`` what an earlier operation has made for this one.
+        layout: of the tensor it makes.
         reach: what of the other nodes it needs: row, neighbours or graph.
         node_type: whose rows it makes; "" where there is one type.
         relation: over whose edges it goes; "" of none, or where there is one.
-        brings: relations whose rows travel with its own, where there are several.
+        brings: relations whose sums it makes, since they read the same rows, where there are
+            several.
         onto: the tensor that its product is added to, which becomes the result; "" for none.
+        reuses: the tensor that is changed in place into the result; "" for none.
         frees: the tensors that no later operation reads.
     """
 
@@ -30,12 +35,15 @@ class OpSummary:
     out: str
     steps: list[str]
     reads: list[str]
+    layouts: dict[str, str]
     columns: int
+    layout: str
     reach: str
     node_type: str
     relation: str
     brings: list[str]
     onto: str
+    reuses: str
     frees: list[str]
 
 
@@ -75,17 +83,19 @@ def _op(plan: Plan, at: int, op: Run) -> OpSummary:
     first, program = op.steps[0], plan.program
     made = {step.out for step in op.steps}
     reads = list(dict.fromkeys(n for step in op.steps for n in step.reads() if n not in made))
-    brings = program.together(first.out) if first.out in program.groups else ()
     return OpSummary(
         phase=plan.phases[at],
         out=op.out,
         steps=[step.kind_name for step in op.steps],
         reads=reads,
+        layouts={read.name: read.layout for read in op.inputs},
         columns=program.widths[op.out],
+        layout=op.layout,
         reach=op.reach.name.lower(),
         node_type=program.types[op.out],
         relation=first.edges.relation if first.edges is not None else "",
-        brings=list(brings) if len(brings) > 1 else [],
+        brings=[step.relation for step in op.brings] if len(op.brings) > 1 else [],
         onto=op.onto or "",
-        frees=[name for name in reads if plan.last_reads[name] == at],
+        reuses=op.reuses or "",
+        frees=[name for name in reads if name in op.frees],
     )
