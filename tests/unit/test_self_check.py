@@ -24,6 +24,8 @@ from embertide.steps.reference import ReferenceRun
 from embertide.telemetry.self_check import CHECKED, SelfCheck
 
 FLOAT32 = Limits(torch.float32)
+FEW = np.full(200, 4)
+"""In-edges of 200 rows."""
 
 
 @pytest.mark.parametrize(
@@ -134,14 +136,38 @@ def test_rounding_that_a_layer_magnifies_is_allowed_and_a_change_is_not() -> Non
     off = difference(rows, expected)
     scale = magnitudes(expected)
     assert float((off / scale).max()) > TOLERANCE
-    allowed = allowed_differences(off, scale, FLOAT32, again)
+    allowed = allowed_differences(off, scale, FEW, FLOAT32, again)
     assert bool((off <= allowed).all())
     assert float((allowed / scale).max()) < 0.1
     rows[17, 3] += 0.3
     changed = difference(rows, expected)
     assert torch.nonzero(
-        changed > allowed_differences(changed, scale, FLOAT32, again)
+        changed > allowed_differences(changed, scale, FEW, FLOAT32, again)
     ).tolist() == [[17, 3]]
+
+
+def test_sums_over_many_in_edges_may_be_off_by_their_rounding() -> None:
+    """A hub's sum of equal values, one after another in float32."""
+    rng, counts = np.random.default_rng(1), np.array([4000, *[20] * 99])
+    parts = [np.full(4000, 0.1, np.float32)]
+    parts += [rng.random(20).astype(np.float32) * np.float32(0.2) for _ in range(99)]
+    sums = [np.cumsum(part, dtype=np.float32)[-1] for part in parts]
+    rows = torch.tensor([[total / len(part)] for total, part in zip(sums, parts, strict=True)])
+    expected = torch.tensor([[part.astype(np.float64).mean()] for part in parts])
+
+    def again(at: np.ndarray, change: Change) -> Tensor:
+        read = [change(torch.from_numpy(parts[row]).double()) for row in at.tolist()]
+        return change(torch.stack([part.mean() for part in read]).unsqueeze(1))
+
+    off, scale = difference(rows, expected), magnitudes(expected)
+    assert bool((off > allowed_differences(off, scale, 0 * counts, FLOAT32, again)).any())
+    assert bool((off <= allowed_differences(off, scale, counts, FLOAT32, again)).all())
+    # Of the other rows, and of a hub that lacks a tenth of its in-edges.
+    rows[0, 0] *= 0.9
+    rows[5, 0] += 1e-4
+    off = difference(rows, expected)
+    far = off > allowed_differences(off, scale, counts, FLOAT32, again)
+    assert torch.nonzero(far).tolist() == [[0, 0], [5, 0]]
 
 
 def test_rows_in_bfloat16_may_be_off_by_their_rounding() -> None:

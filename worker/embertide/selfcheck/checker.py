@@ -275,7 +275,8 @@ class Checker:
         tally = Tally(own.unit.layer, name, own.unit.node_type, rows=len(own.rows))
         tally.in_edges = sum(len(edges.cols) for edges in own.edges.values())
         tally.largest = float(scale.max())
-        allowed = allowed_differences(off, scale, self.limits, scaled)
+        counts = sum((np.diff(edges.indptr) for edges in own.edges.values()), 0 * own.rows)
+        allowed = allowed_differences(off, scale, counts, self.limits, scaled)
         tally.find(own.rows, rows.values, expected, allowed, self.name_of)
         self._tallies.append(tally)
 

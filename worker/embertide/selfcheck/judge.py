@@ -9,8 +9,8 @@ their layout, and as they are scaled.
 Where a layer magnifies rounding, as a norm of rows whose values are nearly equal does, the right
 result in float32 is further off than that. So rows beyond the share are computed some times more,
 with everything that is read or made changed at random by up to the rounding of its type; they may
-differ by 64 times what that changes in the column. A sum of n values is off by about sqrt(n / 2)
-times that in the worst order, 45 times with the most in-edges that a checked row has.
+differ by 64 times what that changes in the column, and a row with n > 64 in-edges by n times: a sum
+of n values in float32 is off by up to n roundings of its result, as where equal values are added.
 """
 
 from __future__ import annotations
@@ -47,6 +47,12 @@ class Limits:
         """As a share of a column's largest magnitude."""
         return TOLERANCE + (_BFLOAT16_TOLERANCE if self.row_type != torch.float32 else 0.0)
 
+    def times(self, in_edges: Nodes) -> Tensor:
+        """[n, 1] how often rows with so many in-edges may be off by what rounding changes."""
+        # Rows in bfloat16 are rounded one by one, and summed in float32.
+        counts = in_edges if self.row_type == torch.float32 else np.zeros_like(in_edges)
+        return torch.from_numpy(np.maximum(counts, _TIMES)).double().unsqueeze(1)
+
     def rounding(self, seed: int) -> Change:
         """Changes values at random by up to the rounding of the type."""
         generator = torch.Generator().manual_seed(seed)
@@ -67,13 +73,18 @@ def magnitudes(expected: Tensor) -> Tensor:
 
 
 def allowed_differences(
-    off: Tensor, scale: Tensor, limits: Limits, again: Callable[[Nodes, Change], Tensor]
+    off: Tensor,
+    scale: Tensor,
+    in_edges: Nodes,
+    limits: Limits,
+    again: Callable[[Nodes, Change], Tensor],
 ) -> Tensor:
-    """[D] how far the values of each column may be from those computed again.
+    """[n, D] how far values may be from those computed again; [1, D] where that is all rows' limit.
 
     Args:
         off: [n, D] how far they are.
         scale: [D] the largest magnitude of each column, over all ranks.
+        in_edges: [n] of each row, whose sources' rows are summed.
         again: computes some rows again, with a change of what is read and made.
     """
     some = scale[scale > 0]
@@ -81,7 +92,7 @@ def allowed_differences(
     allowed = limits.tolerance * scale.clamp(min=least)
     far = (off > allowed).any(1)
     if not bool(far.any()):
-        return allowed
+        return allowed.unsqueeze(0)
     suspects = torch.nonzero(far).squeeze(1).numpy()
     places = np.union1d(suspects, np.arange(min(len(off), _LEAST_ROWS)))
     exact, noise = again(places, unchanged), torch.zeros_like(scale)
@@ -89,4 +100,4 @@ def allowed_differences(
         changed = again(places, limits.rounding(number))
         moved = (changed - exact).abs().nan_to_num(nan=0.0, posinf=0.0)
         noise = torch.maximum(noise, moved.amax(0))
-    return allowed + _TIMES * noise
+    return allowed + limits.times(in_edges) * noise
