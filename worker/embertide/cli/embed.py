@@ -85,7 +85,7 @@ def embed(
     [bold]Examples[/bold]
 
       embertide embed job.yaml --ids 17,42
-      embertide embed job.yaml --ids-from new.txt --format parquet -o new.parquet
+      embertide embed job.yaml --ids-from new.txt --format csv
     """
     job = load_job(job_path)
     asked = [*_split(ids or []), *(_lines(ids_from) if ids_from else [])]

@@ -67,7 +67,7 @@ def run(
         typer.Option(
             "--resume/--no-resume",
             help="Keep every layer below the output, so that after a failure the next run goes on "
-            "there; or keep none, and use none. Overrides the manifest's refresh.resume.",
+            "there; or keep none, and use none. Overrides the manifest.",
             show_default=False,
         ),
     ] = None,
@@ -89,7 +89,7 @@ def run(
       embertide run job.yaml --grid 2x2
       embertide run job.yaml --workers 4 --threads 1
       embertide run job.yaml --force   # though unchanged
-      embertide run job.yaml --resume   # keep layers for a next attempt
+      embertide run job.yaml --resume   # keeps each layer
       embertide run job.yaml --json | tail -1   # the report
 
     Where spec.output.gate holds the version, the command ends with exit code 11: readers keep
