@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -246,6 +248,7 @@ def export(
     module: nn.Module,
     out: Location,
     *,
+    sample: object = None,
     inputs: Mapping[str, str] | None = None,
     width: int | None = None,
     graph: Job | None = None,
@@ -273,6 +276,10 @@ def export(
     Args:
         module: as it was trained, with its weights.
         out: the folder, which a job's ``model.uri`` then names.
+        sample: real tensors that ``forward`` takes, in its order or by its arguments' names, such
+            as ``(x, edge_index)``, also as dicts by type: they give width, edge_features, graph and
+            categories where these are left out. Of integers each column is categories, as many as
+            its largest value + 1. ``sample`` of the result has what was taken.
         inputs: argument of ``forward`` -> ``x``, ``edge_index``, ``edge_weight``,
             ``edge_features``, ``edge_type``, ``graph``, ``blocks`` or ``data``, where its name
             does not tell.
@@ -299,37 +306,39 @@ def export(
 
     Raises:
         ModelError: the module does what no program can say, or the two differ; names the line of
-            its code. Nothing is written.
+            its code. Or the sample does not fit. Nothing is written.
     """
     from embertide.storage.opening import open_storage
     from embertide.tracing.export import export_module
     from embertide.tracing.graph_types import named_types
+    from embertide.tracing.sample import Sample, read_sample
 
     settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
     uri, storage = _uri(out, "model"), open_storage(settings)
-    types = None if graph is None else named_types(graph, storage)
     named = tables if isinstance(tables, Mapping) else {"": tables} if tables else {}
     ids = table_ids if isinstance(table_ids, Mapping) else {"": table_ids}
-    done = export_module(
-        module,
-        inputs=inputs,
-        width=width,
-        graph=types,
-        tables=named,
-        table_ids={kind: of for kind, of in ids.items() if of is not None},
-        edge_features=edge_features,
-        categories=_of_types(categories, graph),
-        edge_categories=_of_types(edge_categories, graph),
-        results=results,
-        decoder=decoder,
-    )
+    shown = Sample()
+    if sample is not None:
+        shown = read_sample(module, sample, inputs or {}, tables=bool(named))
+    types = None if graph is None else named_types(graph, storage)
+    used = shown.under(types, width, edge_features, categories, edge_categories)
+    with nullcontext() if sample is None else used.in_errors():
+        done = export_module(
+            module,
+            inputs=inputs,
+            width=used.width,
+            graph=used.graph,
+            tables=named,
+            table_ids={kind: of for kind, of in ids.items() if of is not None},
+            edge_features=used.edge_features,
+            categories=used.categories,
+            edge_categories=used.edge_categories,
+            results=results,
+            decoder=decoder,
+        )
+    done = done if sample is None else replace(done, sample=used)
     done.write(storage, uri)
     return done
-
-
-def _of_types(given: Mapping[Any, Any] | None, graph: Job | None) -> Mapping[Any, Any] | None:
-    """By node type or relation, which a graph of one does not name."""
-    return given if graph is not None or not given else {"": given}
 
 
 def _job(job: Job) -> EmbeddingJob:

@@ -33,6 +33,7 @@ from embertide.tracing.prove.proof import Proof, prove
 from embertide.tracing.record.graphs import GraphTypes, RandomGraph, random_graph
 from embertide.tracing.record.precision import quiet
 from embertide.tracing.record.tables import check_read, find_tables, with_tables
+from embertide.tracing.sample import Sample
 from embertide.tracing.table_rows import TableIds, read_table_ids, stored_tables
 
 NODES, SEED = 31, 1
@@ -41,11 +42,17 @@ NODES, SEED = 31, 1
 
 @dataclass(frozen=True)
 class Export:
-    """A module as a program, proved but not written."""
+    """A module as a program, proved but not written.
+
+    Attributes:
+        sample: columns, categories and types that a sample gave, or options beside it; None
+            without a sample.
+    """
 
     exported: Exported
     files: FolderFiles
     proof: Proof
+    sample: Sample | None = None
 
     @property
     def summary(self) -> ModelSummary:
@@ -55,7 +62,8 @@ class Export:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        return {**self.summary.to_json(), "proof": self.proof.to_json()}
+        sample = {} if self.sample is None else {"sample": self.sample.to_json()}
+        return {**self.summary.to_json(), **sample, "proof": self.proof.to_json()}
 
     def write(self, storage: Storage, uri: str) -> None:
         """Write the folder; what is read first comes last, so that it is never half there."""

@@ -43,7 +43,7 @@ def named_types(
         except ValueError as error:
             raise ModelError(f"the graph is no JSON: {error}; {_SHAPE}") from None
     if isinstance(given, Mapping):
-        return _written(given)
+        return written_types(given)
     job = given if isinstance(given, EmbeddingJob) else load_manifest(Path(given))
     nodes = {
         node.name: 0
@@ -61,7 +61,12 @@ def named_types(
     return GraphTypes(nodes, relations, features)
 
 
-def _written(given: Mapping[str, Any]) -> GraphTypes:
+def written_types(given: Mapping[str, Any]) -> GraphTypes:
+    """The types of a graph as they are written: ``nodes`` and ``edges``, as for `named_types`.
+
+    Raises:
+        ModelError: they are something else, or a relation is of a node type that is not named.
+    """
     nodes, edges = given.get("nodes"), given.get("edges")
     if (
         set(given) != {"nodes", "edges"}
