@@ -227,21 +227,25 @@ def run(
         workers: as for `plan`.
         threads: compute threads of each worker; by default the cores, shared evenly.
         force: compute a version also where the current one is up to date.
-        on_progress: called with each `embertide.telemetry.progress.Progress`.
+        on_progress: called with each `embertide.telemetry.progress.Progress`; by default a
+            notebook or IPython shows a line that is rewritten, and other programs show nothing.
 
     Raises:
         EmbertideError: whatever went wrong, as its own type. The previous version stays.
         ValueError: ``grid`` is malformed, or does not have ``workers`` workers.
     """
     from embertide.launch.local import run_job
+    from embertide.telemetry.notebook_progress import line_in_notebooks
 
-    return run_job(
-        _job(job).forced() if force else _job(job),
-        grid=_grid(grid, workers),
-        workers=workers,
-        threads=threads,
-        on_progress=on_progress or (lambda _event: None),
-    )
+    manifest, shape = _job(job), _grid(grid, workers)
+    with line_in_notebooks(on_progress) as shown:
+        return run_job(
+            manifest.forced() if force else manifest,
+            grid=shape,
+            workers=workers,
+            threads=threads,
+            on_progress=shown,
+        )
 
 
 def export(

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
-from embertide.telemetry.format import human_count, human_seconds
+from embertide.telemetry.format import human_seconds
 from embertide.telemetry.progress import STAGE_WEIGHTS, OnProgress, Progress, ProgressClock
+from embertide.telemetry.progress_text import details, stage_name
 from embertide.telemetry.strict_json import json_text
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class LiveProgress:
             self._task,
             completed=self._clock.overall(event),
             description=stage_name(event),
-            details=", ".join(_details(event)),
+            details=", ".join(details(event)),
         )
 
     def finish_stage(self) -> None:
@@ -123,26 +124,10 @@ class LiveProgress:
             self._stage = ""
 
 
-def stage_name(event: Progress) -> str:
-    """The stage, with the layer where there is one: ``infer layer 2/3``."""
-    return f"{event.stage} layer {event.layer}/{event.layers}" if event.layer else event.stage
-
-
 def describe(event: Progress, overall: float) -> str:
     """One line: stage, its fraction, the whole's, rate, forecast."""
     parts = [f"{stage_name(event)} {event.fraction:.0%}", f"overall {overall:.0%}"]
-    return " | ".join([*parts, *_details(event)])
-
-
-def _details(event: Progress) -> list[str]:
-    parts = []
-    if event.edges_per_second:
-        parts.append(f"{human_count(event.edges_per_second)} edges/s")
-    if event.eta_seconds is not None:
-        parts.append(f"about {human_seconds(event.eta_seconds)} left")
-    if event.message:
-        parts.append(event.message)
-    return parts
+    return " | ".join([*parts, *details(event)])
 
 
 @contextmanager
