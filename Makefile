@@ -31,7 +31,7 @@ ARGS ?=
 JOBS ?= -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-hetero test lint format lock clean cluster cluster-packages sanitize sanitize-anew
+.PHONY: help setup demo demo-hetero test lint format lock clean cluster cluster-packages sanitize sanitize-anew cross
 
 help:
 	@echo "make demo     set up, run the example job on Debian's package graph, show the results"
@@ -42,6 +42,7 @@ help:
 	@echo "make lint     set up, check format, style, types, imports and Dockerfiles"
 	@echo "make format   set up, format the code"
 	@echo "make sanitize set up, test the native kernels under AddressSanitizer and UBSan"
+	@echo "make cross    set up, compile the native kernels for aarch64 with clang; nothing is run"
 	@echo "make setup    install uv if needed, then .venv from uv.lock"
 	@echo "make lock     resolve pyproject.toml into uv.lock again"
 	@echo "make clean    remove .venv, .cache and the tools' caches"
@@ -146,6 +147,14 @@ sanitize-anew:
 	  EMBERTIDE_NATIVE="$$(ls $(SANITIZED)/_native*.so)" EMBERTIDE_ISA=$$isa \
 	  $(BIN)/python -m pytest -q -p no:cacheprovider --capture=sys $(JOBS) -k "not fallback" \
 	  tests/unit/test_native*.py $(ARGS) || exit; done
+
+# Zig's clang, which has the headers of aarch64; the kernels' own builds do not need it. A minute or more.
+ZIG := ziglang==0.17.1
+NANOBIND := $(shell grep -o 'nanobind==[0-9.]*' pyproject.toml)
+cross: $(STAMP) $(filter .cache/%,$(UV))
+	@echo "[cross] compiling the kernels for aarch64 with $(ZIG)"
+	@$(UV) run --no-project --isolated --quiet --python $(BIN)/python --with $(ZIG) --with $(NANOBIND) \
+	  python -m tests.support.cross_kernels
 
 format: $(STAMP)
 	@$(BIN)/ruff format
