@@ -5,7 +5,7 @@ Ranks import this module, so it stays light.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,7 +18,7 @@ from embertide.primitives.exchange import Exchange
 from embertide.primitives.graph import LayerGraph
 from embertide.steps import Program
 from embertide.steps.execution import Execution
-from embertide.steps.run import Run
+from embertide.steps.run import Input, Run
 from embertide.steps.tensors import Tensors
 from tests.support.world import Graph, Rank, make_features, make_job
 
@@ -45,7 +45,8 @@ def count_caught(
         checked += [one for one in found.checked if one.rows]
         caught += bool(found.faults)
     chance = min(one.chance for one in checked)
-    return caught, chance, min(one.in_edges for one in checked), changed
+    in_edges = min(one.in_edges for one in checked if one.in_edges)
+    return caught, chance, in_edges, changed
 
 
 @contextmanager
@@ -97,21 +98,22 @@ def _exchange(change: Change, _program: Program) -> tuple[type, str, Any]:
 
 def _memory(change: Change, program: Program) -> tuple[type, str, Any]:
     """A tensor that is there, before the operation that reads it begins."""
-    plain = Tensors.advance
-    at = next(n for n, s in enumerate(program.steps) if s.layer == 1 and s.edges is not None)
-    (name,) = program.steps[at].gathered
+    plain = Tensors.begin
+    reader = next(one for one in program.steps if one.layer == 1 and one.edges is not None)
+    (name,) = reader.gathered
 
-    def advance(self: Tensors, step: int) -> None:
-        plain(self, step)
+    def begin(self: Tensors, inputs: Sequence[Input], frees: Collection[str]) -> None:
+        plain(self, inputs, frees)
         shard = self.held(name)
-        if step >= at and shard is not None and not getattr(self, "changed", False):
+        read = name in {one.name for one in inputs}
+        if read and shard is not None and not getattr(self, "changed", False):
             self.changed = True  # type: ignore[attr-defined]
             ranges, grid = self._ranges[""], self._exchange.grid
             rows = shard.layout == "rows"
             first, last = ranges.worker(grid.rank) if rows else ranges.partition(grid.p)
             shard.data.copy_(change(shard.data, np.arange(first, last)))
 
-    return Tensors, "advance", advance
+    return Tensors, "begin", begin
 
 
 def _degrees(change: Change, _program: Program) -> tuple[type, str, Any]:
