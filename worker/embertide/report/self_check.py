@@ -54,9 +54,10 @@ def _errors(found: SelfCheck) -> Html:
     titles = ["Rows of", "Compared", "In-edges", "Largest error", "1 in 1,000 is caught"]
     return figure(
         "Largest error of each layer",
-        [*drawn, axis(scale, "largest error, as a share of the largest magnitude")],
+        [*drawn, axis(scale, "of the largest magnitude")],
         table("Rows that were computed a second time", titles, numbers),
-        note="The last column is the probability that a fault that changes one row in a thousand"
+        note="Errors are shares of the largest magnitude of a layer's rows."
+        " The last column is the probability that a fault that changes one row in a thousand"
         " would have been seen.",
     )
 
