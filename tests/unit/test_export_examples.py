@@ -126,13 +126,25 @@ def test_a_module_without_forward_is_told_of_methods() -> None:
 
 
 def test_several_results_are_told_of_methods() -> None:
+    """Where one result of several is none of the nodes'; two of the nodes are both exported."""
+
     class Variational(export_examples.LinkPredictor):
         def forward(self, x, edge_index):
-            return self.encode(x, edge_index), x
+            z = self.encode(x, edge_index)
+            return z, (self.distance(z) if self.scored else x)
 
-    told = r"returns a tuple of a tensor \[\d+, \d+\], a tensor .* such as models\.py:Net\.encode"
+        def distance(self, z):
+            return (z * z).sum()
+
+    module = Variational()
+    module.scored = False
+    assert set(exported(module).exported.program.results) == {"/out0", "/out1"}
+    module.scored = True
+    told = (
+        r"returns a tensor \[\] as 'out1'; .* such as models\.py:Net\.encode\. --results .* - for"
+    )
     with pytest.raises(ModelError, match=told):
-        export_module(Variational())
+        export_module(module)
 
 
 # ---- functions of libraries
