@@ -23,7 +23,7 @@ from tests.support.faults import FAULTS, count_caught
 from tests.support.hetero_programs import described
 from tests.support.plans import order_steps
 from tests.support.ranks import on_grid
-from tests.support.small_job import SmallJob
+from tests.support.small_job import WIDTH, SmallJob
 from tests.support.tasks import check_all
 from tests.support.typed_world import check_types
 from tests.support.world import Graph
@@ -175,3 +175,21 @@ def test_a_run_with_a_fault_says_where_and_publishes_nothing(tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     (found,) = job.output.rglob("_manifest.json")
     assert json.loads(found.read_text())["selfCheck"]["state"] == "off"
+
+
+def test_an_overflow_that_leaves_finite_embeddings_is_no_fault_of_a_machine(tmp_path: Path) -> None:
+    """tanh makes 1 and -1 of infinities, some of which have the wrong sign in float32."""
+    job = SmallJob.make(tmp_path / "job")
+    job.write_model(WIDTH, scale=1e30)
+    model = job.model / "model.yaml"
+    description = yaml.safe_load(model.read_text())
+    description["layers"][-1]["activation"] = "tanh"
+    model.write_text(yaml.safe_dump(description))
+    command = [sys.executable, "-m", "embertide", "run", job.manifest, "--grid", "2x1"]
+    failed = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    assert failed.returncode == SelfCheckFailed.exit_code, failed.stderr
+    assert "so large that float32 overflows" in failed.stderr
+    assert re.search(r"layer 2, '1\.\w+', node \d+, column \d: -?1, expected -?1,", failed.stderr)
+    assert "Check the model's weights" in failed.stderr
+    assert "memory" not in failed.stderr
+    assert not list(job.output.rglob("_manifest.json"))

@@ -17,7 +17,7 @@ from embertide.selfcheck import row_edges
 from embertide.selfcheck.draw import draw, own_rows, rows_to_check
 from embertide.selfcheck.judge import TOLERANCE, Limits, allowed_differences, magnitudes
 from embertide.selfcheck.out_degrees import OutEdges
-from embertide.selfcheck.recompute import Change
+from embertide.selfcheck.recompute import Change, unchanged
 from embertide.selfcheck.row_edges import RowEdges, special_rows
 from embertide.selfcheck.tally import Tally, difference, joined, worst_of
 from embertide.steps.reference import ReferenceRun
@@ -184,6 +184,46 @@ def test_what_is_no_number_differs_from_what_is_one() -> None:
     assert magnitudes(torch.tensor([[NO_SCORES, -2.0, nan]]).double()).tolist() == [0.0, 2.0, 0.0]
 
 
+def test_only_what_large_values_make_is_an_overflow() -> None:
+    """Products, their tanh, and a norm by squares, of rows with values of several magnitudes."""
+    x = torch.tensor([[1.0, 2.0], [1e30, -1e30], [1e20, 3e20], [3.0, 4.0]])
+    weight = torch.tensor([[1e30, 1.0], [1.0, 1e30]])
+
+    def made(x: Tensor, change: Change) -> Tensor:
+        x = change(x)
+        product = change(x @ weight.to(x.dtype).T)
+        norm = change((x * x).sum(1, keepdim=True)).sqrt()
+        return change(torch.cat([product, product.tanh(), x / norm], dim=1))
+
+    def again(at: np.ndarray, change: Change) -> Tensor:
+        return made(x.double()[torch.from_numpy(at)], change)
+
+    rows, expected = made(x, unchanged), made(x.double(), unchanged)
+    assert rows[2, 4:].tolist() == [0.0, 0.0]  # 1e20 is divided by the root of an infinity.
+    rows[3, 4] += 0.1
+    tally = Tally(0, "h", "", rows=4, largest=1.0)
+    allowed = 1e-5 * expected.abs()
+    tally.find(np.arange(4), rows, expected, allowed, lambda _t, n: str(n), again)
+    assert (tally.beyond, [(one.id, one.column) for one in tally.faults]) == (1, [("3", 4)])
+    assert {one.id for one in tally.overflows} == {"1", "2"}
+    assert tally.overflowed == 2
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 0.0])
+def test_values_that_change_where_nothing_is_large_are_no_overflow(value: float) -> None:
+    """Sums of nothing are not large either, although they are -1e30 by their logarithm."""
+    expected = torch.tensor([[1.0, NO_SCORES], [2.0, 3.0]], dtype=torch.float64)
+
+    def again(at: np.ndarray, change: Change) -> Tensor:
+        return change(expected[torch.from_numpy(at)])
+
+    rows = expected.float()
+    rows[0, 0] = value
+    tally = Tally(0, "h", "", rows=2, largest=3.0)
+    tally.find(np.arange(2), rows, expected, 1e-5 * expected.abs(), lambda _t, n: str(n), again)
+    assert (tally.beyond, tally.overflowed, tally.overflows) == (1, 0, [])
+
+
 def test_a_tally_has_the_worst_values_of_all_ranks_and_survives_json() -> None:
     tallies = []
     for rank, change in enumerate((0.0, 0.5, 2.0)):
@@ -195,7 +235,7 @@ def test_a_tally_has_the_worst_values_of_all_ranks_and_survives_json() -> None:
         tallies.append(Tally.from_json(tally.to_json()))
     together = joined(tallies)
     assert (together.rows, together.in_edges, together.beyond) == (6, 15, 2)
-    assert [fault.id for fault in worst_of([together])] == ["u21", "u11"]
+    assert [fault.id for fault in worst_of(together.faults)] == ["u21", "u11"]
     assert str(together.faults[1]) == (
         "layer 2, 'h', node user u21, column 2: 3, expected 1, may differ by 0.001"
     )

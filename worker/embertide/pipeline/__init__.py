@@ -55,7 +55,7 @@ def run(
         self_check = SelfChecking(prepared, order.version)
         with kept_layers(ctx, order) as keeping:
             embeddings = compute(prepared, clock, make_room, checker=self_check, keeping=keeping)
-            checked = self_check.finish()
+            checked = self_check.finish(embeddings)
             release_idle()
             release_memory()
             published = publish(prepared, order, embeddings, checked, clock)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from torch import Tensor
 
 from embertide.errors import SelfCheckFailed
 from embertide.layouts import ROW_TYPES
@@ -11,7 +14,7 @@ from embertide.pipeline.prepare import Prepared
 from embertide.selfcheck.checker import Checker
 from embertide.selfcheck.judge import Limits
 from embertide.stages.infer import Arrangement
-from embertide.telemetry.self_check import OFF, SelfCheck
+from embertide.telemetry.self_check import OFF, Fault, SelfCheck
 
 FAILED = (
     "{rows} of {checked} rows that were computed a second time, in float64, differ from the run's"
@@ -19,6 +22,12 @@ FAILED = (
     " memory, in what workers sent each other, or in a kernel. Run the job again. If it fails on"
     " the same machine only, replace the machine; if it fails at the same layer everywhere, report"
     " it with this message. spec.inference.checkedRows: 0 publishes without this check"
+)
+OVERFLOWED = (
+    "{rows} of {checked} rows that were computed a second time, in float64, differ from the run's"
+    " own, and are made of values so large that float32 overflows (3.4e38) with them, their"
+    " squares or their sums:\n{faults}\nNothing was published: the embeddings are finite numbers,"
+    " but wrong. Check the model's weights, the features and the edge weights"
 )
 
 
@@ -51,20 +60,33 @@ class SelfChecking:
         )
         return self._checker
 
-    def finish(self) -> SelfCheck:
+    def finish(self, embeddings: Mapping[str, Tensor]) -> SelfCheck:
         """The result, the same on every rank. Collective: every rank must call.
+
+        Where float32 overflows and embeddings are not finite, it is left to publishing to refuse
+        them.
+
+        Args:
+            embeddings: key of a result -> [N/(P*M), D'] float32.
 
         Raises:
             SelfCheckFailed: rows differ by more than they may.
         """
         if self._checker is None:
             return SelfCheck(state=OFF)
-        found = self._checker.finish()
-        beyond = sum(one.beyond for one in found.checked)
+        check = self._checker.finish()
+        beyond = sum(rows.beyond for rows in check.checked)
+        overflowed = sum(rows.overflowed for rows in check.checked)
         if beyond:
-            faults = "\n".join(f"  {fault}" for fault in found.faults)
-            raise SelfCheckFailed(FAILED.format(rows=beyond, checked=found.rows, faults=faults))
-        return found
+            raise _failed(FAILED, beyond, check, check.faults)
+        if overflowed and self._all_finite(embeddings):
+            raise _failed(OVERFLOWED, overflowed, check, check.overflows)
+        return check
+
+    def _all_finite(self, embeddings: Mapping[str, Tensor]) -> bool:
+        """Whether all ranks' embeddings are. Collective: every rank must call."""
+        ours = all(bool(values.isfinite().all()) for values in embeddings.values())
+        return all(self.prepared.ctx.exchange.all_objects(ours))
 
     def _name_of(self, node_type: str, node: int) -> str:
         """The id of a node of ours in the files."""
@@ -72,3 +94,8 @@ class SelfChecking:
         first, _ = located.ranges.worker(self.prepared.ctx.grid.rank)
         name = located.names[node - first]
         return repr(name.as_py()) if hasattr(name, "as_py") else str(name)
+
+
+def _failed(message: str, rows: int, check: SelfCheck, faults: Sequence[Fault]) -> SelfCheckFailed:
+    listed = "\n".join(f"  {fault}" for fault in faults)
+    return SelfCheckFailed(message.format(rows=rows, checked=check.rows, faults=listed))

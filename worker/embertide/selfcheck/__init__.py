@@ -10,6 +10,7 @@ capture      rows of the tensors that a phase reads, brought together before it 
 out_degrees  out-degrees of some nodes, counted again
 recompute    the float64 references of the steps, on those rows
 judge        how far the run's rows are from it, and how far they may be
+overflow     which of those too far off are so because float32 overflows
 checker      all of it beside the layers, and the result of all ranks
 ===========  ==============================================================================
 

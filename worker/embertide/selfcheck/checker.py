@@ -162,7 +162,7 @@ class Checker:
     @property
     def beyond(self) -> int:
         """Rows of ours that differ by more than they may, of what was compared so far."""
-        return sum(tally.beyond for tally in self._tallies)
+        return sum(tally.beyond + tally.overflowed for tally in self._tallies)
 
     def finish(self) -> SelfCheck:
         """What all ranks have found; the same on every rank."""
@@ -170,14 +170,17 @@ class Checker:
         gathered = self.exchange.all_objects(mine)
         of_ranks = [[Tally.from_json(item) for item in items] for _, items in gathered]
         tallies = [joined(of_all) for of_all in zip(*of_ranks, strict=True)]
-        tallies = [one for one in tallies if one.in_edges or one.rows or one.beyond]
+        tallies = [
+            one for one in tallies if one.in_edges or one.rows or one.beyond or one.overflowed
+        ]
         return SelfCheck(
             state=CHECKED,
             seconds=max(seconds for seconds, _ in gathered),
             tolerance=self.limits.tolerance,
             checked=[one.result(self.ranges) for one in tallies],
             skipped=self._skipped,
-            faults=worst_of(tallies),
+            faults=worst_of(fault for one in tallies for fault in one.faults),
+            overflows=worst_of(fault for one in tallies for fault in one.overflows),
         )
 
     # -- one unit ----------------------------------------------------------------------------
@@ -277,7 +280,7 @@ class Checker:
         tally.largest = float(scale.max())
         counts = sum((np.diff(edges.indptr) for edges in own.edges.values()), 0 * own.rows)
         allowed = allowed_differences(off, scale, counts, self.limits, scaled)
-        tally.find(own.rows, rows.values, expected, allowed, self.name_of)
+        tally.find(own.rows, rows.values, expected, allowed, self.name_of, scaled)
         self._tallies.append(tally)
 
     def _still_there(self, execution: Execution, name: str, own: Recomputation) -> None:
@@ -296,7 +299,14 @@ class Checker:
         rounding = 0.0 if self.limits.row_type == torch.float32 else 2.0**-7
         tally = Tally(layer, f"{name}, later", node_type)
         expected = seen.values.double()
-        tally.find(seen.nodes, rows.values, expected, rounding * expected.abs(), self.name_of)
+        allowed = rounding * expected.abs()
+
+        def again(at: Nodes, change: Change) -> Tensor:
+            return change(expected[torch.from_numpy(at)])
+
+        # Nothing overflows but by rounding.
+        rounds = again if rounding else None
+        tally.find(seen.nodes, rows.values, expected, allowed, self.name_of, rounds)
         self._tallies.append(tally)
 
     def _find_degrees(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -11,6 +12,8 @@ from torch import Tensor
 
 from embertide.grid import RowRanges
 from embertide.selfcheck.draw import Nodes
+from embertide.selfcheck.overflow import overflowed
+from embertide.selfcheck.recompute import Change
 from embertide.telemetry.self_check import CheckedRows, Fault
 
 _MOST_FAULTS = 5
@@ -30,6 +33,8 @@ class Tally:
         makes: the tensor, and what of it.
         node_type: of its rows.
         largest: magnitude of the rows that were computed again.
+        beyond, faults: rows that differ by more than they may, and the worst of their values.
+        overflowed, overflows: the same of rows that float32 is too small for.
     """
 
     layer: int
@@ -40,10 +45,18 @@ class Tally:
     largest: float = 0.0
     largest_difference: float = 0.0
     beyond: int = 0
+    overflowed: int = 0
     faults: list[Fault] = field(default_factory=list)
+    overflows: list[Fault] = field(default_factory=list)
 
     def find(
-        self, nodes: Nodes, values: Tensor, expected: Tensor, allowed: Tensor, name_of: NameOf
+        self,
+        nodes: Nodes,
+        values: Tensor,
+        expected: Tensor,
+        allowed: Tensor,
+        name_of: NameOf,
+        again: Callable[[Nodes, Change], Tensor] | None = None,
     ) -> None:
         """Keep the worst values of rows that are too far off.
 
@@ -51,27 +64,36 @@ class Tally:
             values: [n, D] as the run has them.
             expected: [n, D] float64.
             allowed: [n, D] or [D] how far apart they may be.
+            again: computes some rows again, with a change of what is read and made; None: they
+                were only read again.
         """
         off = difference(values, expected)
         far = off > allowed
+        lost = overflowed(values, expected, far, again) if again else torch.zeros_like(far)
         self.largest_difference = float(off.max()) if off.numel() else 0.0
-        self.beyond = int(far.any(1).sum())
-        worst = torch.where(far, off / allowed.clamp(min=_LEAST), -1.0)
-        rows = worst.amax(1).argsort(descending=True, stable=True) if self.beyond else worst[:0, 0]
-        for row in rows[: min(self.beyond, _MOST_FAULTS)].tolist():
-            column = int(worst[row].argmax())
-            self.faults.append(
-                Fault(
-                    layer=self.layer,
-                    makes=self.makes,
-                    node_type=self.node_type,
-                    id=name_of(self.node_type, int(nodes[row])),
-                    column=column,
-                    value=float(values[row, column]),
-                    expected=float(expected[row, column]),
-                    allowed=float(allowed.expand_as(off)[row, column]),
-                )
+
+        def worst(which: Tensor) -> tuple[int, list[Fault]]:
+            """How many rows have such values, and the furthest off of them."""
+            count = int(which.any(1).sum())
+            times = torch.where(which, off / allowed.clamp(min=_LEAST), -1.0)
+            rows = times.amax(1).argsort(descending=True, stable=True) if count else times[:0, 0]
+            places = [(row, int(times[row].argmax())) for row in rows[:count].tolist()]
+            return count, [fault(*place) for place in places[:_MOST_FAULTS]]
+
+        def fault(row: int, column: int) -> Fault:
+            return Fault(
+                layer=self.layer,
+                makes=self.makes,
+                node_type=self.node_type,
+                id=name_of(self.node_type, int(nodes[row])),
+                column=column,
+                value=float(values[row, column]),
+                expected=float(expected[row, column]),
+                allowed=float(allowed.expand_as(off)[row, column]),
             )
+
+        self.beyond, self.faults = worst(far & ~lost)
+        self.overflowed, self.overflows = worst(lost)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -80,7 +102,8 @@ class Tally:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Tally:
         """What :meth:`to_json` described."""
-        return cls(**{**data, "faults": [Fault(**fault) for fault in data["faults"]]})
+        lists = {name: [Fault(**one) for one in data[name]] for name in ("faults", "overflows")}
+        return cls(**{**data, **lists})
 
     def result(self, ranges: Mapping[str, RowRanges]) -> CheckedRows:
         """For reports."""
@@ -93,6 +116,7 @@ class Tally:
             in_edges=self.in_edges,
             largest_error=self.largest_difference / (self.largest or 1.0),
             beyond=self.beyond,
+            overflowed=self.overflowed,
         )
 
 
@@ -108,15 +132,20 @@ def joined(tallies: Sequence[Tally]) -> Tally:
         largest=max(one.largest for one in tallies),
         largest_difference=max(one.largest_difference for one in tallies),
         beyond=sum(one.beyond for one in tallies),
+        overflowed=sum(one.overflowed for one in tallies),
         faults=[fault for one in tallies for fault in one.faults],
+        overflows=[fault for one in tallies for fault in one.overflows],
     )
 
 
-def worst_of(tallies: Sequence[Tally]) -> list[Fault]:
+def worst_of(faults: Iterable[Fault]) -> list[Fault]:
     """The values that are furthest beyond what they may differ by."""
-    faults = [fault for one in tallies for fault in one.faults]
-    faults.sort(key=lambda fault: -abs(fault.value - fault.expected) / max(fault.allowed, _LEAST))
-    return faults[:_MOST_FAULTS]
+
+    def times(fault: Fault) -> float:
+        off = abs(fault.value - fault.expected) / max(fault.allowed, _LEAST)
+        return math.inf if math.isnan(off) else off
+
+    return sorted(faults, key=times, reverse=True)[:_MOST_FAULTS]
 
 
 def difference(rows: Tensor, expected: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ class CheckedRows:
         in_edges: of these rows.
         largest_error: of any value, as a share of the largest magnitude of the rows.
         beyond: rows that differ by more than they may.
+        overflowed: rows that differ because float32 overflows.
     """
 
     layer: int
@@ -35,6 +36,7 @@ class CheckedRows:
     in_edges: int
     largest_error: float
     beyond: int
+    overflowed: int = 0
 
     @property
     def chance(self) -> float:
@@ -73,6 +75,7 @@ class SelfCheck:
         checked: one entry for each tensor that was compared.
         skipped: what was not computed again, and why, in sentences.
         faults: the values that differ most; those of a version that was published are none.
+        overflows: the same of those that differ because float32 overflows.
     """
 
     state: str
@@ -81,6 +84,7 @@ class SelfCheck:
     checked: list[CheckedRows] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    overflows: list[Fault] = field(default_factory=list)
 
     @property
     def largest_errors(self) -> dict[int, float]:
@@ -108,5 +112,6 @@ class SelfCheck:
     def from_json(cls, data: dict[str, Any]) -> SelfCheck:
         """What :meth:`to_json` described."""
         checked = [CheckedRows(**item) for item in data["checked"]]
-        faults = [Fault(**item) for item in data["faults"]]
-        return cls(**{**data, "checked": checked, "faults": faults})
+        names = ("faults", "overflows")
+        lists = {name: [Fault(**item) for item in data.get(name, ())] for name in names}
+        return cls(**{**data, "checked": checked, **lists})
