@@ -167,6 +167,16 @@ BOUNDS = (
     ),
     Case("a cosine above 1", {"spec.output.gate": {"minCosine": 1.5}}, "less than or equal to 1"),
     Case(
+        "a tolerance below 0",
+        {"spec.output.delta": {"tolerance": -1}},
+        "greater than or equal to 0",
+    ),
+    Case(
+        "a tolerance without end",
+        {"spec.output.delta": {"tolerance": 10**19}},
+        "less than or equal to 1",
+    ),
+    Case(
         "no error at all",
         {"spec.output.gate": {"maxReferenceError": 0}},
         "should be greater than 0",

@@ -52,6 +52,23 @@ def test_the_committed_definition_is_the_generated_one() -> None:
     )
 
 
+def test_bounds_are_whole_numbers_within_int64() -> None:
+    """API servers compare a whole number, as in ``tolerance: 0``, with the bound as an int64."""
+    (schedules,) = schedule_crd()["spec"]["versions"]
+    bounds = {
+        f"{path}.{kind}": schema[kind]
+        for definition in (root(), schedules["schema"]["openAPIV3Schema"])
+        for path, schema in nodes(definition)
+        for kind in ("minimum", "maximum")
+        if kind in schema
+    }
+    assert bounds
+    wrong = {
+        at: bound for at, bound in bounds.items() if bound != int(bound) or abs(bound) >= 2**63
+    }
+    assert wrong == {}
+
+
 def test_the_definition_of_schedules_is_the_generated_one() -> None:
     path = ROOT / "charts/embertide/files/embeddingschedules.yaml"
     assert path.read_text() == crd_yaml(schedule_crd()), (

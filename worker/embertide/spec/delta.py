@@ -13,7 +13,8 @@ class Delta(SpecModel):
     tolerance: float = Field(
         default=1e-3,
         ge=0,
-        le=1e30,
+        # API servers compare whole numbers with bounds in int64, which 1e19 is beyond.
+        le=1e18,
         description="Euclidean distance by which a row may differ from what readers of the deltas "
         "have of it. Rows that stay within are not in the delta. 0 has all rows that differ in any "
         "bit.",
