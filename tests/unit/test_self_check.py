@@ -96,6 +96,15 @@ def test_rows_with_self_loops_and_without_in_edges_are_special(
     assert special_rows(some_rows(), 2).tolist() == []
 
 
+def test_rows_with_self_loops_that_have_the_fewest_in_edges_are_special() -> None:
+    """Hubs, which come first here, would be left out or take most of the memory."""
+    counts = np.array([5000, 3000, 2, 4, 1, 3])
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    cols = np.repeat(np.arange(6), counts)
+    csr = Csr(0, torch.from_numpy(indptr), torch.from_numpy(cols), None)
+    assert special_rows(csr, 0).tolist() == [4, 2, 5, 3]
+
+
 @pytest.mark.parametrize("loops", ["keep", "single", "anew", "more", "none"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_out_degrees_are_those_of_the_reference(loops: Loops, weighted: bool) -> None:

@@ -25,7 +25,7 @@ from embertide.planning.loads import edge_loads, node_loads
 from embertide.plans.plan import Plan
 from embertide.primitives.directory import LOCATED_ROWS
 from embertide.readers.pool import are_remote, readers, remote_bytes_arriving, remote_bytes_held
-from embertide.selfcheck.draw import rows_to_check
+from embertide.selfcheck.draw import MOST_IN_EDGES, rows_to_check
 from embertide.selfcheck.memory import checking_bytes
 from embertide.spec.result_names import node_type_of
 from embertide.steps.program import Program
@@ -108,12 +108,15 @@ def planned_memory(
 def _checking(graph: PlannedGraph, plan: Plan, wanted: int | None) -> float:
     """Bytes beside the layers while rows of them are computed again: by the largest relation."""
     size, program = graph.size, plan.program
-    columns = 2 * max(program.widths.values())
+    width = max(program.widths.values())
     found = 0.0
     for name in program.relations:
         of = size.of_relation(name)
         rows = rows_to_check(wanted, int(of.nodes)) / size.workers
-        found = max(found, checking_bytes(rows, rows * of.edges / max(1, of.nodes), columns))
+        edges = rows * of.edges / max(1, of.nodes)
+        # Rows with self-loops are among them, which in most graphs are hubs.
+        hub = min(float(MOST_IN_EDGES), of.edges / size.workers)
+        found = max(found, checking_bytes(rows, edges, hub, width))
     return found if wanted != 0 else 0.0
 
 

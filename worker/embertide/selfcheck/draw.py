@@ -14,6 +14,9 @@ Nodes = npt.NDArray[np.int64]
 FEWEST_ROWS, MOST_ROWS = 256, 4096
 """Rows of a node type in each phase, where a job does not set them: 0.1 % of the nodes, within."""
 
+MOST_IN_EDGES = 4096
+"""In-edges of a row that is computed again: hubs with more are left out."""
+
 CAPTURED_VALUES = 1 << 22
 """The most values of sources that a worker captures for a phase: it checks fewer rows beyond."""
 

@@ -5,21 +5,23 @@ from __future__ import annotations
 from embertide.footprint import FLOAT_BYTES
 from embertide.selfcheck.draw import CAPTURED_VALUES
 
-CHUNK_VALUES = 1 << 20
-"""Values of sources that are computed with at a time, in float64."""
+CHUNK_VALUES = 1 << 18
+"""Values of sources that are computed with at a time, in float64; a row's are not divided."""
 _COPIES = 3
 """How often captured rows are held: as peers sent them, in order, and in between."""
 _CHUNKS = 5
 """How often a chunk is held in float64: sources, messages along edges, and what steps make."""
 
 
-def checking_bytes(rows: float, edges: float, columns: int) -> float:
+def checking_bytes(rows: float, edges: float, hub: float, width: int) -> float:
     """Bytes of one worker beside the layers.
 
     Args:
         rows: of ours that are computed again in a phase.
         edges: into them.
-        columns: of the tensors that are read at their sources.
+        hub: the most in-edges of one of them.
+        width: of the widest tensor, of which two are read at their sources.
     """
-    values = min(float(CAPTURED_VALUES), (rows + edges) * columns)
-    return _COPIES * FLOAT_BYTES * values + _CHUNKS * 2 * FLOAT_BYTES * min(CHUNK_VALUES, values)
+    values = min(float(CAPTURED_VALUES), (rows + edges) * 2 * width)
+    chunk = min(CHUNK_VALUES, values) + hub * width
+    return _COPIES * FLOAT_BYTES * values + _CHUNKS * 2 * FLOAT_BYTES * chunk

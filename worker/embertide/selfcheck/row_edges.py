@@ -8,10 +8,8 @@ import numpy as np
 import torch
 
 from embertide.kernels.csr import Csr
-from embertide.selfcheck.draw import Nodes
+from embertide.selfcheck.draw import MOST_IN_EDGES, Nodes
 
-MOST_IN_EDGES = 4096
-"""In-edges of a row that is computed again: hubs with more are left out."""
 _WINDOW_ROWS, _WINDOW_EDGES = 4096, 1 << 16
 """Rows, and their in-edges, among which special rows are looked for."""
 _SPECIAL_ROWS = 4
@@ -83,7 +81,11 @@ class RowEdges:
 
 
 def special_rows(csr: Csr, seed: int) -> Nodes:
-    """A few rows with self-loops, and a few without in-edges, of a window of our sub-range."""
+    """A few rows with self-loops, and a few without in-edges, of a window of our sub-range.
+
+    Of rows with self-loops, those with the fewest in-edges: of a graph with hubs most are hubs,
+    which would take more memory than all rows that are drawn, and in whose sums a loop is least.
+    """
     if csr.rows == 0:
         return np.empty(0, np.int64)
     indptr = csr.indptr.numpy()
@@ -94,5 +96,6 @@ def special_rows(csr: Csr, seed: int) -> Nodes:
     cols = csr.cols[int(indptr[first]) : int(indptr[last])].numpy()
     nodes = np.arange(first, last) + csr.first
     loops = np.unique(cols[cols == np.repeat(nodes, counts)])
+    loops = loops[np.argsort(counts[loops - nodes[0]], kind="stable")] if len(loops) else loops
     alone = nodes[counts == 0]
     return np.concatenate([loops[:_SPECIAL_ROWS], alone[:_SPECIAL_ROWS]]).astype(np.int64)
