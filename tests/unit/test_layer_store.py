@@ -182,6 +182,16 @@ def test_layers_go_when_their_version_is_published(output: str) -> None:
     assert not Path(layers_uri(output).removeprefix("file://")).exists()
 
 
+def test_what_killed_writers_and_sweeps_leave_goes_too(output: str, tmp_path: Path) -> None:
+    """A directory without the file that it was made for, and the time of the store."""
+    store = keep(output)
+    layers = tmp_path / "out" / "_layers"
+    (layers / KEY / "blocks" / "20261126T190000Z-3fa9c1").mkdir()
+    (layers / "_time-0123abcd").write_bytes(b"now")
+    sweep(store.storage, output, KEY)
+    assert not layers.exists()
+
+
 def test_layers_stay_while_an_attempt_may_read_them(output: str) -> None:
     store = keep(output)
     with Attempt(store.storage, output, KEY, VERSION) as attempt:

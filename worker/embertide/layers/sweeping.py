@@ -20,6 +20,9 @@ from embertide.storage.protocol import ObjectInfo, Storage
 ABANDONED_AFTER = timedelta(hours=24)
 """Age of the newest object of a key at which no job's next attempt is expected any more."""
 
+_TIME = "_time-"
+"""How names of objects begin that are written to read the store's clock."""
+
 _log = logging.getLogger("embertide")
 
 
@@ -46,20 +49,23 @@ def remove(storage: Storage, output_uri: str, key: str, objects: list[ObjectInfo
     storage.delete(seals)
     storage.delete(info.uri for info in objects if info.uri not in set(seals))
     if is_local(output_uri):
-        _remove_folders(storage, output_uri, key, objects)
+        _remove_folders(storage, output_uri, key)
 
 
-def _remove_folders(storage: Storage, output_uri: str, key: str, objects: list[ObjectInfo]) -> None:
-    """Remove directories that are empty now, the innermost first, up to that of all layers."""
-    top = layers_uri(output_uri)
-    folders = {top, key_uri(output_uri, key)}
-    for info in objects:
-        folder = info.uri.rpartition("/")[0]
-        while len(folder) > len(top):
-            folders.add(folder)
-            folder = folder.rpartition("/")[0]
-    for folder in sorted(folders, key=len, reverse=True):
-        storage.sweep(folder)
+def _remove_folders(storage: Storage, output_uri: str, key: str) -> None:
+    """Remove directories that are empty now, up to that of all layers.
+
+    Also those without objects, which writers leave that are killed before they create a file.
+    """
+    _remove_empty(storage, key_uri(output_uri, key))
+    storage.sweep(layers_uri(output_uri))
+
+
+def _remove_empty(storage: Storage, folder: str) -> None:
+    """Remove a directory and those below it, as far as they are empty."""
+    for name in storage.list_folders(folder):
+        _remove_empty(storage, f"{folder}/{name}")
+    storage.sweep(folder)
 
 
 def sweep(storage: Storage, output_uri: str, key: str) -> None:
@@ -87,8 +93,10 @@ def _is_abandoned(objects: list[ObjectInfo], now: float) -> bool:
 
 def _store_time(storage: Storage, output_uri: str) -> float:
     """Now, in seconds since the epoch, by the clock that the store's times are of."""
-    uri = f"{layers_uri(output_uri)}/_time-{secrets.token_hex(4)}"
+    folder = layers_uri(output_uri)
+    uri = f"{folder}/{_TIME}{secrets.token_hex(4)}"
     storage.write(uri, b"now")
     info = storage.stat(uri)
-    storage.delete([uri])
+    # Those of killed sweeps, too; a sweep at the same moment goes by its own clock then.
+    storage.delete([uri, *(f"{folder}/{name}" for name in storage.names(folder, _TIME))])
     return info.modified if info is not None and info.modified else time.time()
