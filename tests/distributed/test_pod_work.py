@@ -71,8 +71,10 @@ def check_metrics(text: str, rank: int) -> None:
     families = {family.name: family for family in text_string_to_metric_families(text)}
     known = {metric.name.removesuffix("_total"): metric for metric in metric_names.WORKER_METRICS}
     filled = {name for name, family in families.items() if family.samples}
-    # Outside a container there is no limit; after the work no stage; without s3:// no S3.
+    # Outside a container there is no limit; after the work no stage; without s3:// no S3; and no
+    # earlier attempt has kept layers.
     lacking = {metric_names.MEMORY_LIMIT_BYTES.name, metric_names.STAGE_CURRENT.name}
+    lacking.add(metric_names.RESUMED_LAYER.name)
     lacking |= {name for name in known if name.startswith("embertide_storage_")}
     if not working_set_bytes():
         lacking |= {name for name in known if "_memory_container_" in name}
