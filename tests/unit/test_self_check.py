@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -105,7 +106,7 @@ def test_rows_with_self_loops_that_have_the_fewest_in_edges_are_special() -> Non
     assert special_rows(csr, 0).tolist() == [4, 2, 5, 3]
 
 
-@pytest.mark.parametrize("loops", ["keep", "single", "anew", "more", "none"])
+@pytest.mark.parametrize("loops", get_args(Loops))
 @pytest.mark.parametrize("weighted", [False, True])
 def test_out_degrees_are_those_of_the_reference(loops: Loops, weighted: bool) -> None:
     """Counted in chunks, in the rows of two workers."""

@@ -6,6 +6,7 @@ A row's in-edges are at hand where it is checked; its out-edges are in rows of a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 import numpy as np
 import torch
@@ -84,7 +85,9 @@ class OutEdges:
                 return every - loops
             case "more":
                 return every + new
-            case "anew":
+            case "replace":
                 return every - loops + new
-        kept = (self.heaviest > -torch.inf) & weighs
-        return every - loops + torch.where(kept, self.heaviest, new)
+            case "single":
+                kept = (self.heaviest > -torch.inf) & weighs
+                return every - loops + torch.where(kept, self.heaviest, new)
+        assert_never(view.loops)
