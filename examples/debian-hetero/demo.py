@@ -32,7 +32,7 @@ The embeddings: {output}
 
 Try next:
   {embertide} show {folder}/model    # the exported model, relation by relation
-  {embertide} neighbors {job} YOUR-PACKAGE --type package
+  {embertide} neighbors {job} YOUR-PACKAGE --node-type package
   {embertide} plan {job}    # memory and bytes exchanged, by relation
 """
 
@@ -43,8 +43,8 @@ def main() -> None:
     print(BEFORE, flush=True)
     run(embertide, "run", job)
     print(BETWEEN, flush=True)
-    run(embertide, "neighbors", job, *PACKAGES, "--type", "package", "-k", "6", "--features")
-    run(embertide, "neighbors", job, *MAINTAINERS, "--type", "maintainer", "-k", "6")
+    run(embertide, "neighbors", job, *PACKAGES, "--node-type", "package", "-k", "6", "--features")
+    run(embertide, "neighbors", job, *MAINTAINERS, "--node-type", "maintainer", "-k", "6")
     print(
         AFTER.format(
             output=shown(JOB.parent / "output"),

@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from embertide.cli.options import JobArgument, JsonOption, load_job, location
+from embertide.cli.options import (
+    JobArgument,
+    JsonOption,
+    NodeTypeOption,
+    ResultOption,
+    load_job,
+    location,
+)
 
 
 def check(
@@ -20,22 +27,8 @@ def check(
             show_default=False,
         ),
     ],
-    node_type: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Node type of the vectors, where the model has embeddings of several.",
-            show_default=False,
-        ),
-    ] = None,
-    result: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Which result the vectors are of, where the model gives several.",
-            show_default=False,
-        ),
-    ] = None,
+    node_type: NodeTypeOption = None,
+    result: ResultOption = None,
     id_column: Annotated[str, typer.Option(metavar="NAME", help="Its column of ids.")] = "id",
     vector_column: Annotated[
         str, typer.Option(metavar="NAME", help="Its column of vectors.")

@@ -11,7 +11,10 @@ import typer
 from embertide.cli.options import (
     EndpointOption,
     JsonOption,
+    NodeTypeOption,
     OutputOption,
+    ResultOption,
+    VersionOption,
     job_and_rest,
     location,
     place_of,
@@ -23,33 +26,6 @@ if TYPE_CHECKING:
     from embertide.indexes.layout import Layout
 
 IndexName = Literal["parquet", "milvus", "pinecone", "vertex", "lancedb", "pgvector", "opensearch"]
-VersionOption = Annotated[
-    str,
-    typer.Option(
-        "--version",
-        metavar="VERSION",
-        help="Which version: as `embertide versions` lists it, or previous.",
-    ),
-]
-NodeTypeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--node-type",
-        metavar="TYPE",
-        help="Which embeddings, where a version has those of several node types.",
-        show_default=False,
-    ),
-]
-
-ResultOption = Annotated[
-    str | None,
-    typer.Option(
-        "--result",
-        metavar="NAME",
-        help="Which result, where the model gives several.",
-        show_default=False,
-    ),
-]
 
 
 def convert(

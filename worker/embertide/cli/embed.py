@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from embertide.cli.options import JobArgument, load_job
+from embertide.cli.options import (
+    JobArgument,
+    NodeTypeOption,
+    ResultOption,
+    load_job,
+)
 from embertide.errors import InputError, OutputError
 from embertide.telemetry.format import human_count
 
@@ -43,22 +48,8 @@ def embed(
         Path | None,
         typer.Option(metavar="FILE", help="A text file with an id a line.", show_default=False),
     ] = None,
-    node_type: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Node type of the ids, where the model has embeddings of several.",
-            show_default=False,
-        ),
-    ] = None,
-    result: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Which result, where the model gives several.",
-            show_default=False,
-        ),
-    ] = None,
+    node_type: NodeTypeOption = None,
+    result: ResultOption = None,
     form: Annotated[
         Format,
         typer.Option(

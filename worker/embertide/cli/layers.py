@@ -5,13 +5,18 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from embertide.cli.drawing import escaped, new_table
-from embertide.cli.options import EndpointOption, JsonOption, OutputOption, place_of
+from embertide.cli.options import (
+    EndpointOption,
+    JsonOption,
+    OptionalJob,
+    OutputOption,
+    place_of,
+)
 from embertide.telemetry.format import human_bytes, human_seconds
 
 if TYPE_CHECKING:
@@ -21,10 +26,7 @@ if TYPE_CHECKING:
 
 
 def layers(
-    job_path: Annotated[
-        Path | None,
-        typer.Argument(metavar="JOB.yaml", help="The manifest.", show_default=False),
-    ] = None,
+    job_path: OptionalJob = None,
     output: OutputOption = None,
     endpoint_url: EndpointOption = None,
     remove: Annotated[

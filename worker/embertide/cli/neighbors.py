@@ -14,8 +14,10 @@ from embertide.cli.drawing import escaped, new_table
 from embertide.cli.options import (
     EndpointOption,
     JsonOption,
+    NodeTypeOption,
     OutputOption,
     Place,
+    ResultOption,
     job_and_rest,
     place_of,
 )
@@ -77,23 +79,8 @@ def neighbors(
         str | None,
         typer.Option(metavar="VERSION", help="Default: the current version.", show_default=False),
     ] = None,
-    node_type: Annotated[
-        str | None,
-        typer.Option(
-            "--type",
-            metavar="TYPE",
-            help="Which embeddings, where a version has those of several node types.",
-            show_default=False,
-        ),
-    ] = None,
-    result: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Which result, where the model gives several.",
-            show_default=False,
-        ),
-    ] = None,
+    node_type: NodeTypeOption = None,
+    result: ResultOption = None,
     metric: Annotated[
         MetricName, typer.Option(help="cosine and dot are similarities, l2 is a distance.")
     ] = MetricName.COSINE,

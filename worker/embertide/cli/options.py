@@ -38,6 +38,35 @@ def check_workers(grid: GridShape | None, workers: int | None) -> None:
 JobArgument = Annotated[
     Path, typer.Argument(metavar="JOB.yaml", help="The EmbeddingJob manifest.", show_default=False)
 ]
+OptionalJob = Annotated[
+    Path | None, typer.Argument(metavar="JOB.yaml", help="The manifest.", show_default=False)
+]
+VersionOption = Annotated[
+    str,
+    typer.Option(
+        "--version",
+        metavar="VERSION",
+        help="Which version: as `embertide versions` lists it, or previous.",
+    ),
+]
+NodeTypeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--node-type",
+        metavar="TYPE",
+        help="Which embeddings, where there are those of several node types.",
+        show_default=False,
+    ),
+]
+ResultOption = Annotated[
+    str | None,
+    typer.Option(
+        "--result",
+        metavar="NAME",
+        help="Which result, where the model gives several.",
+        show_default=False,
+    ),
+]
 GridOption = Annotated[
     str | None,
     typer.Option(

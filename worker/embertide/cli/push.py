@@ -6,13 +6,20 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from embertide.cli.convert import NodeTypeOption, ResultOption
-from embertide.cli.options import EndpointOption, JsonOption, OutputOption, place_of
+from embertide.cli.options import (
+    EndpointOption,
+    JsonOption,
+    NodeTypeOption,
+    OptionalJob,
+    OutputOption,
+    ResultOption,
+    VersionOption,
+    place_of,
+)
 from embertide.cli.versions import named_version
 
 if TYPE_CHECKING:
@@ -37,10 +44,7 @@ def push(
             show_default=False,
         ),
     ],
-    job_path: Annotated[
-        Path | None,
-        typer.Argument(metavar="JOB.yaml", help="The manifest.", show_default=False),
-    ] = None,
+    job_path: OptionalJob = None,
     name: Annotated[
         str | None,
         typer.Option(
@@ -51,14 +55,7 @@ def push(
             show_default=False,
         ),
     ] = None,
-    version: Annotated[
-        str,
-        typer.Option(
-            "--version",
-            metavar="VERSION",
-            help="Which version: as `embertide versions` lists it, or previous.",
-        ),
-    ] = "current",
+    version: VersionOption = "current",
     node_type: NodeTypeOption = None,
     result: ResultOption = None,
     metric: Annotated[

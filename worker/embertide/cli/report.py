@@ -9,17 +9,20 @@ from typing import Annotated
 
 import typer
 
-from embertide.cli.options import EndpointOption, JsonOption, OutputOption, place_of
+from embertide.cli.options import (
+    EndpointOption,
+    JsonOption,
+    OptionalJob,
+    OutputOption,
+    place_of,
+)
 from embertide.errors import OutputError
 
 _STDOUT = "-"
 
 
 def report(
-    job_path: Annotated[
-        Path | None,
-        typer.Argument(metavar="JOB.yaml", help="The manifest.", show_default=False),
-    ] = None,
+    job_path: OptionalJob = None,
     output: OutputOption = None,
     endpoint_url: EndpointOption = None,
     version: Annotated[

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +12,7 @@ from embertide.cli.drawing import escaped, new_table
 from embertide.cli.options import (
     EndpointOption,
     JsonOption,
+    OptionalJob,
     OutputOption,
     job_and_rest,
     place_of,
@@ -33,10 +33,7 @@ _ROW_TYPE = 16
 
 
 def versions(
-    job_path: Annotated[
-        Path | None,
-        typer.Argument(metavar="JOB.yaml", help="The manifest.", show_default=False),
-    ] = None,
+    job_path: OptionalJob = None,
     output: OutputOption = None,
     endpoint_url: EndpointOption = None,
     json_output: JsonOption = False,
