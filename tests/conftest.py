@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -17,6 +18,9 @@ from hypothesis import settings
 from tests.support.cluster.requirements import missing
 from tests.support.needs import QUICK, in_turn, needed, provide, speaker
 from tests.support.s3.server import AMBIENT, S3Server, server_program
+
+if TYPE_CHECKING:
+    from embertide.storage.protocol import Storage
 
 _FAILED_BUILD = pytest.StashKey[str]()
 
@@ -142,3 +146,17 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)
     return s3_server
+
+
+@pytest.fixture
+def storage() -> Storage:
+    """The local one, but for tests of others."""
+    from embertide.storage.opening import open_storage
+
+    return open_storage(None)
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> str:
+    """Where versions are published, in files."""
+    return f"file://{tmp_path}/out"

@@ -2,121 +2,20 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from qdrant_client import QdrantClient
 
 from embertide.errors import InputError, OutputError, StoreUnavailable
-from embertide.indexes.push import loading
-from embertide.indexes.push.plan import Options
-from embertide.indexes.push.protocol import Index, Table
+from embertide.indexes.push.protocol import Table
 from embertide.indexes.push.push import push
-from embertide.indexes.push.qdrant import Qdrant, point_id
-from embertide.indexes.push.targets import open_index
 from embertide.storage.protocol import Storage
 from embertide.versions.publish import rollback
-from tests.support.chained import publish_chained
-from tests.support.compared import Rows, publish_rows, publish_types, random_rows
+from tests.support.compared import publish_rows, publish_types, random_rows
+from tests.support.index_readers import COUNT, WIDTH, Broken, Readers
 from tests.support.versions import CURRENT, LATER, NEXT, OLD
-
-COUNT, WIDTH = 300, 8
-KINDS = ["postgresql", "qdrant", "milvus", "lancedb"]
-
-
-class Readers:
-    """An index, a name in it, and what readers of the name see."""
-
-    def __init__(self, kind: str, index: Index, name: str) -> None:
-        self.kind, self.name, self.index = kind, name, index
-        self.options = Options(name=name)
-
-    def all(self) -> Rows:
-        """Id -> vector, as readers get them by the name."""
-        return {
-            key: np.array(vector, np.float32)
-            for key, vector in getattr(self, f"_{self.kind}")().items()
-        }
-
-    def _postgresql(self) -> Any:
-        rows = self.index._connection.execute(  # type: ignore[attr-defined]
-            f"SELECT id, embedding::real[] FROM {self.name}"
-        )
-        return dict(rows.fetchall())
-
-    def _qdrant(self) -> Any:
-        client = self.index._client  # type: ignore[attr-defined]
-        points, _ = client.scroll(self.name, limit=10_000, with_vectors=True)
-        return {point.payload["id"]: point.vector for point in points}
-
-    def _milvus(self) -> Any:
-        client = self.index._client  # type: ignore[attr-defined]
-        rows = client.query(self.name, filter="", output_fields=["*"], limit=10_000)
-        return {row["id"]: row["embedding"] for row in rows}
-
-    def _lancedb(self) -> Any:
-        table = self.index._database.open_table(self.name)  # type: ignore[attr-defined]
-        assert table.count_rows() == 0
-        table.checkout("current")
-        found = table.to_arrow()
-        return dict(zip(found["id"].to_pylist(), found["vector"].to_pylist(), strict=True))
-
-    def see(self, rows: Rows) -> None:
-        """They see these rows, bit for bit; in Qdrant their directions."""
-        found = self.all()
-        assert found.keys() == rows.keys()
-        for name, vector in rows.items():
-            if self.kind == "qdrant":
-                length = np.linalg.norm(vector)
-                np.testing.assert_allclose(
-                    found[name], vector / length if length else vector, atol=2e-6
-                )
-            else:
-                np.testing.assert_array_equal(found[name], vector)
-
-    def remove(self, version: str, name: Any) -> None:
-        """Remove a row of a version's table, as an accident would."""
-        table, index = Table(self.name, version), self.index
-        if self.kind == "postgresql":
-            index._connection.execute(f"DELETE FROM {table.name} WHERE id = {name}")  # type: ignore[attr-defined]
-        elif self.kind == "lancedb":
-            index._branch(table).delete(f"id = {name}")  # type: ignore[attr-defined]
-        elif self.kind == "qdrant":
-            index._client.delete(table.name, [point_id(name)])  # type: ignore[attr-defined]
-        else:
-            index._client.delete(table.name, ids=[name])  # type: ignore[attr-defined]
-
-    def tables(self) -> list[str]:
-        """Versions that have a table, the oldest first."""
-        return [table.version for table in sorted(self.index.tables(self.name))]
-
-
-@pytest.fixture(params=KINDS)
-def readers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Readers]:
-    """A new name in each kind of index."""
-    kind = str(request.param)
-    name = f"products_{secrets.token_hex(4)}"
-    if kind == "qdrant":
-        # In a folder its local mode commits point by point.
-        index: Index = Qdrant(QdrantClient(":memory:"))
-    elif kind == "postgresql":
-        index = open_index(request.getfixturevalue("postgres"))
-    else:
-        index = open_index(f"{kind}://{tmp_path}/index" + (".db" if kind == "milvus" else ""))
-    found = Readers(kind, index, name)
-    yield found
-    found.index.close()
-
-
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attempts follow each other at once."""
-    monkeypatch.setattr(loading, "_PAUSE_SECONDS", 0.001)
 
 
 @pytest.mark.parametrize("kind", ["int64", "string"])
@@ -143,27 +42,6 @@ def test_readers_see_one_version_after_the_other_and_go_back(
     done = push(storage, output, readers.index, replace(readers.options, version=NEXT))
     assert done.tables[0].made == "there"
     readers.see(versions[NEXT])
-
-
-class Broken:
-    """An index that fails at chosen calls of a method."""
-
-    def __init__(self, index: Index, method: str, fails: set[int], error: Exception) -> None:
-        self._index, self._method, self._fails, self._error = index, method, fails, error
-        self.calls = 0
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._index, name)
-        if name != self._method:
-            return method
-
-        def call(*args: Any) -> Any:
-            self.calls += 1
-            if self.calls in self._fails:
-                raise self._error
-            return method(*args)
-
-        return call
 
 
 @pytest.mark.parametrize(
@@ -321,70 +199,6 @@ def test_names_that_are_taken_or_wrong_are_refused(
     with pytest.raises(InputError, match="is longer than the"):
         push(storage, output, readers.index, replace(readers.options, name="x" * 250))
     assert readers.tables() == []
-
-
-def test_deltas_make_the_next_version_of_the_one_before(
-    storage: Storage, output: str, readers: Readers
-) -> None:
-    """Where the index can: nothing that stays is sent again, and readers see the version."""
-    rows = random_rows(COUNT, WIDTH, 1)
-    publish_chained(storage, output, OLD, rows, 0.0)
-    push(storage, output, readers.index, readers.options)
-    for version in (CURRENT, NEXT):
-        names = list(rows)
-        rows = {name: rows[name] for name in names[5:]} | {10**6 + int(names[0]): rows[names[0]]}
-        rows[names[9]] = rows[names[9]] + 1
-        publish_chained(storage, output, version, rows, 0.0)
-        counted: Any = Broken(readers.index, "append", set(), ValueError())
-        done = push(storage, output, counted, readers.options)
-        derived = readers.index.derives
-        assert done.tables[0].made == ("delta" if derived else "full")
-        assert counted.calls == (0 if derived else 3)
-        readers.see(rows)
-
-
-def test_a_delta_that_is_half_applied_is_not_taken_for_a_version(
-    storage: Storage, output: str, readers: Readers
-) -> None:
-    if not readers.index.derives:
-        assert readers.kind in ("qdrant", "milvus")
-        return
-    rows = random_rows(COUNT, WIDTH, 1)
-    publish_chained(storage, output, OLD, rows, 0.0)
-    push(storage, output, readers.index, readers.options)
-    moved = {name: vector + 1 for name, vector in list(rows.items())[:-3]}
-    publish_chained(storage, output, CURRENT, moved, 0.0)
-
-    class Killed(Broken):
-        """Ends after the rows are replaced, before others are removed."""
-
-        def derive(self, base: Any, table: Any, spec: Any, upserts: Any, deletes: Any) -> None:
-            def die() -> Any:
-                raise KeyboardInterrupt
-                yield
-
-            self._index.derive(base, table, spec, upserts, die())
-
-    killed: Any = Killed(readers.index, "", set(), ValueError())
-    with pytest.raises(KeyboardInterrupt):
-        push(storage, output, killed, readers.options)
-    assert readers.tables() == [OLD]
-    readers.see(rows)
-    assert push(storage, output, readers.index, readers.options).tables[0].made == "delta"
-    readers.see(moved)
-
-
-def test_a_delta_that_does_not_fit_the_table_is_replaced_by_all_rows(
-    storage: Storage, output: str, readers: Readers
-) -> None:
-    """The table of the version before is normalised, which the next push is not asked for."""
-    rows = random_rows(COUNT, WIDTH, 1)
-    publish_chained(storage, output, OLD, rows, 1e-3)
-    push(storage, output, readers.index, replace(readers.options, normalize=True))
-    publish_chained(storage, output, CURRENT, rows, 1e-3)
-    done = push(storage, output, readers.index, readers.options)
-    assert done.tables[0].made == "full"
-    readers.see(rows)
 
 
 def test_several_node_types_have_a_name_each(

@@ -26,7 +26,7 @@ _SETTINGS = ("fsync=off", "shared_buffers=64MB", "max_wal_size=2GB", "listen_add
 def postgres() -> Iterator[str]:
     """The URI of a new server's database, with the extension ``vector`` in it.
 
-    It trusts whoever connects; it ends with the block. As root it runs as ``nobody``, since
+    It trusts every connection; it ends with the block. As root it runs as ``nobody``, since
     PostgreSQL refuses to run as root.
     """
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))

@@ -13,8 +13,6 @@ import yaml
 
 from embertide.cli import main
 from embertide.kernels import native
-from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
 from tests.support.cli import JOB, Engine
 from tests.support.manifests import EXAMPLE
 
@@ -33,18 +31,6 @@ def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def example() -> dict[str, Any]:
     """The manifest of the design, to be changed."""
     return yaml.safe_load(EXAMPLE)
-
-
-@pytest.fixture
-def storage() -> Storage:
-    """The local one."""
-    return open_storage(None)
-
-
-@pytest.fixture
-def output(tmp_path: Path) -> str:
-    """Where versions are published."""
-    return f"file://{tmp_path}/out"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Deltas: whoever applies them, beginning with any version, has the newest one."""
+"""Deltas: a reader that applies them, beginning with any version, has the newest one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules that return several tensors: each becomes a result of its own name."""
+"""Modules that return several tensors: each becomes a result with a name."""
 
 from __future__ import annotations
 

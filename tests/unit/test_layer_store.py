@@ -1,4 +1,4 @@
-"""Kept layers are read as they were written, or not at all; they go when nobody needs them."""
+"""Kept layers are read as they were written, or not at all; they go when no attempt needs them."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ TRIPLES = [
 METADATA = (list(NODES), TRIPLES)
 GRAPH = {"nodes": NODES, "edges": [":".join(triple) for triple in TRIPLES]}
 FOLLOWS = {"nodes": {"user": NODES["user"]}, "edges": ["user:follows:user"]}
-"""A graph of one node type, whose edges are told apart by numbers."""
+"""A graph of one node type, whose edges have their relations' numbers."""
 
 
 def called(module, method="__call__"):

@@ -56,7 +56,7 @@ class Conversion:
         uri: of the folder with the files, as the index is given it.
         rows: written ones.
         zero_rows: rows of the version that are zero vectors as they are written; they are listed in
-            ``_zero_rows.txt``, and skipped where the layout says so.
+            ``_zero_rows.txt``, and skipped where the layout asks for that.
         scale: of int8 vectors: a value is ``int8 * scale``; None for others.
         held: why the version is held; () where it is not.
         loading: how the index reads the files.

@@ -1,6 +1,6 @@
-"""Which attempts may read or write kept layers at the moment: each says so, again and again.
+"""Which attempts may read or write kept layers at the moment: each writes a mark, again and again.
 
-What an attempt leaves when it is killed says so too, until it is too old or, on the same machine,
+The mark of an attempt that was killed counts too, until it is too old or, on the same machine,
 its process is gone.
 """
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from xxhash import xxh3_128_hexdigest
 
 _FORM = 1
-"""Of the record; another one's counts as damaged, and the layer is computed again."""
+"""The form of the record; another one counts as damaged, and the layer is computed again."""
 ITEM_BYTES = {"float32": 4, "bfloat16": 2}
 
 

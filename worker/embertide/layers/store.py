@@ -1,7 +1,7 @@
 """Writes blocks, seals a layer, and reads rows of a sealed one, in any store.
 
 Blocks are cut from each worker's rows, so they differ by grid; what is read is a range of rows and
-columns of the whole tensor, whoever wrote them.
+columns of the whole tensor, whichever rank wrote them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Removes kept layers that no attempt needs any more: after a version is published, and by age.
 
-Seals go first, so that a removal that is cut short leaves blocks without a seal, which nobody reads
+Seals go first, so that a removal that is cut short leaves blocks without a seal, which are not read
 and a later sweep removes.
 """
 

@@ -1,7 +1,7 @@
 """Which rows of each layer some rows of the results need: sets of rows, backward through a plan.
 
 An operation needs of what it reads the rows that are wanted of its result; over edges also those of
-their in-neighbours, and for a statistic all. Rows that nobody wants are left with no edges: what
+their in-neighbours, and for a statistic all. Rows that are not wanted are left with no edges: what
 they hold means nothing, and nothing that is wanted reads it.
 """
 

@@ -45,6 +45,17 @@ Column = Annotated[
 ]
 
 
+def with_columns_by_place(data: Any) -> Any:
+    """An input as the manifest has it; without names of columns, the first two are the ends."""
+    if not isinstance(data, dict):
+        return data
+    headerless = data.get("format") in ("csv", "tsv") and data.get("header") is False
+    columns = data.get("columns", {})
+    if isinstance(columns, dict) and (headerless or data.get("format") == "npy"):
+        return data | {"columns": {"source": 0, "destination": 1} | columns}
+    return data
+
+
 class EdgeColumns(SpecModel):
     """The columns of an edge list."""
 

@@ -14,7 +14,7 @@ from embertide.spec.base import (
 )
 from embertide.spec.cel import Rule
 from embertide.spec.dialect import DIALECT, TextDialect
-from embertide.spec.edge_columns import Column, EdgeColumns, EdgeFeatures
+from embertide.spec.edge_columns import Column, EdgeColumns, EdgeFeatures, with_columns_by_place
 from embertide.spec.edge_rules import EDGE_RULES, TO_ADD, SelfLoops
 from embertide.spec.places import PLACE_RULES, ObjectInput
 from embertide.spec.readiness import READY, Ready
@@ -159,13 +159,7 @@ class EdgeInput(ObjectInput):
     @classmethod
     def _default_columns(cls, data: Any) -> Any:
         """Without column names, the first two columns are source and destination."""
-        if not isinstance(data, dict):
-            return data
-        headerless = data.get("format") in ("csv", "tsv") and data.get("header") is False
-        columns = data.get("columns", {})
-        if isinstance(columns, dict) and (headerless or data.get("format") == "npy"):
-            return data | {"columns": {"source": 0, "destination": 1} | columns}
-        return data
+        return with_columns_by_place(data)
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

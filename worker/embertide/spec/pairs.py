@@ -11,7 +11,7 @@ from embertide.spec.affects import Affects
 from embertide.spec.base import ResultName, SpecModel, TypeName, derived_default, raise_problems
 from embertide.spec.cel import Rule
 from embertide.spec.dialect import DIALECT, DIALECT_RULES, TextDialect
-from embertide.spec.edge_columns import Column
+from embertide.spec.edge_columns import Column, with_columns_by_place
 from embertide.spec.edge_rules import TEXT_RULES, end_rules, ends_differ
 from embertide.spec.edges import EdgeFormat, EdgeInput
 from embertide.spec.places import PLACE_RULES, ObjectInput
@@ -94,13 +94,7 @@ class PairInput(ObjectInput):
     @classmethod
     def _default_columns(cls, data: Any) -> Any:
         """Without column names, the first two columns are the nodes."""
-        if not isinstance(data, dict):
-            return data
-        headerless = data.get("format") in ("csv", "tsv") and data.get("header") is False
-        columns = data.get("columns", {})
-        if isinstance(columns, dict) and (headerless or data.get("format") == "npy"):
-            return data | {"columns": {"source": 0, "destination": 1} | columns}
-        return data
+        return with_columns_by_place(data)
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

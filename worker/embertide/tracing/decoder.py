@@ -1,6 +1,6 @@
 """A module's decoder, which gives pairs of nodes a score, as lines over the rows of both.
 
-It is recorded as a module of its own, on a random graph whose edges are the pairs and whose
+It is recorded as a module, on a random graph whose edges are the pairs and whose
 features are the rows of the results, and proved like any other.
 """
 

@@ -3,8 +3,8 @@
     table = db.open_table("products")
     table.checkout("current")
 
-Whoever opens the table without the tag sees its main branch, which has no rows. A version that is
-made of the one before is a branch of its branch and shares its files.
+A reader that opens the table without the tag sees its main branch, which has no rows. A version
+that is made of the one before is a branch of its branch and shares its files.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Lance:
         if TAG not in main.tags.list():
             if main.count_rows():
                 raise OutputError(
-                    f"the table {alias} has rows of its own, which embertide push did not write;"
+                    f"the table {alias} has rows that embertide push did not write;"
                     " choose another --name"
                 )
             return None

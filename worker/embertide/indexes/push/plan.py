@@ -67,7 +67,7 @@ class Work:
 
     @property
     def rows(self) -> int:
-        """Of the version."""
+        """Rows of the version."""
         return sum(part.rows for part in self.source.parts)
 
     @property
