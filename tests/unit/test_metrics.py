@@ -19,7 +19,6 @@ from embertide.telemetry.comparison import Comparison, Distribution, TypeCompari
 from embertide.telemetry.omissions import DroppedEdges, FilledNodes, Omissions
 from embertide.telemetry.report import PlannedTraffic, RankMemory, RunReport, Traffic, WorkerReport
 from embertide.telemetry.transfers import OperationStats, TransferStats
-from embertide_operator.api.routes import request_of
 from embertide_operator.job.status import Draft
 from embertide_operator.metrics.operator_metrics import Metrics
 from embertide_operator.metrics.outputs import follow
@@ -372,31 +371,3 @@ def test_an_output_that_never_succeeded_has_an_objective_only() -> None:
     assert value(metrics, names.OUTPUT_OBJECTIVE_SECONDS, **at) == 3600
     assert value(metrics, names.OUTPUT_FIRST_JOB, **at) is not None
     assert value(metrics, names.OUTPUT_LAST_SUCCESS, **at) is None
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "content", "expected"),
-    [
-        ("GET", "/api/v1/namespaces/a/pods", "", ("list", "pods")),
-        ("GET", "/apis/embertide.dev/v1alpha1/embeddingjobs", "", ("list", "embeddingjobs")),
-        ("GET", "/api/v1/namespaces/a/configmaps/b", "", ("get", "configmaps")),
-        ("POST", "/api/v1/namespaces/a/events", "", ("create", "events")),
-        ("DELETE", "/api/v1/namespaces/a/pods/b", "", ("delete", "pods")),
-        (
-            "PATCH",
-            "/apis/apps/v1/namespaces/a/statefulsets/b",
-            "application/apply-patch+yaml",
-            ("apply", "statefulsets"),
-        ),
-        (
-            "PATCH",
-            "/apis/embertide.dev/v1alpha1/namespaces/a/embeddingjobs/b/status",
-            "application/merge-patch+json",
-            ("patch", "embeddingjobs/status"),
-        ),
-    ],
-)
-def test_requests_are_named_as_kubernetes_does(
-    method: str, path: str, content: str, expected: tuple[str, str]
-) -> None:
-    assert request_of(method, path, content) == expected
