@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from embertide.errors import SelfCheckFailed
 from embertide.layers.catalog import list_layers
 from embertide.storage.opening import open_storage
 from tests.support.commands import await_nobody, environment
-from tests.support.resumed import LAYERS, Job
+from tests.support.resumed import LAYERS, NODES, Job
 from tests.support.small_job import SmallJob
 
 pytestmark = pytest.mark.distributed
@@ -56,6 +57,22 @@ def test_another_grid_goes_on(grid: str, job: Job) -> None:
     report = job.again(grid)
     assert report["kept"]["resumed"] >= 1
     assert job.rows() == job.bits["2x1"]
+
+
+def test_some_nodes_are_computed_over_the_layers_that_were_kept(job: Job) -> None:
+    job.killed_after(2)
+    ids = [5, 900, 31_000]
+    done = job.embed(*ids)
+    assert done.code == 0, done.err
+    assert "3 embeddings over" in done.err
+    assert "after the kept layer 2" in done.err
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    assert [line["id"] for line in lines] == ids
+    whole = np.frombuffer(job.bits["2x1"], np.float32).reshape(NODES, -1)
+    found = np.array([line["embedding"] for line in lines], np.float32)
+    assert np.abs(found - whole[ids]).max() <= 1e-5 * np.abs(whole).max()
+    assert job.kept() == [1, 2], "the next attempt still goes on after them"
+    assert job.again("2x1")["kept"]["resumed"] == 2
 
 
 def test_no_resume_computes_all_and_removes_what_was_kept(job: Job) -> None:

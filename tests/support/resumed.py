@@ -21,7 +21,7 @@ from embertide.versions.reading import iter_embeddings
 from tests.support.commands import Done, Running
 from tests.support.patience import SOON_SECONDS, WAIT_SECONDS
 
-LAYERS = 3
+LAYERS, NODES = 3, 1 << 15
 
 
 class Job:
@@ -65,6 +65,13 @@ class Job:
         """A run that is under way."""
         manifest = str(self.path / "job.yaml")
         return Running(self._folder, "run", manifest, "--force", "--grid", grid, "--json", *words)
+
+    def embed(self, *ids: int) -> Done:
+        """The end of computing the embeddings of some nodes."""
+        words = ("--ids", ",".join(map(str, ids)))
+        return Running(self._folder, "embed", str(self.path / "job.yaml"), *words).done(
+            WAIT_SECONDS
+        )
 
     def again(self, grid: str, *words: str) -> dict[str, Any]:
         """The report of a run to its end."""

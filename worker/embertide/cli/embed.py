@@ -70,8 +70,8 @@ def embed(
     """Compute the embeddings of some nodes and print them; publishes nothing.
 
     Reads all inputs in this process and goes over the edges that these nodes need, layer by layer.
-    The vectors have the bits of a run of one worker. An id that is not among the nodes ends the
-    command with exit code 3.
+    The vectors are those of a run of one worker, up to rounding where the model multiplies along
+    edges. An id that is not among the nodes ends the command with exit code 3.
 
     [bold]Examples[/bold]
 

@@ -1,6 +1,7 @@
 """The embeddings of some nodes: all inputs are read, and only the edges that these need gone over.
 
-What is computed has the bits of a run of one worker. Where a failed attempt of the job has kept
+What is computed has the bits of a run of one worker; where a model multiplies along edges it differs
+by rounding. Where a failed attempt of the job has kept
 layers, their rows are read and the layers before them are not computed.
 """
 
