@@ -1,8 +1,8 @@
 """The embeddings of some nodes: all inputs are read, and only the edges that these need gone over.
 
-What is computed has the bits of a run of one worker; where a model multiplies along edges it differs
-by rounding. Where a failed attempt of the job has kept
-layers, their rows are read and the layers before them are not computed.
+What is computed has the bits of a run of one worker; where a model multiplies along edges it
+differs by rounding. Where a failed attempt of the job has kept layers, their rows are read and the
+layers before them are not computed.
 """
 
 from __future__ import annotations
