@@ -15,6 +15,7 @@ from embertide.spec.version_names import version_uri
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import latest, list_versions
+from embertide.versions.formats import FORMATS
 from embertide.versions.parts import PartWriter
 from embertide.versions.publish import discard, publish, rollback
 from embertide.versions.reading import read_part
@@ -80,7 +81,7 @@ def test_publish_keep_and_roll_back(storage: Storage, output: str) -> None:
         storage.list(version_uri(output, LATER))
 
 
-@pytest.mark.parametrize("format", ["parquet", "npy"])
+@pytest.mark.parametrize("format", FORMATS)
 def test_parts_of_several_uploads(storage: Storage, output: str, format: Any) -> None:
     rows = 100_000
     values = np.random.default_rng(0).normal(size=(rows, WIDTH)).astype(np.float32)

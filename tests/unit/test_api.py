@@ -19,6 +19,7 @@ import pytest
 import embertide
 from embertide.errors import ManifestError, ObjectMissing, OutputError
 from embertide.storage.opening import open_storage
+from embertide.versions.formats import FORMATS
 from embertide.versions.parts import PartWriter
 from embertide.versions.publish import publish, rollback
 from tests.support.paths import ROOT
@@ -82,7 +83,7 @@ def publish_as(output: Path, format: Any, kind: Any, dtype: Any, rows: tuple[int
 # Reading
 
 
-@pytest.mark.parametrize("format", ["parquet", "npy"])
+@pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("kind", ["int64", "string"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_every_form_reads_the_same(tmp_path: Path, format: str, kind: str, dtype: str) -> None:
@@ -153,7 +154,7 @@ def test_an_unknown_or_incomplete_version(output: Path, version: str) -> None:
 
 
 @pytest.mark.parametrize("damage", ["truncated", "missing", "another part's"])
-@pytest.mark.parametrize("format", ["parquet", "npy"])
+@pytest.mark.parametrize("format", FORMATS)
 def test_a_damaged_part_is_named(tmp_path: Path, format: str, damage: str) -> None:
     publish_one(open_storage(), f"file://{tmp_path}", OLD, format=format)
     part = tmp_path / f"versions/{OLD}/part-00001.{format}"

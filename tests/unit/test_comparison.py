@@ -22,6 +22,7 @@ from embertide.compare.sample import Pairs
 from embertide.errors import ObjectMissing, OutputError
 from embertide.storage.protocol import Storage
 from embertide.telemetry.comparison import Comparison
+from embertide.versions.formats import FORMATS
 from embertide.versions.keys import KeyRange, from_hex, key_at, key_words, ranges_from, to_hex
 from tests.support.compared import (
     Rows,
@@ -50,7 +51,7 @@ def changed(rows: Rows, seed: int, *, drop: int = 20, add: int = 30, move: int =
     return kept | {name: generator.normal(size=width).astype(np.float32) for name in fresh}
 
 
-@pytest.mark.parametrize("format", ["parquet", "npy"])
+@pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("kind", ["dense", "int64", "string"])
 def test_counts_are_those_of_a_loop_over_all_ids(
     storage: Storage, output: str, kind: str, format: str

@@ -13,6 +13,7 @@ import pytest
 import embertide
 from embertide.errors import InputError
 from embertide.storage.protocol import Storage
+from embertide.versions.formats import FORMATS
 from embertide.versions.lookup import read_rows_of
 from tests.support.compared import in_order, publish_rows, random_rows
 from tests.support.versions import CURRENT, OLD, hooked
@@ -22,7 +23,7 @@ CUTS = tuple(at / 10 for at in range(1, 10))
 
 
 @pytest.mark.parametrize("keys", [True, False], ids=["keys", "no keys"])
-@pytest.mark.parametrize("format", ["parquet", "npy"])
+@pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("kind", ["dense", "int64", "string"])
 def test_rows_come_in_the_order_of_the_ids(
     storage: Storage, output: str, kind: str, format: str, keys: bool
@@ -36,7 +37,7 @@ def test_rows_come_in_the_order_of_the_ids(
     np.testing.assert_array_equal(vectors, np.stack([rows[name] for name in ids]))
 
 
-@pytest.mark.parametrize("format", ["parquet", "npy"])
+@pytest.mark.parametrize("format", FORMATS)
 def test_only_parts_that_have_the_ids_are_opened(
     storage: Storage, output: str, format: str
 ) -> None:

@@ -18,12 +18,13 @@ import pytest
 
 from embertide.errors import OutputError
 from embertide.storage.protocol import Storage
-from embertide.versions.part_sinks import HashedSink
+from embertide.versions.formats import FORMATS
 from embertide.versions.parts import PartDigest, PartWriter
 from embertide.versions.reading import read_part
+from embertide.versions.sinks import HashedSink
 
 WORDS = ["", "naïve", "a" * 300, "日本", "x"]
-CASES = [(f, i, d) for f in ("parquet", "npy") for i in ("int64", "string") for d in (32, 16)]
+CASES = [(f, i, d) for f in FORMATS for i in ("int64", "string") for d in (32, 16)]
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_what_is_written_is_read_back(
         assert batch.dtype == np.int64 if is_array else batch.type == pa.large_string()
 
 
-@pytest.mark.parametrize("format", ["parquet", "npy"])
+@pytest.mark.parametrize("format", FORMATS)
 def test_digests_are_of_the_bytes_in_the_store(storage: Storage, folder: str, format: str) -> None:
     digest = write(storage, folder, some_ids("string", 9), some_values(9), format).digest
     assert len(digest.objects()) == (1 if format == "parquet" else 2)
@@ -135,7 +136,7 @@ def test_npy_as_other_tools_see_it(storage: Storage, folder: str) -> None:
     assert table.to_pydict() == {"id": some_ids("string", 7).to_pylist()}
 
 
-@pytest.mark.parametrize("format", ["parquet", "npy"])
+@pytest.mark.parametrize("format", FORMATS)
 def test_slices_and_other_orders_of_memory(storage: Storage, folder: str, format: str) -> None:
     values = np.asfortranarray(some_values(20, 6))[::2, 1:5]
     ids = some_ids("int64", 20)[::2]
@@ -146,7 +147,7 @@ def test_slices_and_other_orders_of_memory(storage: Storage, folder: str, format
 
 
 @pytest.mark.parametrize("kind", ["int64", "string"])
-@pytest.mark.parametrize("format", ["parquet", "npy"])
+@pytest.mark.parametrize("format", FORMATS)
 def test_reading_needs_little_memory(storage: Storage, folder: str, format: str, kind: str) -> None:
     rows, width = 100_000, 256
     values = np.zeros((rows, width), np.float32)
@@ -219,6 +220,18 @@ def test_reading_a_damaged_part_names_it(
         read(storage, folder, digest)
 
 
+def test_a_format_of_another_release_is_named(storage: Storage, folder: str) -> None:
+    digest = write(storage, folder, some_ids("int64", 5), some_values(5)).digest
+    with pytest.raises(OutputError, match=r"part-00000.orc has a format that this .* cannot read"):
+        read(storage, folder, replace(digest, name="part-00000.orc"))
+
+
+def test_npy_without_its_ids_is_refused(storage: Storage, folder: str) -> None:
+    digest = write(storage, folder, some_ids("int64", 5), some_values(5), "npy").digest
+    with pytest.raises(OutputError, match=r"names no ids for file://.*/part-00000.npy; go back"):
+        read(storage, folder, replace(digest, ids_name=None))
+
+
 # Failures while writing
 
 
@@ -258,10 +271,10 @@ class _BrokenStream:
         return int(self._stream.write(data))
 
 
-FULL = [(format, "create", 1) for format in ("parquet", "npy")]
-FULL += [(format, "complete", 1) for format in ("parquet", "npy")]
+FULL = [(format, "create", 1) for format in FORMATS]
+FULL += [(format, "complete", 1) for format in FORMATS]
 FULL += [("npy", "create", 2), ("npy", "complete", 2)]
-FULL += [(format, "write", n) for format in ("parquet", "npy") for n in range(1, 12)]
+FULL += [(format, "write", n) for format in FORMATS for n in range(1, 12)]
 
 
 @pytest.mark.parametrize(("format", "failing", "nth"), FULL)
@@ -274,7 +287,7 @@ def test_a_full_disk_leaves_nothing(
     assert files(folder) == []
 
 
-@pytest.mark.parametrize("format", ["parquet", "npy"])
+@pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OutputError("other"), ValueError("x")])
 def test_an_exception_passes_and_leaves_nothing(
     storage: Storage, folder: str, format: Any, error: Any

@@ -13,6 +13,7 @@ from embertide.errors import ObjectMissing, OutputError
 from embertide.spec.version_names import begun, is_version, new_version, version_uri
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import latest, list_versions
+from embertide.versions.formats import FORMATS
 from embertide.versions.pointer import read_pointer
 from embertide.versions.publish import publish, rollback
 from embertide.versions.reading import iter_embeddings
@@ -111,7 +112,7 @@ def test_a_pointer_is_read_back_as_written(storage: Storage, output: str) -> Non
     assert pointer.moved_at.endswith("Z")
 
 
-@pytest.mark.parametrize("format", ["parquet", "npy"])
+@pytest.mark.parametrize("format", FORMATS)
 def test_the_current_version_is_the_default(storage: Storage, output: str, format: str) -> None:
     publish_one(storage, output, OLD, format=format)
     publish_one(storage, output, CURRENT, format=format)

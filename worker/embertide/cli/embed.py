@@ -180,7 +180,7 @@ def _write_parquet(found: SomeEmbeddings, out: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from embertide.versions.part_sinks import schema_of
+    from embertide.versions.rows import schema_of
 
     kind = "string" if isinstance(found.ids[0], str) else "int64"
     schema = schema_of(kind, found.vectors.dtype, found.vectors.shape[1])

@@ -22,7 +22,7 @@ from embertide.readers.pool import map_splits
 from embertide.versions.keyed import may_have, rows_within, taken
 from embertide.versions.keys import KeyRange
 from embertide.versions.parts import PartDigest
-from embertide.versions.reading import Batch
+from embertide.versions.rows import Batch
 
 _WINDOW_VALUES = 1 << 18
 """Values that are compared at a time: 1 MiB, so that what is computed of them stays in cache."""

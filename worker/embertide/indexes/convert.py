@@ -26,9 +26,10 @@ from embertide.storage.protocol import Storage
 from embertide.telemetry.strict_json import json_text
 from embertide.versions.catalog import VersionInfo, find_version, latest
 from embertide.versions.manifest import TypeEntry, read_manifest
-from embertide.versions.part_sinks import HashedSink
 from embertide.versions.pointer import utc_now
-from embertide.versions.reading import Batch, choose_result, iter_embeddings
+from embertide.versions.reading import choose_result, iter_embeddings
+from embertide.versions.rows import Batch
+from embertide.versions.sinks import HashedSink
 
 NOTE, ZERO_ROWS = "_convert.json", "_zero_rows.txt"
 _PIECE_BYTES = 4 << 20

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from embertide.indexes.layout import Layout
 from embertide.kernels.arrow import to_arrow
-from embertide.versions.part_sinks import HashedSink
+from embertide.versions.sinks import HashedSink
 
 _PGCOPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _PGCOPY_END = b"\xff\xff"

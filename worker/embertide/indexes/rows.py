@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from embertide.errors import OutputError
 from embertide.indexes.layout import Layout, Limits
 from embertide.kernels.arrow import to_arrow
-from embertide.versions.reading import Batch
+from embertide.versions.rows import Batch
 
 _INT8_MOST = 127
 _INTEGER = r"^(0|-?[1-9][0-9]*)$"

@@ -14,9 +14,9 @@ from embertide.kernels.arrow import to_arrow
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import VersionInfo, find_version, latest
 from embertide.versions.manifest import TypeEntry, read_manifest
-from embertide.versions.part_sinks import schema_of
-from embertide.versions.parts import Ids, PartDigest
-from embertide.versions.reading import Batch, choose_result, part_table, read_ids, read_part
+from embertide.versions.parts import PartDigest
+from embertide.versions.reading import choose_result, part_table, read_ids, read_part
+from embertide.versions.rows import Batch, Ids, schema_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ class Delta:
             OutputError: a part is missing or damaged; names it.
         """
         for part in self.deletes:
-            yield read_ids(storage, f"{self.uri}/{part.name}")
+            yield read_ids(storage, self.uri, part)
 
 
 def delta_of(uri: str, entry: TypeEntry) -> Delta:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from embertide.versions.catalog import VersionInfo
-from embertide.versions.part_sinks import ID_COLUMN, VECTOR_COLUMN
+from embertide.versions.rows import ID_COLUMN, VECTOR_COLUMN
 
 if TYPE_CHECKING:
     import pandas as pd

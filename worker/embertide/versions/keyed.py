@@ -1,36 +1,24 @@
 """Rows of a version by the keys of their ids: those within a range, in bounded memory.
 
 All parts together ascend by key, and so do the rows of each. Where the manifest has the first and
-last key of a part, a reader of some keys leaves the other parts alone; within a part it looks for
-the row groups by bisection.
+last key of a part, a reader of some keys leaves the other parts alone.
 """
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from embertide.kernels.hashing import Words
-from embertide.readers.npy import read_header, read_rows
 from embertide.storage.protocol import Storage
-from embertide.versions.keys import Key, KeyRange, from_hex, key_at, key_words
-from embertide.versions.part_sinks import ID_COLUMN, VECTOR_COLUMN
+from embertide.versions.formats import format_of
+from embertide.versions.keys import Key, KeyRange, from_hex, key_words
 from embertide.versions.parts import PartDigest
-from embertide.versions.reading import (
-    Batch,
-    batch_rows,
-    find_object,
-    ids_of,
-    read_ids,
-    read_part,
-    readable,
-    values_of,
-)
+from embertide.versions.reading import read_part, stored_part
+from embertide.versions.rows import Batch
 
 KeyedBatch = tuple[Words, Batch]
 """Keys [n, w], and the rows that they are of."""
@@ -66,7 +54,8 @@ def rows_within(
     if bounds is not None and keys.covers(*bounds):
         batches = read_part(storage, folder_uri, part, width)
     else:
-        batches = _read_near(storage, folder_uri, part, width, kind, keys)
+        stored = stored_part(storage, folder_uri, part)
+        batches = format_of(stored).batches_near(stored, width, kind, keys)
     for ids, values in batches:
         words = key_words(ids, kind)
         inside = keys.mask(words)
@@ -79,50 +68,3 @@ def rows_within(
 def taken(ids: Any, mask: Any) -> Any:
     """The ids where a mask [n] is true."""
     return ids[mask] if isinstance(ids, np.ndarray) else ids.filter(pa.array(mask))
-
-
-def _read_near(
-    storage: Storage, folder_uri: str, part: PartDigest, width: int, kind: str, keys: KeyRange
-) -> Iterator[Batch]:
-    """The rows of a part from just before a range to just after it."""
-    if part.ids_name is None:
-        yield from _row_groups(storage, f"{folder_uri}/{part.name}", width, kind, keys)
-        return
-    ids = read_ids(storage, f"{folder_uri}/{part.ids_name}")
-    (inside,) = np.nonzero(keys.mask(key_words(ids, kind)))
-    if not len(inside):
-        return
-    first, last = int(inside[0]), int(inside[-1]) + 1
-    with readable(f"{folder_uri}/{part.name}"):
-        info = find_object(storage, f"{folder_uri}/{part.name}")
-        header = read_header(storage, info)
-        for values, _ in read_rows(storage, info, header, first, last, batch_rows(width)):
-            yield ids[first : first + len(values)], values.astype(np.float32, copy=False)
-            first += len(values)
-
-
-def _row_groups(
-    storage: Storage, uri: str, width: int, kind: str, keys: KeyRange
-) -> Iterator[Batch]:
-    with readable(uri):
-        info = find_object(storage, uri)
-        with storage.open(uri, info) as raw:
-            file = pq.ParquetFile(pa.PythonFile(raw, mode="r"), pre_buffer=False)
-            groups = list(groups_within(file, kind, keys))
-            for batch in file.iter_batches(batch_rows(width), groups, use_threads=False):
-                yield ids_of(batch.column(ID_COLUMN)), values_of(batch.column(VECTOR_COLUMN), width)
-
-
-def groups_within(file: Any, kind: str, keys: KeyRange) -> range:
-    """The row groups of a part that may have rows within a range, by a few look-ups of ids."""
-    groups = range(file.metadata.num_row_groups)
-
-    def first_key(group: int) -> Key:
-        ids = file.read_row_group(group, [ID_COLUMN], use_threads=False).column(0)
-        return key_at(key_words(ids_of(ids.chunk(0).slice(0, 1)), kind), 0)
-
-    low = 0 if keys.low is None else bisect.bisect_right(groups, keys.low, key=first_key) - 1
-    high = (
-        len(groups) if keys.high is None else bisect.bisect_left(groups, keys.high, key=first_key)
-    )
-    return range(max(0, low), high)

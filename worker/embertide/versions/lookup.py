@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from embertide.errors import InputError, OutputError
 from embertide.readers.splits import map_objects
@@ -18,17 +17,13 @@ from embertide.spec.version_names import version_uri
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import find_version, latest
 from embertide.versions.embeddings import Embeddings
+from embertide.versions.formats import format_of
 from embertide.versions.keyed import bounds_of
 from embertide.versions.keys import Key, key_at, key_words
 from embertide.versions.manifest import TypeEntry, read_manifest
-from embertide.versions.part_sinks import ID_COLUMN, schema_of
 from embertide.versions.parts import PartDigest
-from embertide.versions.reading import (
-    choose_result,
-    find_object,
-    part_table,
-    readable,
-)
+from embertide.versions.reading import choose_result, stored_part
+from embertide.versions.rows import ID_COLUMN, schema_of
 
 _SHOWN = 5
 
@@ -106,25 +101,8 @@ def _has_any(part: PartDigest, keys: list[Key]) -> bool:
 
 def _rows_of(storage: Storage, folder_uri: str, part: PartDigest, wanted: Any) -> Any:
     """The rows of a part with one of the ids, as a table."""
-    if part.ids_name is not None:
-        table = part_table(storage, folder_uri, part)
-        return table.filter(pc.is_in(table[ID_COLUMN], wanted))
-    uri = f"{folder_uri}/{part.name}"
-    with readable(uri):
-        info = find_object(storage, uri)
-        with storage.open(uri, info) as raw:
-            file = pq.ParquetFile(pa.PythonFile(raw, mode="r"), pre_buffer=False)
-            found = [_of_group(file, group, wanted) for group in range(file.num_row_groups)]
-            return pa.concat_tables([file.schema_arrow.empty_table(), *filter(None, found)])
-
-
-def _of_group(file: Any, group: int, wanted: Any) -> Any:
-    """The ids first, which are a small part of a row group; its vectors where one is wanted."""
-    ids = file.read_row_group(group, [ID_COLUMN], use_threads=False)
-    mask = pc.is_in(ids[ID_COLUMN], wanted)
-    if not pc.any(mask).as_py():
-        return None
-    return file.read_row_group(group, use_threads=False).filter(mask)
+    stored = stored_part(storage, folder_uri, part)
+    return format_of(stored).rows_with(stored, wanted)
 
 
 def _in_order(tables: list[Any], wanted: Any, manifest: dict[str, Any], chosen: TypeEntry) -> Any:

@@ -3,13 +3,8 @@
 Sizes and checksums are taken from the bytes as they are written, so that reading them back
 finds whatever the network or the store has changed.
 
-    parquet   part-00000.parquet      columns id, embedding (fixed_size_list[D])
-    npy       part-00000.npy          [n, D]
-              part-00000.ids.npy      [n] int64, or with string ids
-              part-00000.ids.parquet  column id: numpy stores strings of one length only, as
-                                      long as the longest, or pickled
-
-A version of several node types has a folder for each, such as ``item/part-00000.parquet``.
+Their formats are in :mod:`embertide.versions.formats`. A version of several node types has a folder
+for each, such as ``item/part-00000.parquet``.
 """
 
 from __future__ import annotations
@@ -27,15 +22,16 @@ from xxhash import xxh3_128
 
 from embertide.errors import EmbertideError, InputChanged, ObjectMissing, OutputError
 from embertide.spec.nodes import IdKind
+from embertide.spec.output import OutputFormat
 from embertide.storage.protocol import Storage
+from embertide.versions.formats import FORMATS
+from embertide.versions.formats.protocol import PartShape, Sink
 from embertide.versions.keys import key_at, key_words, to_hex
-from embertide.versions.part_sinks import HashedSink, NpySink, ParquetSink, Sink
+from embertide.versions.rows import Ids
+from embertide.versions.sinks import HashedSink
 
-PartFormat = Literal["parquet", "npy"]
 PartDtype = Literal["float32", "float16"]
 PartIds = Literal["int64", "string"]
-Ids = npt.NDArray[np.int64] | Any
-"""``np.int64 [n]``, or a ``pa.LargeStringArray`` of n strings."""
 
 PART_BYTES = 128 << 20
 """The most bytes of values in a part: a part is hashed by one thread."""
@@ -104,16 +100,16 @@ class PartWriter:
         storage: Storage,
         uri: str,
         *,
-        format: PartFormat,
+        format: OutputFormat,
         dtype: PartDtype,
         ids_kind: PartIds,
         width: int,
         rows: int,
         keys: IdKind | None = None,
     ) -> None:
-        self._storage, self._uri, self._format = storage, uri, format
-        self._dtype, self._ids_kind = np.dtype(dtype), ids_kind
-        self._width, self._rows, self._written = width, rows, 0
+        self._storage, self._uri, self._format = storage, uri, FORMATS[format]
+        self._dtype, self._written = np.dtype(dtype), 0
+        self._shape = PartShape(ids_kind, self._dtype, width, rows)
         self._streams = ExitStack()
         self._objects: dict[str, HashedSink] = {}
         self._sinks: list[Sink] = []
@@ -128,27 +124,14 @@ class PartWriter:
 
     def __enter__(self) -> Self:
         try:
-            if self._format == "parquet":
-                sink = self._create(f"{self._uri}.parquet")
-                self._sinks = [ParquetSink(sink, self._ids_kind, self._dtype, self._width or None)]
-            else:
-                shape = (self._rows, self._width)
-                self._sinks = [
-                    NpySink(self._create(f"{self._uri}.npy"), self._dtype, shape),
-                    self._ids_sink(),
-                ]
+            self._sinks = self._format.sinks(self._create, self._shape)
         except BaseException as error:
             self._abandon(error)
             raise
         return self
 
-    def _ids_sink(self) -> Sink:
-        if self._ids_kind == "string":
-            return ParquetSink(self._create(f"{self._uri}.ids.parquet"), "string")
-        sink = self._create(f"{self._uri}.ids.npy")
-        return NpySink(sink, np.dtype(np.int64), (self._rows,), of_ids=True)
-
-    def _create(self, uri: str) -> HashedSink:
+    def _create(self, suffix: str) -> HashedSink:
+        uri = f"{self._uri}{suffix}"
         sink = HashedSink(self._streams.enter_context(self._storage.create(uri)))
         self._objects[uri] = sink
         return sink
@@ -159,7 +142,7 @@ class PartWriter:
         Raises:
             OutputError: a value is too large for float16, or the store is full.
         """
-        assert values.shape == (len(ids), self._width)
+        assert values.shape == (len(ids), self._shape.width)
         converted = self._converted(ids, values)
         for sink in self._sinks:
             sink.write(ids, converted)
@@ -196,7 +179,8 @@ class PartWriter:
             self._abandon(error)
             return
         try:
-            assert self._written == self._rows, f"{self._written} of {self._rows} rows written"
+            rows = self._shape.rows
+            assert self._written == rows, f"{self._written} of {rows} rows written"
             for sink in self._sinks:
                 sink.finish()
             self._streams.close()
@@ -227,7 +211,7 @@ class PartWriter:
         """From the (uri, sink) of the part's one or two objects."""
         digest = PartDigest(
             _name(rows[0]),
-            self._rows,
+            self._shape.rows,
             rows[1].size,
             rows[1].sha256,
             first_key=self._first_key,

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from embertide.errors import InputError, ObjectMissing, OutputError
-from embertide.kernels.arrow import to_arrow, to_numpy
-from embertide.readers.npy import Header, read_header, read_rows
+from embertide.errors import InputError
 from embertide.readers.splits import map_objects
 from embertide.spec.version_names import version_uri
-from embertide.storage.protocol import ObjectInfo, Storage
+from embertide.storage.protocol import Storage
 from embertide.versions.catalog import find_version, latest
 from embertide.versions.embeddings import Embeddings
+from embertide.versions.formats import format_of
+from embertide.versions.formats.protocol import StoredPart
 from embertide.versions.manifest import TypeEntry, read_manifest, types_in
-from embertide.versions.part_sinks import ID_COLUMN, VECTOR_COLUMN, schema_of
-from embertide.versions.parts import Ids, PartDigest
-
-Batch = tuple[Ids, npt.NDArray[np.float32]]
-"""(ids, values): ``np.int64 [n]`` or ``pa.LargeStringArray``, and ``float32 [n, D]``."""
-
-_BATCH_BYTES = 8 << 20
-_BUFFER_BYTES = 1 << 20
+from embertide.versions.parts import PartDigest
+from embertide.versions.rows import Batch, Ids
+from embertide.versions.stored import readable
 
 
 def iter_embeddings(
@@ -139,46 +130,12 @@ def part_table(storage: Storage, folder_uri: str, part: PartDigest) -> Any:
     Raises:
         OutputError: an object of the part is missing or damaged; names it.
     """
-    uri = f"{folder_uri}/{part.name}"
-    with readable(uri):
-        if part.ids_name is None:
-            table = _parquet_table(storage, uri)
-        else:
-            ids = _id_column(storage, f"{folder_uri}/{part.ids_name}")
-            values = _npy_array(storage, uri)
-            schema = schema_of(_kind_of(ids), values.dtype, values.shape[1])
-            flat = to_arrow(values.reshape(-1))
-            vectors = pa.FixedSizeListArray.from_arrays(flat, type=schema.field(1).type)
-            table = pa.Table.from_arrays([ids, vectors], schema=schema)
+    stored = stored_part(storage, folder_uri, part)
+    with readable(stored.uri):
+        table = format_of(stored).table(stored)
         if table.num_rows != part.rows:
             raise EOFError(f"it has {table.num_rows} rows, {part.rows} were written")
     return table
-
-
-def _id_column(storage: Storage, uri: str) -> Any:
-    with readable(uri):
-        if uri.endswith(".parquet"):
-            return _parquet_table(storage, uri)[ID_COLUMN]
-        return to_arrow(_npy_array(storage, uri)[:, 0])
-
-
-def _kind_of(ids: Any) -> str:
-    return "string" if pa.types.is_large_string(ids.type) else "int64"
-
-
-def _parquet_table(storage: Storage, uri: str) -> Any:
-    info = find_object(storage, uri)
-    with storage.open(info.uri, info) as raw:
-        return pq.ParquetFile(pa.PythonFile(raw, mode="r")).read(use_threads=False)
-
-
-def _npy_array(storage: Storage, uri: str) -> npt.NDArray[Any]:
-    """``[n, width]`` in the stored dtype; a list of values is one column."""
-    info = find_object(storage, uri)
-    header = read_header(storage, info)
-    empty = np.empty((0, header.width), header.dtype)
-    rows = read_rows(storage, info, header, 0, header.rows, max(1, header.rows))
-    return next((array for array, _ in rows), empty)
 
 
 def read_part(storage: Storage, folder_uri: str, part: PartDigest, width: int) -> Iterator[Batch]:
@@ -191,100 +148,31 @@ def read_part(storage: Storage, folder_uri: str, part: PartDigest, width: int) -
     Raises:
         OutputError: an object of the part is missing or damaged; names it.
     """
-    rows = batch_rows(width)
-    with readable(f"{folder_uri}/{part.name}"):
-        values = find_object(storage, f"{folder_uri}/{part.name}")
-        if part.ids_name is None:
-            for batch in _parquet_batches(storage, values, rows):
-                yield ids_of(batch.column(ID_COLUMN)), values_of(batch.column(VECTOR_COLUMN), width)
-            return
-        header = read_header(storage, values)
-        with storage.open(values.uri, values) as file:
-            file.seek(header.offset)
-            for ids in _ids(storage, f"{folder_uri}/{part.ids_name}", rows):
-                yield ids, _next_rows(file, header, len(ids))
+    stored = stored_part(storage, folder_uri, part)
+    yield from format_of(stored).batches(stored, width)
 
 
-def _ids(storage: Storage, uri: str, rows: int) -> Iterator[Ids]:
-    with readable(uri):
-        info = find_object(storage, uri)
-        if uri.endswith(".parquet"):
-            for batch in _parquet_batches(storage, info, rows):
-                yield batch.column(ID_COLUMN)
-            return
-        header = read_header(storage, info)
-        for array, _ in read_rows(storage, info, header, 0, header.rows, rows):
-            yield array[:, 0]
-
-
-def _next_rows(file: Any, header: Header, rows: int) -> npt.NDArray[np.float32]:
-    """``float32 [rows, D]`` from where the file is."""
-    values = np.empty((rows, header.width), header.dtype)
-    as_bytes: Any = values.view(np.uint8)
-    view = memoryview(as_bytes).cast("B")
-    while len(view):
-        got = file.read(len(view))
-        if not got:
-            raise EOFError("it ends early")
-        view[: len(got)] = got
-        view = view[len(got) :]
-    return values.astype(np.float32, copy=False)
-
-
-def _parquet_batches(storage: Storage, info: ObjectInfo, rows: int) -> Iterator[Any]:
-    with storage.open(info.uri, info) as raw:
-        source = pa.PythonFile(raw, mode="r")
-        file = pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER_BYTES)
-        yield from file.iter_batches(rows, use_threads=False)
-
-
-def batch_rows(width: int) -> int:
-    """Rows of width D in a batch of about 8 MiB."""
-    return max(1, _BATCH_BYTES // (4 * width))
-
-
-def read_ids(storage: Storage, uri: str) -> Ids:
-    """All ids of a part that keeps them in an object beside its values.
+def read_ids(storage: Storage, folder_uri: str, part: PartDigest) -> Ids:
+    """All ids of a part.
 
     Raises:
-        OutputError: the object is missing or damaged.
+        OutputError: an object of the part is missing or damaged; names it.
     """
-    column = _id_column(storage, uri)
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    return ids_of(column)
+    stored = stored_part(storage, folder_uri, part)
+    return format_of(stored).ids(stored)
 
 
-def values_of(column: Any, width: int) -> npt.NDArray[np.float32]:
-    """``float32 [n, width]`` of a column of vectors."""
-    vectors = to_numpy(column.flatten())
-    return vectors.astype(np.float32, copy=False).reshape(-1, width)
-
-
-def ids_of(column: Any) -> Ids:
-    """``np.int64 [n]``, or the column of strings as it is."""
-    return column if pa.types.is_large_string(column.type) else to_numpy(column)
-
-
-def find_object(storage: Storage, uri: str) -> ObjectInfo:
-    """The object's size and tag.
+def last_id(storage: Storage, folder_uri: str, part: PartDigest) -> Ids:
+    """The id of a part's last row, as an array of one; the part has rows.
 
     Raises:
-        ObjectMissing: there is none.
+        OutputError: an object of the part is missing or damaged; names it.
     """
-    info = storage.stat(uri)
-    if info is None:
-        raise ObjectMissing(f"no object {uri}")
-    return info
+    stored = stored_part(storage, folder_uri, part)
+    return format_of(stored).last_id(stored)
 
 
-@contextmanager
-def readable(uri: str) -> Iterator[None]:
-    """Say which object of a version is damaged; other objects' damage passes as it is."""
-    try:
-        yield
-    except (pa.ArrowException, OSError, EOFError, InputError, ObjectMissing) as error:
-        raise OutputError(
-            f"{uri} of a published version is missing or damaged ({error}); go back to another"
-            " version with embertide rollback, or run the job again"
-        ) from error
+def stored_part(storage: Storage, folder_uri: str, part: PartDigest) -> StoredPart:
+    """Where a part of the version in a folder is."""
+    ids_uri = None if part.ids_name is None else f"{folder_uri}/{part.ids_name}"
+    return StoredPart(storage, f"{folder_uri}/{part.name}", ids_uri)

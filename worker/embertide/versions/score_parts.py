@@ -23,9 +23,9 @@ from embertide.spec.version_names import version_uri
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import latest
 from embertide.versions.manifest import read_manifest, score_digests
-from embertide.versions.part_sinks import HashedSink
 from embertide.versions.parts import PartDigest, verify_object
-from embertide.versions.reading import find_object, readable
+from embertide.versions.sinks import HashedSink
+from embertide.versions.stored import find_object, readable
 
 FOLDER = "_scores"
 ScoredBatch = tuple[Any, Any, npt.NDArray[np.float32]]

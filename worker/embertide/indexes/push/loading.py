@@ -11,20 +11,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from embertide.errors import StoreUnavailable
 from embertide.indexes.push.protocol import Index, Table, TableSpec
 from embertide.indexes.rows import Shaped, Shaper
 from embertide.readers.pool import read_ahead
 from embertide.storage.protocol import Storage
-from embertide.versions.part_sinks import ID_COLUMN
 from embertide.versions.parts import PartDigest
-from embertide.versions.reading import find_object, ids_of, read_ids, read_part, readable
+from embertide.versions.reading import last_id, read_part
 
 _ATTEMPTS = 6
 _PAUSE_SECONDS = 0.5
@@ -110,27 +104,5 @@ def retried(index: Index, action: Callable[[], None]) -> None:
 
 
 def _is_there(index: Index, table: Table, source: Source, part: PartDigest) -> bool:
-    shaped = source.shaper.shape_ids(_last_id(source.storage, source.uri, part))
+    shaped = source.shaper.shape_ids(last_id(source.storage, source.uri, part))
     return bool(index.rows(table, shaped.to_pylist()))
-
-
-def _last_id(storage: Storage, folder_uri: str, part: PartDigest) -> Any:
-    """The last id of a part, as an array of one."""
-    if part.ids_name is not None:
-        return _tail(read_ids(storage, f"{folder_uri}/{part.ids_name}"))
-    uri = f"{folder_uri}/{part.name}"
-    with readable(uri):
-        info = find_object(storage, uri)
-        with storage.open(uri, info) as raw:
-            file = pq.ParquetFile(pa.PythonFile(raw, mode="r"), pre_buffer=False)
-            last = max(
-                group
-                for group in range(file.num_row_groups)
-                if file.metadata.row_group(group).num_rows
-            )
-            column = file.read_row_group(last, [ID_COLUMN], use_threads=False)[ID_COLUMN]
-            return _tail(ids_of(column.combine_chunks()))
-
-
-def _tail(ids: Any) -> Any:
-    return ids[-1:] if isinstance(ids, np.ndarray) else ids.slice(len(ids) - 1)
