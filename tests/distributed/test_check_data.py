@@ -145,7 +145,7 @@ def test_the_cause_is_named(tmp_path: Path, exported: tuple[Path, Net], change: 
     found = check(tmp_path, exported, change(own()))
     assert not found.agrees
     assert found.difference is not None
-    assert any(TRAINING[change] in str(mend) for mend in found.difference.mends), str(found)
+    assert any(TRAINING[change] in str(fix) for fix in found.difference.fixes), str(found)
     assert "proved to be the module, so it is the data" in str(found)
     assert found.to_json()["changes"]
 
@@ -163,6 +163,6 @@ def test_without_a_cause_the_message_says_what_was_tried(
     other["x"] = torch.from_numpy(np.random.default_rng(9).normal(size=X.shape).astype("f4"))
     found = check(tmp_path, exported, other)
     assert found.difference is not None
-    assert not found.difference.mends
+    assert not found.difference.fixes
     assert "No change of the manifest that was tried makes them agree: direction" in str(found)
     assert check(tmp_path / "again", exported, other, search=False).difference is None

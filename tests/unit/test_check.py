@@ -32,7 +32,7 @@ X = features(5).float()
 
 
 class Sage(nn.Module):
-    """Layers of all kinds of parts behind them; the last two have equal shapes."""
+    """Layers of all kinds of parts after them; the last two have equal shapes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -167,7 +167,7 @@ NAMED: dict[str, tuple[Any, str, str, str, str]] = {
     ),
     "forgotten JumpingKnowledge": (
         Jumping, JUMPING, "  - {conv: jumping_knowledge, mode: max}\n", "",
-        "a layer {conv: jumping_knowledge, mode: max} behind layers[2] (gcn)",
+        "a layer {conv: jumping_knowledge, mode: max} after layers[2] (gcn)",
     ),
 }  # fmt: skip
 

@@ -155,7 +155,7 @@ MISTAKES: dict[str, tuple[Mistake, type[Exception], str]] = {
     ),
     "another type's vectors": (
         lambda folder, _job: write_reference(folder, "item"), InputError,
-        "It is read as vectors of node type 'user'; --node-type says whose they are",
+        "It is read as vectors of node type 'user'; --node-type sets another one",
     ),
 }  # fmt: skip
 

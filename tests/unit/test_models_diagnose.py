@@ -62,7 +62,7 @@ def test_a_right_description_agrees() -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "layer", "mends"),
+    ("right", "wrong", "layer", "fix"),
     [
         (
             ", activation: relu}\n  - {conv: sage, n",
@@ -94,20 +94,20 @@ def test_a_right_description_agrees() -> None:
         ),
     ],
 )
-def test_a_wrong_option_is_named(right: str, wrong: str, layer: int, mends: str) -> None:
+def test_a_wrong_option_is_named(right: str, wrong: str, layer: int, fix: str) -> None:
     assert RIGHT.count(right) == 1
     found = difference(RIGHT.replace(right, wrong))
     assert found is not None
     assert found.layer == layer
     assert found.error > 1e-3
-    assert f"layers[{layer}] (sage) {mends}" in map(str, found.mends)
+    assert f"layers[{layer}] (sage) {fix}" in map(str, found.fixes)
     assert found.nearest is None
 
 
 def test_two_mistakes_are_not_explained_by_one_option() -> None:
     found = difference(RIGHT.replace("aggr: max, ", "").replace("normalize: true, ", ""))
     assert found is not None
-    assert (found.layer, found.mends) == (None, ())
+    assert (found.layer, found.fixes) == (None, ())
     assert found.nearest is not None
     assert found.nearest.error < found.error
     assert 0 <= found.row < len(ROWS)
@@ -116,11 +116,11 @@ def test_two_mistakes_are_not_explained_by_one_option() -> None:
 def test_an_activation_that_all_hidden_layers_lack() -> None:
     found = difference(RIGHT.replace(", activation: relu", ""))
     assert found is not None
-    assert "layers[0] (sage), layers[1] (sage), each with activation: relu" in map(str, found.mends)
+    assert "layers[0] (sage), layers[1] (sage), each with activation: relu" in map(str, found.fixes)
 
 
 def test_vectors_of_another_width() -> None:
     found = difference(RIGHT, columns=3)
     assert found is not None
     assert found.error == float("inf")
-    assert (found.mends, found.nearest) == ((), None)
+    assert (found.fixes, found.nearest) == ((), None)

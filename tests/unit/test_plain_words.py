@@ -23,7 +23,7 @@ UNUSUAL = {
 }
 """Word or words -> what a colleague would write."""
 PLAIN_ROOMS = """
-    compare context.py kernels launch otlp pipeline pod primitives readers report spec stages
+    check compare context.py kernels launch otlp pipeline pod primitives readers report spec stages
     indexes layers partial selfcheck storage submit synth telemetry versions
 """
 PLAIN_CODE = ("operator", *(f"worker/embertide/{room}" for room in PLAIN_ROOMS.split()))

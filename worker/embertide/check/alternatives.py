@@ -1,7 +1,8 @@
-"""What else a description could have said: every small change of it that people get wrong.
+"""Small changes of a description: its commonest mistakes, each of them undone.
 
-Another value of one option of one layer, the parts behind a layer in another order, two layers'
-weights exchanged, a JumpingKnowledge forgotten, and the same option changed in every layer.
+Another value of one option of one layer, the parts after a convolution in another order, the
+weights of two layers exchanged, a JumpingKnowledge added, and the same option changed in every
+layer.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def alternatives(files: ModelFiles) -> Changes:
     description = files.description
     for number, layer in enumerate(description.layers):
         for field, value, other in _alternatives(layer):
-            text = f"{_name(number, layer)} {_said(field, value)}"
+            text = f"{_name(number, layer)} {_described(field, value)}"
             yield Change(layers=(number,), text=text), _with(description, {number: other})
     yield from _exchanged(files)
     yield from _joined(description)
@@ -58,16 +59,16 @@ def alternatives(files: ModelFiles) -> Changes:
 def everywhere(files: ModelFiles) -> Changes:
     """The same change of an option in all layers that have it, and in all but the last."""
     description = files.description
-    found: dict[tuple[str, str], dict[int, Layer]] = {}
+    by_change: dict[tuple[str, str], dict[int, Layer]] = {}
     for number, layer in enumerate(description.layers):
         for field, value, other in _alternatives(layer):
-            found.setdefault((field, _said(field, value)), {})[number] = other
-    for (_, said), layers in found.items():
+            by_change.setdefault((field, _described(field, value)), {})[number] = other
+    for (_, text), layers in by_change.items():
         for numbers in (list(layers), list(layers)[:-1]):
             if len(numbers) > 1:
-                names = ", ".join(_name(one, description.layers[one]) for one in numbers)
+                names = ", ".join(_name(number, description.layers[number]) for number in numbers)
                 changed = {number: layers[number] for number in numbers}
-                change = Change(layers=tuple(numbers), text=f"{names}, each {said}")
+                change = Change(layers=tuple(numbers), text=f"{names}, each {text}")
                 yield change, _with(description, changed)
 
 
@@ -97,7 +98,7 @@ def _exchanged(files: ModelFiles) -> Changes:
 
 
 def _joined(description: Description) -> Changes:
-    """A JumpingKnowledge behind the last layer that reads edges, where there is none."""
+    """A JumpingKnowledge after the last layer that reads edges, where there is none."""
     layers = description.layers
     reading = [number for number, layer in enumerate(layers) if layer.reads_edges]
     if not reading or any(isinstance(layer, JumpingKnowledge) for layer in layers):
@@ -108,7 +109,7 @@ def _joined(description: Description) -> Changes:
         joined = kind.model_validate({"conv": "jumping_knowledge", "mode": mode})
         changed = (*layers[: last + 1], joined, *layers[last + 1 :])
         text = (
-            f"a layer {{conv: jumping_knowledge, mode: {mode}}} behind {_name(last, layers[last])}"
+            f"a layer {{conv: jumping_knowledge, mode: {mode}}} after {_name(last, layers[last])}"
         )
         yield (
             Change(layers=(last + 1,), text=text),
@@ -125,7 +126,7 @@ def _name(number: int, layer: Layer) -> str:
     return f"layers[{number}] ({layer.conv})"
 
 
-def _said(field: str, value: Any) -> str:
+def _described(field: str, value: Any) -> str:
     if value is None:
         return f"without {field}"
     # As YAML has it, where words need no quotes.
@@ -134,11 +135,11 @@ def _said(field: str, value: Any) -> str:
 
 def _alternatives(layer: Layer) -> Iterator[tuple[str, Any, Layer]]:
     """The field, its other value, and the layer that has it."""
-    given = layer.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    fields = layer.model_dump(mode="json", by_alias=True, exclude_unset=True)
     for field, value, more in _values(layer):
         try:
             other = type(layer).model_validate(
-                {**given, field: value, **more}, by_alias=True, by_name=False
+                {**fields, field: value, **more}, by_alias=True, by_name=False
             )
         except ValidationError:
             continue  # The library refuses it, too.
@@ -170,7 +171,7 @@ def choices(annotation: Any) -> tuple[Any, ...]:
         return (True, False)
     if typing.get_origin(annotation) is Literal:
         return typing.get_args(annotation)
-    inner = [one for one in typing.get_args(annotation) if one is not type(None)]
+    inner = [kind for kind in typing.get_args(annotation) if kind is not type(None)]
     return choices(inner[0]) if len(inner) == 1 else ()
 
 

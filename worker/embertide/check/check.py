@@ -43,12 +43,12 @@ from embertide.telemetry.recorder import NullRecorder
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """What a check found.
+    """The result of a check.
 
     Attributes:
         node_type: whose embeddings are compared; "" where the graph has one type.
         agreement: None where the reference's vectors have another width than the model's.
-        difference: what mends the description; None where it agrees, or nothing was tried.
+        difference: which changes make it agree; None where it agrees, or nothing was tried.
         omissions: what was left out of the graph, as a run would.
     """
 
@@ -67,15 +67,16 @@ class Checked:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        found = self.difference
+        difference = self.difference
+        nearest = None if difference is None else difference.nearest
         return {
             "agrees": self.agrees,
             "reference_width": self.reference_width,
             "width": self.width,
             **({} if self.agreement is None else self.agreement.to_json()),
-            "layer": None if found is None else found.layer,
-            "changes": [] if found is None else [_plain(one) for one in found.mends],
-            "nearest": None if found is None or found.nearest is None else _plain(found.nearest),
+            "layer": None if difference is None else difference.layer,
+            "changes": [] if difference is None else [_plain(fix) for fix in difference.fixes],
+            "nearest": None if nearest is None else _plain(nearest),
             "omissions": self.omissions.to_json(),
         }
 
@@ -96,38 +97,39 @@ def _plain(tried: Tried) -> dict[str, Any]:
     return {"layers": layers, "change": str(tried), "error": tried.error}
 
 
-def _explained(found: Difference | None) -> list[str]:
+def _explained(difference: Difference | None) -> list[str]:
     """Which change of the description would help."""
-    if found is None:
+    if difference is None:
         return []
-    if found.of_data:
-        return _of_data(found)
-    if found.mends:
-        one = "This change makes" if len(found.mends) == 1 else "Each of these changes makes"
+    if difference.of_data:
+        return _of_data(difference)
+    if difference.fixes:
+        which = "This change" if len(difference.fixes) == 1 else "Each of these changes"
         return [
-            f"The first layer that can differ is layers[{found.layer}]. {one} all rows agree:",
-            *(f"  {tried}" for tried in found.mends),
+            f"The first layer that can differ is layers[{difference.layer}]. {which} makes all"
+            " rows agree:",
+            *(f"  {tried}" for tried in difference.fixes),
         ]
     lines = [
-        "No single change of the description makes them agree, so the layer cannot be told: there"
-        " are several mistakes, or it is the graph (direction, self-loops, duplicates, weights),"
-        " the features (order, scaling) or other weights."
+        "No single change of the description makes them agree, so the layer is not known:"
+        " there are several mistakes, or it is the graph (direction, self-loops, duplicates,"
+        " weights), the features (order, scaling) or other weights."
     ]
-    if found.nearest is not None:
-        lines.append(f"The change that helps most leaves {found.nearest.error:.3g}:")
-        lines.append(f"  {found.nearest}")
+    if difference.nearest is not None:
+        lines.append(f"The change that helps most leaves {difference.nearest.error:.3g}:")
+        lines.append(f"  {difference.nearest}")
     return lines
 
 
-def _of_data(found: Difference) -> list[str]:
+def _of_data(difference: Difference) -> list[str]:
     """Which change of the manifest would help."""
     first = "The model was proved to be the module, so it is the data."
-    if found.mends:
-        several = len(found.mends) > 1
+    if difference.fixes:
+        several = len(difference.fixes) > 1
         which = "Each of these changes" if several else "This change"
         return [
             f"{first} {which} of the manifest makes all rows agree:",
-            *(f"  {tried}" for tried in found.mends),
+            *(f"  {tried}" for tried in difference.fixes),
         ]
     lines = [
         f"{first} No change of the manifest that was tried makes them agree: direction, self-loops,"
@@ -135,9 +137,9 @@ def _of_data(found: Difference) -> list[str]:
         " edges or features than the reference's, ids that were numbered in another way, or other"
         " weights than those that were exported."
     ]
-    if found.nearest is not None:
-        lines.append(f"The change that helps most leaves {found.nearest.error:.3g}:")
-        lines.append(f"  {found.nearest}")
+    if difference.nearest is not None:
+        lines.append(f"The change that helps most leaves {difference.nearest.error:.3g}:")
+        lines.append(f"  {difference.nearest}")
     return lines
 
 
@@ -159,8 +161,8 @@ def check_job(
 
     Args:
         against: URI of the reference.
-        node_type: whose embeddings it has; may be left out where the model gives those of one.
-        result: which of the model's results it has; likewise.
+        node_type: of its vectors; may be left out where the model gives embeddings of one type.
+        result: of the model, that its vectors are of; may be left out where there is one.
         tolerance: as a share of the reference's largest magnitude; default: the model's.
         search: whether to look for the cause of a difference.
 
@@ -184,7 +186,7 @@ def check_job(
     _check_inputs(storage, job, inputs, program)
 
     def prepared(job: EmbeddingJob, inputs: Inputs, report: OnProgress) -> Check:
-        """The check on the data of a job, which may say something else of the same files."""
+        """The check on the data of a job, which may describe the same files in another way."""
         compared = replace(inputs.by_nodes[node.name], references={name_of(key): splits})
         inputs = replace(inputs, by_nodes=inputs.by_nodes | {node.name: compared})
         return prepare_check(replace(ctx, job=job, report=report), inputs, files, columns, key)
@@ -195,27 +197,27 @@ def check_job(
 
     check = prepared(job, inputs, on_progress)
     limit = files.reference_tolerance if tolerance is None else tolerance
-    found = _check(check, files, limit, search, on_progress)
-    if search and isinstance(files, ExportedModel) and found.agreement and not found.agrees:
+    checked = _check(check, files, limit, search, on_progress)
+    if search and isinstance(files, ExportedModel) and checked.agreement and not checked.agrees:
         on_progress(Progress("infer", message="looking for the cause"))
-        expected, error = torch.from_numpy(check.expected.reference.values), found.agreement
+        expected, error = torch.from_numpy(check.expected.reference.values), checked.agreement
         difference = find_cause(
             job, rows, expected, error.largest_error, limit, _spread(check, inputs)
         )
-        found = replace(found, difference=difference)
-    return replace(found, node_type=node.name if several else "")
+        checked = replace(checked, difference=difference)
+    return replace(checked, node_type=node.name if several else "")
 
 
 def _spread(check: Check, inputs: Inputs) -> dict[str, tuple[list[float], list[float]]]:
     """Node type -> mean and standard deviation of each of its features; none of constant ones."""
-    found = {}
+    spread = {}
     for name, loaded in check.prepared.loaded.items():
         node_type = check.prepared.names[name]
         values = loaded.data[:, : inputs.by_nodes[node_type].feature_width].double()
         scale = values.std(0, correction=0)
         if len(scale) and bool((scale > 0).all()):
-            found[node_type] = (values.mean(0).tolist(), scale.tolist())
-    return found
+            spread[node_type] = (values.mean(0).tolist(), scale.tolist())
+    return spread
 
 
 def _split_reference(
@@ -226,15 +228,15 @@ def _split_reference(
     *,
     several: bool,
 ) -> list[Split]:
-    """The reference's splits; what does not fit is told with the node type among several."""
+    """The reference's splits; where there are several node types, errors name the type."""
     try:
         return split_reference(storage, uri, node.ids, columns)
     except InputError as error:
         if not several:
             raise
         raise InputError(
-            f"{error}. It is read as vectors of node type {node.name!r}; --node-type says whose"
-            " they are"
+            f"{error}. It is read as vectors of node type {node.name!r}; --node-type sets"
+            " another one"
         ) from error
 
 
@@ -255,7 +257,7 @@ def _check(
     agreement = check.compare(program, tolerance) if fits else None
     difference = None
     differs = agreement is None or agreement.beyond
-    # Of an exported program, which has its proof, the data is the suspect.
+    # An exported program has its proof, so there the data is the suspect.
     if search and differs and isinstance(files, ModelFiles):
         on_progress(Progress("infer", message="looking for the cause"))
         values = torch.from_numpy(reference.values)
@@ -275,6 +277,6 @@ def _full(job: EmbeddingJob) -> EmbeddingJob:
     """The job with all neighbours and whole values, as the user's own forward has them, without
     pairs."""
     inference = job.spec.inference.model_copy(update={"fanout": "full", "rows": "float32"})
-    given = job.spec.input.model_copy(update={"pairs": None})
-    spec = job.spec.model_copy(update={"inference": inference, "input": given})
+    data = job.spec.input.model_copy(update={"pairs": None})
+    spec = job.spec.model_copy(update={"inference": inference, "input": data})
     return job.model_copy(update={"spec": spec})

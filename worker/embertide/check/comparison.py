@@ -57,7 +57,7 @@ class Check:
         """[n, D'] a program's embeddings of the reference's nodes, on a grid of one worker."""
         ctx = self.prepared.ctx
         assert ctx.grid.world == 1
-        # Of many programs, each one's own progress says nothing.
+        # The progress of each of many programs would only confuse.
         quiet = replace(ctx, report=lambda _event: None)
         return self._embed(quiet, program)[torch.from_numpy(self.expected.dense)]
 

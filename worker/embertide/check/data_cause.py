@@ -39,18 +39,18 @@ def find_cause(
     """  # fmt: skip
     search = _Search(rows, expected)
     tried = list(search.tried(job, spread))
-    mends = _mending(tried, tolerance)
-    nearest = min(tried, key=lambda one: one[0].error, default=None)
-    if not mends and nearest is not None and nearest[0].error < worst:
+    fixes = _fixing(tried, tolerance)
+    nearest = min(tried, key=lambda pair: pair[0].error, default=None)
+    if not fixes and nearest is not None and nearest[0].error < worst:
         first, changed = nearest
         both = list(search.tried(changed, {}, first.change))
-        mends = _mending(both, tolerance)
-    shown = None if mends or nearest is None or nearest[0].error >= worst else nearest[0]
-    return Difference(error=worst, row=0, mends=mends, nearest=shown, of_data=True)
+        fixes = _fixing(both, tolerance)
+    shown = None if fixes or nearest is None or nearest[0].error >= worst else nearest[0]
+    return Difference(error=worst, row=0, fixes=fixes, nearest=shown, of_data=True)
 
 
-def _mending(tried: list[tuple[Tried, EmbeddingJob]], tolerance: float) -> tuple[Tried, ...]:
-    return tuple(one for one, _ in tried if one.error <= tolerance)
+def _fixing(tried: list[tuple[Tried, EmbeddingJob]], tolerance: float) -> tuple[Tried, ...]:
+    return tuple(change for change, _ in tried if change.error <= tolerance)
 
 
 class _Search:
@@ -72,10 +72,10 @@ class _Search:
             if isinstance(first, DataChange) and change.field == first.field:
                 continue
             try:
-                found = self._rows(changed).double()
+                vectors = self._rows(changed).double()
             except EmbertideError:
                 continue  # The data rules it out.
-            error = ((found - self._expected).abs().max() / self._largest).nan_to_num(torch.inf)
+            error = ((vectors - self._expected).abs().max() / self._largest).nan_to_num(torch.inf)
             both = change if first is None else _together(first, change)
             yield Tried(change=both, error=float(error)), changed
 

@@ -1,4 +1,4 @@
-"""What else a manifest could have said of its data: every small change that people get wrong.
+"""Small changes of how a manifest describes its data: the commonest mistakes, each undone.
 
 Another direction or weight of the edges, other self-loops, features that are scaled or not, in
 another order of columns or of rows.
@@ -51,9 +51,9 @@ def data_changes(job: EmbeddingJob, spread: dict[str, tuple[list[float], list[fl
     Args:
         spread: node type -> mean and standard deviation of each of its features, as they are read.
     """
-    given = job.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    fields = job.model_dump(mode="json", by_alias=True, exclude_unset=True)
     for field, text, change in (*_of_edges(job), *_of_nodes(job, spread)):
-        data = copy.deepcopy(given)
+        data = copy.deepcopy(fields)
         change(data["spec"]["input"])
         try:
             changed = EmbeddingJob.model_validate(data)
@@ -68,8 +68,8 @@ def _of_edges(job: EmbeddingJob) -> Iterator[tuple[str, str, Any]]:
         source, destination = edge.columns.source, edge.columns.destination
         if edge.source_type == edge.destination_type:
             ends = {"source": destination, "destination": source}
-            said = f"source: {destination}, destination: {source} (the edges turned)"
-            yield f"{field}.ends", f"{field}.columns: {said}", _columns(at, ends)
+            turned = f"source: {destination}, destination: {source} (the edges turned)"
+            yield f"{field}.ends", f"{field}.columns: {turned}", _columns(at, ends)
             yield _set(at, "directed", not edge.directed)
             for loops in set(_LOOPS) - {edge.self_loops}:
                 name, text, change = _set(at, "selfLoops", loops)
@@ -128,17 +128,17 @@ def _by_numbers(name: str) -> list[tuple[int, str]]:
 
 
 def _set(at: int, name: str, value: Any) -> tuple[str, str, Any]:
-    def change(given: Any) -> None:
-        given["edges"][at][name] = value
+    def change(data: Any) -> None:
+        data["edges"][at][name] = value
 
-    said = str(value).lower() if isinstance(value, bool) else value
+    text = str(value).lower() if isinstance(value, bool) else value
     field = f"edges[{at}].{name}"
-    return field, f"{field}: {said}", change
+    return field, f"{field}: {text}", change
 
 
 def _columns(at: int, columns: dict[str, Any]) -> Any:
-    def change(given: Any) -> None:
-        edge = given["edges"][at]
+    def change(data: Any) -> None:
+        edge = data["edges"][at]
         merged = {**edge.get("columns", {}), **columns}
         edge["columns"] = {name: value for name, value in merged.items() if value is not None}
 
@@ -146,8 +146,8 @@ def _columns(at: int, columns: dict[str, Any]) -> Any:
 
 
 def _features(at: int, values: dict[str, Any]) -> Any:
-    def change(given: Any) -> None:
-        features = given["nodes"][at]["features"]
+    def change(data: Any) -> None:
+        features = data["nodes"][at]["features"]
         features.update(values)
         if features.get("scaling", 0) is None:
             del features["scaling"]

@@ -1,8 +1,8 @@
-"""Where a description and the user's own forward part: the first layer that can differ.
+"""The first layer where a description and the user's own forward can differ.
 
-A ``model.yaml`` that fits the weights can still say another model: a forgotten activation, a wrong
+A ``model.yaml`` that fits the weights can still be another model: a forgotten activation, a wrong
 ``aggr``, a link on the wrong side of a ReLU. Names and shapes do not show that; vectors that the
-user's own forward gave do. They are of the last layer only, so nothing tells directly where the
+user's own forward gave do. They are of the last layer only, so they do not show directly where the
 difference begins. But such mistakes are small changes (`alternatives`), and there are few: each is
 tried, and those that make the vectors agree are named.
 """
@@ -44,28 +44,29 @@ class Tried:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """How far the program is from the expected vectors, and what mends it.
+    """How far the program is from the expected vectors, and what makes it agree.
 
     Attributes:
         error: the largest difference, as a share of the largest expected magnitude; infinite
             where the vectors have another width.
         row: the place among the expected rows where it is.
-        mends: changes that make all vectors agree, in the order of the layers or of the manifest.
-        nearest: the change that leaves least, where none mends; None where none helps.
+        fixes: changes that make all vectors agree, in the order of the layers or of the manifest.
+        nearest: the change that leaves least, where none is enough; None where none helps.
         of_data: changes are of the manifest, not of the model's description.
     """
 
     error: float
     row: int
-    mends: tuple[Tried, ...]
+    fixes: tuple[Tried, ...]
     nearest: Tried | None
     of_data: bool = False
 
     @property
     def layer(self) -> int | None:
         """The first layer that can differ; None where no change explains it."""
-        changes = (one.change for one in self.mends)
-        return min((one.layers[0] for one in changes if isinstance(one, Change)), default=None)
+        changes = (fix.change for fix in self.fixes)
+        layers = (change.layers[0] for change in changes if isinstance(change, Change))
+        return min(layers, default=None)
 
 
 def first_difference(
@@ -76,7 +77,7 @@ def first_difference(
     tolerance: float = 1e-4,
     key: str = "",
 ) -> Difference | None:
-    """Hold a model against what the user's own forward gave; None where they agree.
+    """Compare a model with what the user's own forward gave; None where they agree.
 
     Computes the model once, and where it differs once more for each change that is tried, some 20
     for each layer.
@@ -84,7 +85,7 @@ def first_difference(
     Args:
         expected: [n, D'] the vectors of the rows that ``compute`` gives.
         tolerance: largest error that counts as agreement, as a share of the largest magnitude.
-        key: of the result that they are of.
+        key: of the result that has these vectors.
 
     Raises:
         ModelError: the weights do not fit the description.
@@ -98,18 +99,18 @@ def first_difference(
     if worst <= tolerance:
         return None
     tried = list(model.tried(alternatives(files)))
-    if not any(one.error <= tolerance for one in tried):
+    if not any(change.error <= tolerance for change in tried):
         tried += model.tried(everywhere(files))
-    mends = tuple(one for one in tried if one.error <= tolerance)
-    nearest = min(tried, key=lambda one: one.error, default=None)
-    if mends or (nearest is not None and nearest.error >= worst):
+    fixes = tuple(change for change in tried if change.error <= tolerance)
+    nearest = min(tried, key=lambda change: change.error, default=None)
+    if fixes or (nearest is not None and nearest.error >= worst):
         nearest = None
-    return Difference(error=worst, row=int(errors.argmax()), mends=mends, nearest=nearest)
+    return Difference(error=worst, row=int(errors.argmax()), fixes=fixes, nearest=nearest)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Comparison:
-    """One model against one reference; `seen` holds what identifies the programs computed."""
+    """A model compared with a reference; `seen` has the identities of programs computed so far."""
 
     files: ModelFiles
     compute: Compute
@@ -129,8 +130,8 @@ class _Comparison:
         self.seen.add(key)
         if program.widths[program.results[self.key]] != self.expected.shape[1]:
             return torch.full((len(self.expected),), torch.inf, dtype=torch.float64)
-        found = self.compute(program).double()
-        errors = (found - self.expected).abs().amax(1) / self.expected.abs().max()
+        vectors = self.compute(program).double()
+        errors = (vectors - self.expected).abs().amax(1) / self.expected.abs().max()
         return errors.nan_to_num(nan=torch.inf)
 
     def tried(self, changes: Iterable[tuple[Change, Description]]) -> Iterator[Tried]:

@@ -1,8 +1,7 @@
 """The first rows of every input, read before a check reads all of them.
 
-Columns are known to be there from the objects' metadata. What their values are, only rows tell: a
-column of texts, of NaN, or of another type's ids shows in the first ones, and not when a large
-graph has been read for minutes.
+Columns are known to be there from the objects' metadata. Only rows show their values: a column of
+texts, of NaN, or of another type's ids is refused by its first rows, not after minutes of reading.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ _ROWS = 1024
 _BYTES = 1 << 20
 
 
-def read_samples(storage: Storage, given: Input, inputs: Inputs) -> None:
+def read_samples(storage: Storage, wanted: Input, inputs: Inputs) -> None:
     """Read the first rows of the edges and features of some edge types and node types.
 
     Args:
-        given: the types that are read; ``inputs`` may have more.
+        wanted: the types that are read; ``inputs`` may have more.
 
     Raises:
         InputError: names object, row or node, and column of the first bad value.
     """
-    for node in given.nodes:
+    for node in wanted.nodes:
         _read_features(storage, node, inputs.by_nodes[node.name])
-    for edge in given.edges:
-        _read_edges(storage, given, edge, inputs)
+    for edge in wanted.edges:
+        _read_edges(storage, wanted, edge, inputs)
 
 
 def _read_features(storage: Storage, node: NodeInput, splits: NodeSplits) -> None:
@@ -54,10 +53,10 @@ def _read_features(storage: Storage, node: NodeInput, splits: NodeSplits) -> Non
             )
 
 
-def _read_edges(storage: Storage, given: Input, edge: EdgeInput, inputs: Inputs) -> None:
+def _read_edges(storage: Storage, wanted: Input, edge: EdgeInput, inputs: Inputs) -> None:
     """The reader refuses what is no edge."""
     name = str(edge.relation)
-    ends = given.node(edge.source_type), given.node(edge.destination_type)
+    ends = wanted.node(edge.source_type), wanted.node(edge.destination_type)
     source, destination = (inputs.by_nodes[node.name].count(node) for node in ends)
     width = inputs.edge_features[name] if edge.features is not None else 0
     for split in inputs.by_edges[name][:1]:
