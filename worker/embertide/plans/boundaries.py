@@ -1,7 +1,7 @@
-"""Where a plan may begin again: at the first operation of a layer that reads other nodes' rows.
+"""Where a run may resume: at the first operation of a layer that reads rows of other nodes.
 
-All operations before it are then done, and what they leave is little: rows of tensors that later
-layers read, nothing of relations half summed. A boundary's digest names what is computed by then.
+All operations before it are done by then, and leave little: the tensors that later layers read, and
+no half-finished sums of relations. A boundary's digest identifies what is computed by then.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Boundary:
     Attributes:
         at: the number of the operation that comes next.
         layer: how many layers are done.
-        tensors: what later operations read of what was made, in order.
+        tensors: those computed before it that later operations read, in order.
     """
 
     at: int
@@ -45,7 +45,7 @@ def _begins(plan: Plan, at: int, layer: int) -> bool:
 
 
 def boundary_digest(plan: Plan, boundary: Boundary, row_type: str) -> str:
-    """What is computed up to a boundary: operations in order, weights, and the type of rows.
+    """A digest of what is computed up to a boundary: operations, weights, and the type of rows.
 
     The grid counts only where bits depend on it: rows that are rounded before they travel are
     rounded where slices of columns make them travel.

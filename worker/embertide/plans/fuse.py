@@ -1,8 +1,8 @@
-"""Runs of steps that are executed as one, so that what is between them never exists as a tensor.
+"""Steps that are executed as one operation, so that tensors between them never exist.
 
-A sum, the product behind it, a bias and an activation are one pass: a row is finished while it is
-in the cache. Of a sum of products each is added to those before it as it is made (`chains`), and
-the last one finishes the rows. Only names that one step reads, and nobody asks for, may disappear.
+A sum, the product after it, a bias and an activation are one pass: a row is finished while it is
+in the cache. In a sum of products each product is added to those before it (`chains`), and the
+last one finishes the rows. Only tensors that one step reads, and that are no result, may disappear.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from embertide.steps.run import Product, Run
 
 
 def fuse(plan: Plan) -> Plan:
-    """All steps as operations; a step that is fused with none is one alone."""
+    """All steps as operations; a step that is fused with no other is an operation by itself."""
     program = plan.program
     ops, at, links = [], 0, chains(program)
     while at < len(program.steps):
@@ -31,11 +31,11 @@ def fuse(plan: Plan) -> Plan:
 
 @dataclass(frozen=True)
 class Link:
-    """A product of a sum of products.
+    """A term of a sum of products.
 
     Attributes:
-        onto: the one before it; None for the first.
-        total: the sum that all are of, if this is the last of them.
+        onto: the term before it; None for the first.
+        total: the step that adds all terms, if this is the last of them.
     """
 
     onto: str | None
@@ -43,13 +43,13 @@ class Link:
 
 
 def chains(program: Program) -> dict[str, Link]:
-    """Products that are added to each other in place, by the tensors that they make.
+    """Name of the tensor -> products that are added to each other in place.
 
-    The first of a sum may be made by any step; of each of the others the product is known as it
-    is added. The step that adds them all follows the last one.
+    The first term of a sum may come from any step; each of the others is a product. The step that
+    adds them all follows the last one.
     """
     numbers = {step.out: at for at, step in enumerate(program.steps)}
-    found: dict[str, Link] = {}
+    links: dict[str, Link] = {}
     for at, total in enumerate(program.steps):
         parts = sorted(total.summed, key=lambda name: numbers.get(name, -1))
         makers = [program.steps[numbers[name]] for name in parts if name in numbers]
@@ -64,8 +64,8 @@ def chains(program: Program) -> dict[str, Link]:
         ):
             ontos = [None, *parts[:-1]]
             totals = [*[None] * (len(parts) - 1), total]
-            found |= dict(zip(parts, map(Link, ontos, totals), strict=True))
-    return found
+            links |= dict(zip(parts, map(Link, ontos, totals), strict=True))
+    return links
 
 
 def _run_at(program: Program, at: int, links: dict[str, Link]) -> Run:
@@ -76,7 +76,7 @@ def _run_at(program: Program, at: int, links: dict[str, Link]) -> Run:
     taken: list[Step] = [leader]
 
     def follows() -> Step | None:
-        """The next step, if it alone reads what is made so far."""
+        """The next step, if it is the only reader of the last tensor."""
         return rest[0] if rest and program.feeds_only(taken[-1], rest[0]) else None
 
     def take() -> None:
@@ -97,7 +97,7 @@ def _run_at(program: Program, at: int, links: dict[str, Link]) -> Run:
     if (step := follows()) and step.row_activation:
         activation = step.row_activation
         take()
-    # It may be of the next layer: what layers make is read by steps, and by nobody else.
+    # It may be in the next layer: only steps read the output of a layer.
     reader = rest[0] if rest and program.only_reader(rest[0], taken[-1].out) else None
     if not (isinstance(reader, Leader) and reader.scales_sources):
         reader = None

@@ -1,7 +1,7 @@
 """The order of steps: readers after what they read, and products before or after sums.
 
-A step that alone reads what another makes follows it as soon as all it reads is there: then the
-two can run as one (:mod:`embertide.plans.fuse`), and fewer tensors are alive.
+A step that is the only reader of another step's tensor follows it as soon as its other inputs are
+there: then the two can run as one (:mod:`embertide.plans.fuse`), and fewer tensors are alive.
 
 A normalised sum over in-edges acts on rows, a product on columns, so they commute:
 ``sum(x @ W.T) == sum(x) @ W.T``, whatever factors and edge weights the sum has. The order decides
@@ -34,14 +34,14 @@ def _order_products(program: Program, workers: int) -> Program:
     Rows that several relations sum travel once for all of them, but their products for each, and
     so count that often.
 
-    Of equal widths the sum comes first: the product then reads sums that are in the cache, and
-    carries the bias. The exception is a sum over the input features on several workers: there
-    the product comes first, since it sends each row where it belongs, and the sum uses the
+    Where both have the same width the sum comes first: the product then reads sums that are in the
+    cache, and adds the bias. The exception is a sum over the input features on several workers:
+    there the product comes first, since it sends each row where it belongs, and the sum uses the
     exchange pattern that all other layers use.
     """
     steps, widths = list(program.steps), dict(program.widths)
     for at in range(len(steps) - 1):
-        # As they are by now: the first may have changed places with the one before it.
+        # Read from the list: the first may have changed places with the one before it.
         first, second = steps[at : at + 2]
         pair = _pair(first, second)
         if pair is None or not program.feeds_only(first, second):
@@ -71,29 +71,29 @@ def _order_products(program: Program, workers: int) -> Program:
 
 
 def _closer(program: Program) -> tuple[Step, ...]:
-    """All steps, where steps on nodes do not wait for what they do not read.
+    """All steps; those on nodes directly after the last step that they read.
 
-    They stay within their layers, and steps over edges in their order, which is that in which
-    workers send each other rows.
+    They stay within their layers. Steps over edges keep their order: workers send each other rows
+    in that order.
     """
-    made, steps = set(program.inputs.values()), dict.fromkeys(program.steps)
-    found: list[Step] = []
+    available, steps = set(program.inputs.values()), dict.fromkeys(program.steps)
+    ordered: list[Step] = []
 
     def append(step: Step) -> None:
-        found.append(step)
-        made.add(step.out)
+        ordered.append(step)
+        available.add(step.out)
         del steps[step]
         readers = [other for other in steps if step.out in other.reads()]
         if (
             len(readers) == 1
             and _may_follow(step, readers[0])
-            and made.issuperset(readers[0].reads())
+            and available.issuperset(readers[0].reads())
         ):
             append(readers[0])
 
     while steps:
         append(next(iter(steps)))
-    return tuple(found)
+    return tuple(ordered)
 
 
 def _may_follow(step: Step, reader: Step) -> bool:
@@ -126,6 +126,6 @@ def _is_plain(step: Step) -> bool:
 
 
 def _moved(step: Step, x: str, out: str) -> Step:
-    """A step that reads one tensor, between other ones."""
+    """A step of one input with another input and output."""
     changes: dict[str, Any] = {"x": x, "out": out}
     return replace(step, **changes)

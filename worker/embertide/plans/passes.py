@@ -17,19 +17,19 @@ from embertide.plans.whole_rows import choose_whole_rows
 from embertide.steps.program import Program
 
 ORDERING: tuple[Pass, ...] = (
-    # First: the passes that follow look at steps that stand next to each other.
+    # First: the passes that follow look at steps that are next to each other.
     keep_readers_close,
     # Before scores are narrowed, which takes products away that this would move.
     order_products,
-    # Before needs are gathered: scores that are made of the features are not what others wait for.
+    # Before needs are gathered: no step waits for scores that are made of the features.
     narrow_scores,
-    # The last one that moves steps: it parts steps that stood next to each other, if it must.
+    # The last one that moves steps: it may separate steps that were next to each other.
     gather_needs,
 )
 """Passes that put the steps in order."""
 
 MARKING: tuple[Pass, ...] = (
-    # Of the operations as they run, so after all that changes them.
+    # Needs the final operations, so after all passes that change them.
     choose_layouts,
     # By what operations read.
     mark_phases,
@@ -39,7 +39,7 @@ MARKING: tuple[Pass, ...] = (
 
 PASSES: tuple[Pass, ...] = (
     *ORDERING,
-    # Takes steps that stand next to each other, so after all that moves them.
+    # Fuses steps that are next to each other, so after all passes that move them.
     fuse,
     # Looks at what the operations would move, and orders and fuses again where it changes the grid.
     partial(choose_whole_rows, again=(*ORDERING, fuse)),
@@ -50,6 +50,6 @@ PASSES: tuple[Pass, ...] = (
 def make_plan(program: Program, target: Target, passes: Sequence[Pass] = PASSES) -> Plan:
     """How workers run a program; the same for planning, running and showing it."""
     plan = Plan(program=program, target=target, sliced=program)
-    for one in passes:
-        plan = one(plan)
+    for apply in passes:
+        plan = apply(plan)
     return plan

@@ -1,8 +1,7 @@
-"""Where an operation needs rows of other nodes, or a statistic: there a phase ends and one begins.
+"""A phase begins where an operation needs rows of other nodes, or a statistic.
 
-Within a phase every row depends on itself alone, but for what the phase begins with: it can be
-computed for any rows, in any blocks. What later phases read (:meth:`Plan.kept_after`) is all that
-has to stay.
+The other operations of a phase compute each row from that row alone, so they can run for any rows,
+in any blocks. Only tensors that later phases read (:meth:`Plan.kept_after`) have to stay.
 """
 
 from __future__ import annotations

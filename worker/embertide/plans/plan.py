@@ -1,4 +1,4 @@
-"""What passes make of a program: the steps in order, and the operations that run."""
+"""The result of the passes: a program's steps in order, and the operations that run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from embertide.steps.run import Run
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Where a program is to run: all that plans depend on beside it.
+    """Where a program is to run: with the program, all that a plan depends on.
 
     Attributes:
         grid: the workers.
-        in_place: all of them are on one host, and read each other's tensors where they stand.
+        in_place: all of them are on one host, and read each other's memory.
         sampled: each layer reads another sample of the edges.
         placed: node types whose features are in the order of their ids from the start.
     """
@@ -37,8 +37,8 @@ class Plan:
         sliced: the same in the order for the target's grid, by which grids are checked.
         whole_rows: workers compute whole rows of their sub-ranges, whatever the grid slices.
         ops: the operations in order, each of one step or of several that are fused.
-        phases: of each operation: those of a phase need nothing of the other nodes but what was
-            there when it began, and can be run for any rows.
+        phases: number of each operation's phase. Within a phase, rows of other nodes are needed
+            only from tensors that were there when it began.
     """
 
     program: Program
@@ -56,7 +56,7 @@ class Plan:
 
     @property
     def reads_all(self) -> bool:
-        """Whether a worker reads every row of a tensor, with all columns, where it stands."""
+        """Whether a worker reads every row of a tensor, with all columns, in place."""
         grid = self.grid
         return grid.workers == 1 or (self.target.in_place and grid.feature == 1)
 
@@ -100,4 +100,4 @@ class Plan:
 
 
 Pass = Callable[[Plan], Plan]
-"""Makes a plan of a plan."""
+"""Turns a plan into another one."""

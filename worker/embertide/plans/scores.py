@@ -1,7 +1,7 @@
-"""Products that are made for the scores of heads alone: (x W) a = x (W a), which is narrower.
+"""Products that only scores of heads read: (x W) a = x (W a), which is narrower.
 
-Attention between two node types projects all its targets and reads nothing of them but a number
-for each head.
+Attention between two node types projects all its targets, and reads only a number for each head of
+them.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from embertide.steps import HeadDot, Linear, Program, Step
 
 
 def narrow_scores(plan: Plan) -> Plan:
-    """Without products that only scores are made of; these are made of their inputs."""
+    """Compute scores from the inputs of their products, where nothing else reads the products."""
     return plan.ordered(_narrow(plan.program))
 
 
 def _narrow(program: Program) -> Program:
     kept = {*program.results.values(), *program.outputs}
     scores = {
-        step.out: found
+        step.out: dots
         for step in program.steps
-        if isinstance(step, Linear) and step.out not in kept and (found := _scores(program, step))
+        if isinstance(step, Linear) and step.out not in kept and (dots := _scores(program, step))
     }
-    made = {score.out for found in scores.values() for score in found}
+    replaced = {dot.out for dots in scores.values() for dot in dots}
     steps: list[Step] = []
     for step in program.steps:
         if isinstance(step, Linear) and step.out in scores:
             steps += [
-                replace(score, x=step.x, weight=step.weight, bias=step.bias)
-                for score in scores[step.out]
+                replace(dot, x=step.x, weight=step.weight, bias=step.bias)
+                for dot in scores[step.out]
             ]
-        elif step.out not in made:
+        elif step.out not in replaced:
             steps.append(step)
     widths = {name: width for name, width in program.widths.items() if name not in scores}
     return replace(program, steps=tuple(steps), widths=widths)

@@ -1,8 +1,8 @@
-"""The order of steps in which rows that several relations read travel once for all of them.
+"""The order of steps with which rows that several relations read are sent once for all of them.
 
 The first step over edges that reads a tensor brings its rows for the others of its layer, too
-(`steps/sharing.py`). What those read beside these rows, such as queries or scores of their
-destination types, is therefore made before the first, unless it follows from it.
+(`steps/sharing.py`). Other tensors that those steps read, such as queries or scores of their
+destination types, are therefore computed before the first, unless they depend on it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from embertide.steps.sharing import reads_together
 
 
 def gather_needs(plan: Plan) -> Plan:
-    """What steps that read the same rows need stands before the first of them.
+    """Put all that steps which read the same rows need before the first of them.
 
     Where nothing moves, the order stays.
     """
@@ -30,7 +30,7 @@ def gather_needs(plan: Plan) -> Plan:
 
 
 def _with_needs_first(steps: list[Step], key: tuple[object, ...]) -> list[Step]:
-    """What the steps of a group need stands before its first."""
+    """The steps with all that a group needs before the first step of the group."""
     first = next(at for at, step in enumerate(steps) if reads_together(step) == key)
     moved: set[str] = set()
     for at in range(first + 1, len(steps)):
@@ -44,10 +44,10 @@ def _with_needs_first(steps: list[Step], key: tuple[object, ...]) -> list[Step]:
 
 
 def _needs(step: Step, before: Sequence[Step]) -> list[Step]:
-    """The steps of some before it that lead to a step."""
-    wanted, found = set(step.reads()), list[Step]()
+    """Those of the steps before it that a step depends on."""
+    wanted, needs = set(step.reads()), list[Step]()
     for earlier in reversed(before):
         if earlier.out in wanted:
             wanted.update(earlier.reads())
-            found.append(earlier)
-    return found
+            needs.append(earlier)
+    return needs

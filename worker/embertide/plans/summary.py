@@ -1,4 +1,4 @@
-"""A plan as plain data: what each operation does, needs and leaves."""
+"""A plan as plain data: each operation with its inputs, its output, and what it frees."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class OpSummary:
             were read, ``sums`` what an earlier operation has made for this one.
         layout: of the tensor it makes.
         reach: what of the other nodes it needs: row, neighbours or graph.
-        node_type: whose rows it makes; "" where there is one type.
-        relation: over whose edges it goes; "" of none, or where there is one.
+        node_type: of the rows that it makes; "" where there is one type.
+        relation: of the edges that it reads; "" without edges, or where there is one relation.
         brings: relations whose sums it makes, since they read the same rows, where there are
             several.
         onto: the tensor that its product is added to, which becomes the result; "" for none.
@@ -81,8 +81,8 @@ def summarise_plan(plan: Plan) -> PlanSummary:
 
 def _op(plan: Plan, at: int, op: Run) -> OpSummary:
     first, program = op.steps[0], plan.program
-    made = {step.out for step in op.steps}
-    reads = list(dict.fromkeys(n for step in op.steps for n in step.reads() if n not in made))
+    outputs = {step.out for step in op.steps}
+    reads = list(dict.fromkeys(n for step in op.steps for n in step.reads() if n not in outputs))
     return OpSummary(
         phase=plan.phases[at],
         out=op.out,

@@ -1,8 +1,8 @@
 """Whether workers that all read each other's memory compute whole rows, whatever the grid slices.
 
 Slices of columns would read every source row in M pieces and change layouts twice a layer, and a
-product would go before a sum of the input features, to move less where nothing moves at all. So
-each worker computes its sub-range of the rows with all columns, as on a grid of (P*M) x 1, in the
+product would go before a sum of the input features to move less, although nothing moves. So each
+worker computes its sub-range of the rows with all columns, as on a grid of (P*M) x 1, in the
 order of steps that is best where nothing moves.
 """
 
@@ -21,28 +21,30 @@ from embertide.steps.program import Program
 
 
 def choose_whole_rows(plan: Plan, again: Sequence[Pass]) -> Plan:
-    """Whole rows where they gain: not where layers are sampled, or workers are apart.
+    """Whole rows where they are faster: not where layers are sampled, or on several hosts.
 
     Nor where the bits of a result depend on the slices: statistics over all nodes are joined slice
     by slice, and a head in several slices is summed in each.
 
     Args:
-        again: the passes that order and fuse the steps, which depend on it.
+        again: the passes that order and fuse the steps, whose result depends on this choice.
     """
     plan = replace(plan, sliced=plan.program)
     if not plan.target.in_place or plan.target.sampled:
         return plan
     whole = replace(plan, whole_rows=True)
-    for one in again:
-        whole = one(whole)
+    for apply in again:
+        whole = apply(whole)
     moves = _moves(plan)
     return whole if _gains(plan, whole, moves) and not _depends_on_slices(plan, moves) else plan
 
 
 def _gains(plan: Plan, whole: Plan, moves: Sequence[Move]) -> bool:
-    """With slices, unless sums follow each other, whose layout need not change between them.
+    """Whether whole rows are faster than what the grid has.
 
-    Without, only features that are summed where they were loaded gain.
+    Than slices: unless sums follow each other, with no change of layout between them. On a grid
+    without slices: where features are summed as they were loaded, or steps would be ordered
+    otherwise.
     """
     if plan.grid.feature == 1:
         loaded = any(isinstance(move, LoadedRows) for move in moves)
@@ -60,7 +62,7 @@ def _depends_on_slices(plan: Plan, moves: Sequence[Move]) -> bool:
 
 
 def _moves(plan: Plan) -> list[Move]:
-    """What would move between hosts; what does not depend on how many nodes and edges there are."""
+    """What would move between hosts; the kinds of moves do not depend on the sizes of the graph."""
     size = GraphSize(
         nodes=dict.fromkeys(_node_types(plan.program), 1),
         edges=dict.fromkeys(plan.program.relations, 0),
