@@ -160,6 +160,12 @@ EARLY = {
     "feature axis beyond the width": Case(
         lambda _job: None, GRID, ("1x5", f"{WIDTH} columns", "at most 4"), ("--grid", "1x5")
     ),
+    "less memory than planned": Case(
+        lambda _job: None,
+        GRID,
+        ("for a worker (--memory, spec.workers.memory)", "320.0 MiB of imports", "no grid of up"),
+        ("--grid", "1x1", "--memory", "330MiB"),
+    ),
     "fanout of another length": Case(
         lambda job: job.write_manifest(inference__fanout=[3, 3, 3]),
         MODEL,

@@ -154,6 +154,7 @@ BOUNDS = (
         )
         for axis, number in (("graph", 1025), ("feature", 2**63 - 1))
     ),
+    Case("memory without a unit", {"spec.workers.memory": "2048"}, "spec.workers.memory"),
     Case("too many workers", {"spec.workers.count": 1025}, "should be less than or equal to 1024"),
     Case("a grid in words", {"spec.workers.grid": "2x2"}, "should match '^auto$'"),
     Case("a negative seed", {"spec.inference.seed": -1}, "greater than or equal to 0"),

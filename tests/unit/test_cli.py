@@ -206,6 +206,17 @@ def test_run_passes_the_options_on(cli: Callable[..., Any], engine: Engine, job:
     assert "ingest" in err
 
 
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_memory_replaces_that_of_the_manifest(
+    cli: Callable[..., Any], engine: Engine, job: str, command: str
+) -> None:
+    cli(command, job, "--memory", "1.5GiB")
+    assert engine.calls[0]["job"].spec.workers.memory_bytes == 3 << 29
+    code, _, err = cli(command, job, "--memory", "3")
+    assert (code, len(engine.calls)) == (2, 1)
+    assert "must be a number with its unit, such as 512MiB" in " ".join(err.split())
+
+
 def test_run_leaves_the_grid_to_the_manifest(
     cli: Callable[..., Any], engine: Engine, job: str
 ) -> None:

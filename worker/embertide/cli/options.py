@@ -87,6 +87,15 @@ WorkersOption = Annotated[
         show_default=False,
     ),
 ]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Most memory of a worker, with its imports, such as 2GiB. Overrides the manifest.",
+        show_default=False,
+    ),
+]
 OutputOption = Annotated[
     str | None,
     typer.Option(
@@ -123,6 +132,19 @@ def with_workers(job: EmbeddingJob, **changes: Any) -> EmbeddingJob:
     """The job with some of ``spec.workers`` replaced by options of the command line."""
     workers = job.spec.workers.model_copy(update=changes)
     return job.model_copy(update={"spec": job.spec.model_copy(update={"workers": workers})})
+
+
+def with_memory(job: EmbeddingJob, memory: str | None) -> EmbeddingJob:
+    """The job with the memory of a worker that the command line sets, if it does."""
+    if memory is None:
+        return job
+    from embertide.spec.workers import parse_memory
+
+    try:
+        parse_memory(memory)
+    except ValueError as error:
+        raise typer.BadParameter(f"--memory {error}") from None
+    return with_workers(job, memory=memory)
 
 
 @dataclass(frozen=True)

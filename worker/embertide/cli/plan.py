@@ -13,11 +13,13 @@ from embertide.cli.options import (
     GridOption,
     JobArgument,
     JsonOption,
+    MemoryOption,
     WorkersOption,
     check_workers,
     grid_of,
     load_job,
     process_began,
+    with_memory,
     with_workers,
 )
 
@@ -31,6 +33,7 @@ def plan(
     job_path: JobArgument,
     grid: GridOption = None,
     workers: WorkersOption = None,
+    memory: MemoryOption = None,
     files: Annotated[bool, typer.Option("--files", help="List every input object.")] = False,
     json_output: JsonOption = False,
 ) -> None:
@@ -45,10 +48,11 @@ def plan(
       embertide plan job.yaml
       embertide plan job.yaml --grid 4x2
       embertide plan job.yaml --workers 8 --json
+      embertide plan job.yaml --memory 2GiB   # does it fit?
     """
     chosen = grid_of(grid)
     check_workers(chosen, workers)
-    job = load_job(job_path)
+    job = with_memory(load_job(job_path), memory)
     if grid == "auto":
         job = with_workers(job, grid="auto")
 

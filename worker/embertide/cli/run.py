@@ -12,11 +12,13 @@ from embertide.cli.options import (
     GridOption,
     JobArgument,
     JsonOption,
+    MemoryOption,
     WorkersOption,
     check_workers,
     grid_of,
     load_job,
     process_began,
+    with_memory,
     with_workers,
 )
 from embertide.errors import VersionHeld
@@ -38,6 +40,7 @@ def run(
     job_path: JobArgument,
     grid: GridOption = None,
     workers: WorkersOption = None,
+    memory: MemoryOption = None,
     threads: Annotated[
         int | None,
         typer.Option(
@@ -100,7 +103,7 @@ def run(
     """
     chosen = grid_of(grid)
     check_workers(chosen, workers)
-    job = load_job(job_path)
+    job = with_memory(load_job(job_path), memory)
     if device is not None:
         job = with_workers(job, device=device.value)
     if grid == "auto":

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import replace
+from functools import partial
 
 from embertide.errors import GridError, InputsNotReady, ObjectMissing
 from embertide.footprint import FLOAT_BYTES, ID_BYTES
 from embertide.kernels.staging import PINNED_BYTES
 from embertide.models.read import read_model
+from embertide.planning.budget import within_budget
 from embertide.planning.delta_size import delta_notes
 from embertide.planning.duration import basis, seconds_range, start_range, work_of
 from embertide.planning.graph import PlannedGraph, plan_graph
@@ -79,7 +81,7 @@ def estimate_job(
     storage = open_storage(job.spec.storage)
     inputs, ready_notes = _list_ready(storage, job)
     program = read_model(storage, job.spec.model.uri)
-    found = estimate_program(program, job, inputs, choose_grid(job, inputs, grid, workers))
+    found = estimate_within(program, job, inputs, choose_grid(job, inputs, grid, workers))
     compared = [
         found if shape == found.grid else estimate_program(program, job, inputs, shape)
         for shape in grids_to_compare(found.grid, _nodes(job, inputs), program.sliced_widths)
@@ -189,6 +191,21 @@ def fitting_grid(
             break
         graph *= 2
     return best
+
+
+def estimate_within(
+    program: Program,
+    job: EmbeddingJob,
+    inputs: Inputs,
+    grid: GridShape,
+    *,
+    in_place: bool = False,
+) -> Estimate:
+    """As :func:`estimate_program`, compared with the memory that the job gives a worker."""
+    estimate = partial(estimate_program, program, job, inputs, in_place=in_place)
+    return within_budget(
+        estimate(grid), job.spec.workers.memory_bytes, _nodes(job, inputs), estimate
+    )
 
 
 def estimate_program(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, WithJsonSchema, model_validator
@@ -13,7 +14,29 @@ from embertide.spec.grid import MAX_WORKERS, GridShape
 from embertide.spec.inputs import Input
 from embertide.spec.storage import StorageSettings
 
-__all__ = ["WORKERS_RULES", "GridChoice", "StorageSettings", "Workers", "more_workers_than_nodes"]
+__all__ = [
+    "WORKERS_RULES",
+    "GridChoice",
+    "StorageSettings",
+    "Workers",
+    "more_workers_than_nodes",
+    "parse_memory",
+]
+
+_MEMORY = r"^[0-9]{1,6}(\.[0-9]{1,3})?(Mi|Gi|Ti)B?$"
+_UNITS = {"Mi": 20, "Gi": 30, "Ti": 40}
+
+
+def parse_memory(text: str) -> int:
+    """The bytes that a text such as ``2GiB``, ``1.5Gi`` or ``512MiB`` names.
+
+    Raises:
+        ValueError: any other text.
+    """
+    if not re.match(_MEMORY, text):
+        raise ValueError(f"{text!r} must be a number with its unit, such as 512MiB, 2GiB or 1.5Gi")
+    number, unit = text.removesuffix("B")[:-2], text.removesuffix("B")[-2:]
+    return int(float(number) * (1 << _UNITS[unit]))
 
 
 def _kind_of_grid(value: object) -> str | None:
@@ -81,6 +104,13 @@ class Workers(SpecModel):
     device: Literal["cpu", "cuda"] = Field(
         default="cpu", description="cpu (gloo backend), or cuda (NCCL backend, one GPU per worker)."
     )
+    memory: str | None = Field(
+        default=None,
+        pattern=_MEMORY,
+        description="Most memory that a worker may take, with its imports and without page cache, "
+        "such as 2GiB or 512Mi. A run whose plan needs more is refused before anything is "
+        "computed. If unset, what the machine or the container's limit has.",
+    )
     image: Annotated[str | None, Affects.WORKERS | Affects.OPERATOR] = Field(
         default=None,
         min_length=1,
@@ -108,6 +138,11 @@ class Workers(SpecModel):
         "selectors, tolerations, volumes, environment variables. The container of the worker is "
         "named worker. Ignored outside Kubernetes.",
     )
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The most that a worker may take; None where nothing is set."""
+        return None if self.memory is None else parse_memory(self.memory)
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

@@ -68,6 +68,28 @@ class LayerToKeep:
 
 
 @dataclass(frozen=True)
+class MemoryBudget:
+    """How a plan compares with the memory that a worker may take.
+
+    Attributes:
+        limit_bytes: the most that a worker may take, its imports included.
+        needed_bytes: what the plan has for it, its imports included.
+        problem: why no run starts, and what to do; "" where it fits.
+    """
+
+    limit_bytes: int
+    needed_bytes: int
+    problem: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The comparison, for people."""
+        return self.problem or (
+            f"fits: {human_bytes(self.needed_bytes)} of {human_bytes(self.limit_bytes)} a worker"
+        )
+
+
+@dataclass(frozen=True)
 class Estimate:
     """What a job will read, hold and move, before anything runs.
 
@@ -83,7 +105,7 @@ class Estimate:
     cannot be written, "" if it can or was not asked. ``types`` and ``relations`` are those that a
     run reads; ``nodes``, ``edges`` and ``output_bytes`` are of all of them, the widths those of the
     widest. ``model_digest`` is that of the model's files. ``layers`` are those that can be kept for
-    a next attempt.
+    a next attempt. ``budget`` compares the plan with the job's ``workers.memory``; None without.
     """
 
     inputs: list[InputSize]
@@ -113,6 +135,7 @@ class Estimate:
     relations: list[RelationCount] = field(default_factory=list)
     model_digest: str = ""
     layers: list[LayerToKeep] = field(default_factory=list)
+    budget: MemoryBudget | None = None
 
     @property
     def needs(self) -> GridNeeds | None:

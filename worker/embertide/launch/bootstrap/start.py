@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from embertide.errors import GridError
 from embertide.launch.bootstrap.fork_server import call, call_alone
 from embertide.launch.bootstrap.launcher import launch
 from embertide.launch.failure import Cause
@@ -56,8 +57,8 @@ def prepare(
 
     Raises:
         Confirmed: the current version is what the run would compute.
-        EmbertideError: inputs or model cannot be read, the grid does not fit, or nothing could be
-            published to the output.
+        EmbertideError: inputs or model cannot be read, the grid does not fit, a worker would need
+            more than the job's ``workers.memory``, or nothing could be published to the output.
     """
     from embertide.planning.inputs import list_inputs
     from embertide.planning.order import WorkOrder
@@ -76,6 +77,8 @@ def prepare(
     # Waits for the fork server's imports.
     with folder.following(on_progress):
         estimate = call(plan_run, job, inputs, grid, workers, folder)
+    if estimate.budget is not None and estimate.budget.problem:
+        raise GridError(estimate.budget.problem)
     on_planned(estimate)
     check_output(storage, job.spec.output.uri, version)
     folder.write_order(
@@ -114,7 +117,7 @@ def plan_run(
     """
     from embertide.kernels.memory import may_share
     from embertide.models.read import read_model
-    from embertide.planning.estimate import choose_grid, estimate_program
+    from embertide.planning.estimate import choose_grid, estimate_within
     from embertide.storage.opening import open_storage
 
     chosen = choose_grid(job, inputs, grid, workers)
@@ -123,7 +126,7 @@ def plan_run(
     # All workers of this run are on this host.
     in_place = may_share() and job.spec.workers.device == "cpu"
     program = read_model(storage, job.spec.model.uri)
-    return estimate_program(program, job, inputs, chosen, in_place=in_place)
+    return estimate_within(program, job, inputs, chosen, in_place=in_place)
 
 
 def launch_workers(
