@@ -51,7 +51,7 @@ def test_diff_of_names_and_words(cli: Cli, output: Path) -> None:
     assert (found["types"][0]["changed_rows"], found["types"][0]["new_rows"]) == (10, 0)
     code, out, _ = cli("diff", "--output", str(output), "current", NEXT)
     assert code == 0
-    assert f"{NEXT} beside {CURRENT}" in out
+    assert f"{NEXT} compared with {CURRENT}" in out
     for words in ("removed", "neighbours kept", "cosine", "Edges read", "node:edge:node"):
         assert words in out
 

@@ -1,7 +1,7 @@
-"""The ``embertide`` command: what it does first and last; :mod:`embertide.cli.app` has the words.
+"""The ``embertide`` command: how its process starts and ends; the commands are in `app`.
 
-A run's imports take longer than anything else of a small one, so they begin in their own process
-before ours has read its command line.
+In a small run imports take longest, so they begin in another process before this one has read its
+command line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from embertide.cli.errors import error_exit
 
 _HELP = frozenset({"-h", "--help"})
 _MOST_CHARACTERS = 1 << 20
-"""Of a manifest; of what is no manifest, either."""
+"""The most that is read of a file that an argument names, manifest or not."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -30,12 +30,11 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def command() -> None:
-    """As :func:`main`, in a process of its own.
+    """Run :func:`main` as the whole process.
 
-    The interpreter's last act is to look for cycles among all that was ever imported, which takes a
-    tenth of a second; frozen objects are left to the system. Where a user's file brought libraries
-    along, they take leave themselves: some of their extensions (Triton's, by nanobind) report every
-    object that is left.
+    At its end the interpreter looks for cycles among all that was ever imported, which takes a
+    tenth of a second; frozen objects are left to the system. Not after an export, where the user's
+    file may have imported extensions (Triton's, by nanobind) that report every object that is left.
     """
     if sys.argv[1:2] != ["export"]:
         atexit.register(gc.freeze)
@@ -43,7 +42,7 @@ def command() -> None:
 
 
 def _imports_ahead(args: Sequence[str]) -> AbstractContextManager[None]:
-    """The process in which a run's imports begin, if it is to be one."""
+    """The process in which a run's imports begin; none for other commands."""
     if args[:1] != ["run"] or not _HELP.isdisjoint(args):
         return nullcontext()
     from embertide.launch.bootstrap.fork_server import fork_server, preloads
@@ -52,14 +51,14 @@ def _imports_ahead(args: Sequence[str]) -> AbstractContextManager[None]:
 
 
 def _named_in(args: Sequence[str]) -> str:
-    """The arguments, and what is in the files that they name: a look ahead at the manifest.
+    """The arguments and the files that they name: the manifest, before it is parsed.
 
-    What comes through a pipe is left to the command, since it can be read once.
+    A pipe is left to the command, since it can be read only once.
     """
-    found = list(args)
+    texts = list(args)
     for name in args:
         with suppress(OSError, ValueError):
             if Path(name).is_file():
                 with Path(name).open() as file:
-                    found.append(file.read(_MOST_CHARACTERS))
-    return "\n".join(found)
+                    texts.append(file.read(_MOST_CHARACTERS))
+    return "\n".join(texts)

@@ -69,7 +69,7 @@ def _root(
       embertide versions job.yaml          # what is published
       embertide report job.yaml --open     # where time went
       embertide neighbors job.yaml ID      # look at it
-      embertide embed job.yaml --ids 17,42 # some nodes alone
+      embertide embed job.yaml --ids 17,42 # some nodes only
       embertide rollback job.yaml previous # go back
       embertide diff job.yaml previous current
       embertide release job.yaml           # a held version

@@ -1,4 +1,4 @@
-"""``embertide check``: whether a description says the model that was trained."""
+"""``embertide check``: whether a description is that of the model that was trained."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def check(
     """Compare the embeddings of some nodes with those of your own forward.
 
     Computes in this process with all neighbours and publishes nothing. Where they differ, the
-    exit code is 4. Of a model.yaml it then tries small changes, says which makes them agree and
-    names the first layer that can differ; of an exported model it tries changes of the manifest.
+    exit code is 4. With a model.yaml it then tries small changes, shows which makes them agree and
+    names the first layer that can differ; with an exported model it tries changes of the manifest.
     docs/check.md shows how to write the reference.
 
     [bold]Examples[/bold]
@@ -76,7 +76,7 @@ def check(
     with progress_view(
         json_output=json_output, quiet=quiet, stdout=sys.stdout, stderr=sys.stderr
     ) as on_progress:
-        found = check_job(
+        checked = check_job(
             job,
             uri,
             node_type=node_type,
@@ -87,14 +87,14 @@ def check(
             on_progress=on_progress,
         )
     if json_output:
-        write_json(sys.stdout, {"event": "check", **found.to_json()})
-    for sentence in found.omissions.sentences:
+        write_json(sys.stdout, {"event": "check", **checked.to_json()})
+    for sentence in checked.omissions.sentences:
         print(f"warning: {sentence}", file=sys.stderr)
-    if not found.agrees:
-        raise ModelError(str(found))
+    if not checked.agrees:
+        raise ModelError(str(checked))
     if json_output:
         return
-    agreement = found.agreement
+    agreement = checked.agreement
     assert agreement is not None
     print(
         f"Agrees: {agreement.rows} rows, largest difference {agreement.largest_difference:.3g},"

@@ -56,26 +56,26 @@ def diff(
 
     storage = open_storage(place.storage)
     older, newer = (named_version(storage, place.uri, name) for name in names)
-    found = compare_versions(storage, place.uri, older, newer)
+    comparison = compare_versions(storage, place.uri, older, newer)
     if json_output:
         from embertide.cli.progress_view import write_json
 
-        write_json(sys.stdout, {"event": "diff", "version": newer, **found.to_json()})
+        write_json(sys.stdout, {"event": "diff", "version": newer, **comparison.to_json()})
         return
     from rich.console import Console
 
-    draw(Console(), newer, found)
+    draw(Console(), newer, comparison)
 
 
-def draw(console: Console, version: str, found: Comparison) -> None:
+def draw(console: Console, version: str, comparison: Comparison) -> None:
     """The comparison of a version as tables: one for each node type, one of edges."""
-    print_line(console, f"[bold]{version}[/] beside {found.previous}")
-    if not found.same_model:
+    print_line(console, f"[bold]{version}[/] compared with {comparison.previous}")
+    if not comparison.same_model:
         print_line(console, "computed with another model: cosines are not compared")
-    for of_type in found.types:
+    for of_type in comparison.types:
         console.print(_type_table(of_type))
-    if found.edges:
-        console.print(_edge_table(found))
+    if comparison.edges:
+        console.print(_edge_table(comparison))
 
 
 def _type_table(of_type: TypeComparison) -> Table:
@@ -101,21 +101,21 @@ def _type_table(of_type: TypeComparison) -> Table:
 
 def likeness(of_type: TypeComparison) -> list[tuple[str, str]]:
     """How alike the vectors of both versions are: what it is, and the number."""
-    found = [
+    lines = [
         (f"cosine, {share} of rows at most", f"{cosine:.4f}")
         for share in _QUANTILES
         if (cosine := of_type.cosine(share)) is not None
     ]
     if of_type.overlap is not None:
-        found.append((f"neighbours kept, of {of_type.sample_rows:,} ids", f"{of_type.overlap:.1%}"))
+        lines.append((f"neighbours kept, of {of_type.sample_rows:,} ids", f"{of_type.overlap:.1%}"))
     if of_type.residual is not None:
-        found.append(("not explained by a rotation", f"{of_type.residual:.2%}"))
-    return found
+        lines.append(("not explained by a rotation", f"{of_type.residual:.2%}"))
+    return lines
 
 
-def _edge_table(found: Comparison) -> Table:
+def _edge_table(comparison: Comparison) -> Table:
     table = new_table("Edges read", ["edge type"], ["rows", "before"])
-    for edges in found.edges:
+    for edges in comparison.edges:
         before = "-" if edges.previous is None else f"{edges.previous:,}"
         table.add_row(escaped(edges.name), f"{edges.rows:,}", before)
     return table

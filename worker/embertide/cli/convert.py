@@ -130,7 +130,7 @@ def convert(
 ) -> None:
     """Write a published version as files that an index reads.
 
-    The files are below data/ in the folder; _convert.json says what they are and how the index
+    The files are below data/ in the folder; _convert.json has what they are and how the index
     reads them, and _zero_rows.txt lists the ids of zero vectors. Values and ids that do not fit
     are errors. docs/indexes.md describes each INDEX.
 

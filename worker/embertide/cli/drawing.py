@@ -1,4 +1,4 @@
-"""What all tables and lines on a terminal have in common; imports nothing until it draws."""
+"""The common parts of tables and lines on a terminal; imports nothing until it draws."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def new_table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table
 
 
 def print_line(console: Console, text: str) -> None:
-    """A line of its own, never wrapped: URIs are copied from here."""
+    """A line that is never wrapped: URIs are copied from here."""
     console.print(text, soft_wrap=True, highlight=False)
 
 
 def print_facts(console: Console, facts: Iterable[tuple[str, str]]) -> None:
-    """Lines of (label, text): the labels stand in a column of their own, the texts wrap."""
+    """Lines of (label, text): the labels have their own column, the texts wrap."""
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))

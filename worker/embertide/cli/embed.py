@@ -93,22 +93,22 @@ def embed(
     with progress_view(
         json_output=False, quiet=quiet, stdout=sys.stdout, stderr=sys.stderr
     ) as on_progress:
-        found = embed_job(
+        embedded = embed_job(
             job,
             _typed(job, node_type, asked),
             node_type=node_type,
             result=result,
             on_progress=on_progress,
         )
-    _write(found, form, out)
+    _write(embedded, form, out)
     if not quiet:
-        print(_summary(found), file=sys.stderr)
-    for warning in found.warnings:
+        print(_summary(embedded), file=sys.stderr)
+    for warning in embedded.warnings:
         print(f"warning: {warning}", file=sys.stderr)
 
 
-def _split(given: list[str]) -> list[str]:
-    return [item for text in given for item in text.split(",") if item]
+def _split(texts: list[str]) -> list[str]:
+    return [item for text in texts for item in text.split(",") if item]
 
 
 def _lines(path: Path) -> list[str]:
@@ -138,14 +138,14 @@ def _typed(job: EmbeddingJob, node_type: str | None, ids: list[str]) -> list[int
         ) from None
 
 
-def _summary(found: SomeEmbeddings) -> str:
+def _summary(embedded: SomeEmbeddings) -> str:
     """What was computed, for people."""
-    share = f"{human_count(found.edges)} of {human_count(found.all_edges)} edges"
-    after = f", after the kept layer {found.resumed}" if found.resumed else ""
-    return f"{len(found.ids)} embeddings over {share}{after}"
+    share = f"{human_count(embedded.edges)} of {human_count(embedded.all_edges)} edges"
+    after = f", after the kept layer {embedded.resumed}" if embedded.resumed else ""
+    return f"{len(embedded.ids)} embeddings over {share}{after}"
 
 
-def _write(found: SomeEmbeddings, form: Format, out: Path | None) -> None:
+def _write(embedded: SomeEmbeddings, form: Format, out: Path | None) -> None:
     """Rows as asked for.
 
     Raises:
@@ -154,37 +154,37 @@ def _write(found: SomeEmbeddings, form: Format, out: Path | None) -> None:
     try:
         if form is Format.PARQUET:
             assert out is not None
-            _write_parquet(found, out)
+            _write_parquet(embedded, out)
         elif out is None:
-            sys.stdout.write(_text(found, form))
+            sys.stdout.write(_text(embedded, form))
         else:
-            out.write_text(_text(found, form))
+            out.write_text(_text(embedded, form))
     except OSError as error:
         raise OutputError(f"{out} cannot be written: {error.strerror}") from error
 
 
-def _text(found: SomeEmbeddings, form: Format) -> str:
-    rows = zip(found.ids, found.vectors.tolist(), strict=True)
+def _text(embedded: SomeEmbeddings, form: Format) -> str:
+    rows = zip(embedded.ids, embedded.vectors.tolist(), strict=True)
     if form is Format.JSON:
         lines = [json.dumps({"id": item, "embedding": vector}) for item, vector in rows]
         return "".join(f"{line}\n" for line in lines)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["id", *(f"x{column}" for column in range(found.vectors.shape[1]))])
+    writer.writerow(["id", *(f"x{column}" for column in range(embedded.vectors.shape[1]))])
     writer.writerows([item, *vector] for item, vector in rows)
     return text.getvalue()
 
 
-def _write_parquet(found: SomeEmbeddings, out: Path) -> None:
+def _write_parquet(embedded: SomeEmbeddings, out: Path) -> None:
     """In the columns that published parts have."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from embertide.versions.rows import schema_of
 
-    kind = "string" if isinstance(found.ids[0], str) else "int64"
-    schema = schema_of(kind, found.vectors.dtype, found.vectors.shape[1])
-    values = pa.array(found.vectors.reshape(-1))
+    kind = "string" if isinstance(embedded.ids[0], str) else "int64"
+    schema = schema_of(kind, embedded.vectors.dtype, embedded.vectors.shape[1])
+    values = pa.array(embedded.vectors.reshape(-1))
     vectors = pa.FixedSizeListArray.from_arrays(values, type=schema.field(1).type)
-    ids = pa.array(found.ids, schema.field(0).type)
+    ids = pa.array(embedded.ids, schema.field(0).type)
     pq.write_table(pa.Table.from_arrays([ids, vectors], schema=schema), out)

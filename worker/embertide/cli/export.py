@@ -204,8 +204,8 @@ def _proved(module: str, proof: Proof) -> Iterator[str]:
         f"Agrees with {module} on {compared} random graphs: largest error {_errors(proof.errors)}"
         f" (up to {proof.tolerance:g} is agreement)"
     )
-    for one in proof.not_compared:
-        yield f"Not compared on {one.name}, where forward fails: {one.problem}"
+    for graph in proof.not_compared:
+        yield f"Not compared on {graph.name}, where forward fails: {graph.problem}"
     if proof.left_out:
         yield f"Not passed to forward, so that their defaults hold: {', '.join(proof.left_out)}"
 
@@ -217,28 +217,28 @@ def _errors(errors: dict[str, float]) -> str:
     )
 
 
-def _tables(given: list[str]) -> dict[str, list[str]]:
+def _tables(options: list[str]) -> dict[str, list[str]]:
     """Node type -> its tables; "" where no type is named."""
-    found: dict[str, list[str]] = {}
-    for text in given:
+    tables: dict[str, list[str]] = {}
+    for text in options:
         node_type, _, name = text.rpartition("=")
-        if not name or name in found.get(node_type, ()):
+        if not name or name in tables.get(node_type, ()):
             raise typer.BadParameter(f"--table is {text}; give [TYPE=]NAME, once for each table")
-        found.setdefault(node_type, []).append(name)
-    return found
+        tables.setdefault(node_type, []).append(name)
+    return tables
 
 
-def _table_ids(given: list[str]) -> dict[str, str]:
+def _table_ids(options: list[str]) -> dict[str, str]:
     """Node type -> URI of the ids of its tables' rows; "" where no type is named."""
-    found: dict[str, str] = {}
-    for text in given:
+    ids: dict[str, str] = {}
+    for text in options:
         node_type, _, path = text.rpartition("=")
-        if not path or node_type in found:
+        if not path or node_type in ids:
             raise typer.BadParameter(
                 f"--table-ids is {text}; give [TYPE=]PATH, once for each node type"
             )
-        found[node_type] = location("--table-ids", path)
-    return found
+        ids[node_type] = location("--table-ids", path)
+    return ids
 
 
 def _by_type(option: str, text: str, graph: str | None) -> dict[str, Any]:

@@ -87,14 +87,14 @@ def _held_version(
     words: list[str] | None, output: str | None, endpoint_url: str | None
 ) -> tuple[Place, Storage, str]:
     """The output, and the held version that the words name."""
-    given = words or []
-    if output is None and len(given) == 1:
-        given = [*given, ""]
-    if output is not None and not given:
-        given = [""]
-    if not given:
+    arguments = words or []
+    if output is None and len(arguments) == 1:
+        arguments = [*arguments, ""]
+    if output is not None and not arguments:
+        arguments = [""]
+    if not arguments:
         raise typer.BadParameter("give JOB.yaml, or --output URI")
-    job_path, versions = job_and_rest(given, output, "VERSION")
+    job_path, versions = job_and_rest(arguments, output, "VERSION")
     if len(versions) != 1:
         raise typer.BadParameter(f"give one VERSION, not {len(versions)}: {' '.join(versions)}")
     place = place_of(job_path, output, endpoint_url)

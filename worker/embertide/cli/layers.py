@@ -53,28 +53,28 @@ def layers(
     from embertide.storage.opening import open_storage
 
     storage = open_storage(place.storage)
-    found = list_layers(storage, place.uri)
-    removed = remove_layers(storage, place.uri, found) if remove else []
+    kept = list_layers(storage, place.uri)
+    removed = remove_layers(storage, place.uri, kept) if remove else []
     if json_output:
         from embertide.cli.progress_view import write_json
 
         gone = {item.key for item in removed}
-        rows = [{**dataclasses.asdict(item), "removed": item.key in gone} for item in found]
+        rows = [{**dataclasses.asdict(item), "removed": item.key in gone} for item in kept]
         write_json(sys.stdout, rows)
-    elif not found:
+    elif not kept:
         print(f"no layers are kept below {place.uri}")
     else:
         from rich.console import Console
 
         console = Console()
-        console.print(_table(place.uri, found))
-        for line in _remarks(found, removed, remove):
+        console.print(_table(place.uri, kept))
+        for line in _remarks(kept, removed, remove):
             console.print(escaped(line), highlight=False)
 
 
-def _table(uri: str, found: list[KeptLayers]) -> Table:
+def _table(uri: str, layers: list[KeptLayers]) -> Table:
     table = new_table(escaped(uri), ["key", "layers"], ["size", "age"])
-    for item in found:
+    for item in layers:
         numbers = ", ".join(map(str, item.layers))
         done = f"{numbers} of {item.of}" if item.layers else "none complete"
         age = human_seconds(max(0.0, time.time() - item.modified))
@@ -82,11 +82,11 @@ def _table(uri: str, found: list[KeptLayers]) -> Table:
     return table
 
 
-def _remarks(found: list[KeptLayers], removed: list[KeptLayers], remove: bool) -> list[str]:
+def _remarks(layers: list[KeptLayers], removed: list[KeptLayers], remove: bool) -> list[str]:
     """What was removed, what an attempt may be using, and what is damaged."""
-    lines = [f"{problem}; that layer is computed again" for i in found for problem in i.problems]
+    lines = [f"{problem}; that layer is computed again" for i in layers for problem in i.problems]
     stays = "stays: " if remove else ""
-    lines += [f"{stays}{item.key} is in use by an attempt" for item in found if item.in_use]
+    lines += [f"{stays}{item.key} is in use by an attempt" for item in layers if item.in_use]
     if removed:
         lines.append(f"removed {human_bytes(sum(item.size for item in removed))}")
     return lines

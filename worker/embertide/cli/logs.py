@@ -50,19 +50,19 @@ def logs(
     from embertide.submit.logs import read_logs
 
     with interruptible():
-        phase, found = read_logs(Cluster.connect(namespace), job, tail)
+        phase, pods = read_logs(Cluster.connect(namespace), job, tail)
         if json_output:
-            for log in found:
+            for log in pods:
                 print(json.dumps(dataclasses.asdict(log)))
-        elif found:
-            _show(found)
-        if not found:
+        elif pods:
+            _show(pods)
+        if not pods:
             print(f"{job} is {phase}: no pod has a log, and none failed with one", file=sys.stderr)
 
 
-def _show(found: list[PodLog]) -> None:
+def _show(pods: list[PodLog]) -> None:
     """Each with its heading, a blank line between two."""
-    for number, log in enumerate(found):
+    for number, log in enumerate(pods):
         print("\n" * (number > 0) + log.title)
         for line in log.lines:
             print(line)

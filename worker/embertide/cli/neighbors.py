@@ -152,8 +152,8 @@ def _search(
     if features:
         job = place.job
         assert job is not None
-        node, given = _with_features(job, which[0])
-        answers["features"] = question.ask(lambda: _batches(storage, node, given), given.location)
+        node, raw = _with_features(job, which[0])
+        answers["features"] = question.ask(lambda: _batches(storage, node, raw), raw.location)
     return answers
 
 
@@ -178,8 +178,8 @@ def _batches(storage: Storage, node: NodeInput, features: FeatureInput) -> Itera
     from embertide.spec.tables import TABLE_FORMATS
 
     if features.format not in TABLE_FORMATS:
-        given = [*places_of(storage, features), features.ids_uri]
-        FoldersAbove(storage).refuse_tables(filter(None, given))
+        places = [*places_of(storage, features), features.ids_uri]
+        FoldersAbove(storage).refuse_tables(filter(None, places))
     sources = Sources(storage)
     schema = feature_schema(storage, features, sources=sources)
     for split in split_features(storage, features, ids=node.ids, schema=schema, sources=sources):

@@ -1,6 +1,6 @@
 """Progress for a person or a program: a moving line on a terminal, plain lines in a log, JSON.
 
-All three go through `ProgressClock`, so that they tell the same percentage and forecast.
+All three go through `ProgressClock`, so that they show the same percentage and forecast.
 """
 
 from __future__ import annotations

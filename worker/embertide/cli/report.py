@@ -50,7 +50,7 @@ def report(
 
     Where the time went, what moved between workers, how evenly they worked, memory against its
     plan, inputs, model, settings and software. The page loads nothing and can be sent as it is.
-    Every run also leaves it beside its version, as _report.html.
+    Every run also writes it into its version, as _report.html.
 
     [bold]Examples[/bold]
 
@@ -75,13 +75,13 @@ def report(
     info = (
         latest(storage, place.uri) if version is None else find_version(storage, place.uri, version)
     )
-    found = read_report(storage, place.uri, info.version)
+    run_report = read_report(storage, place.uri, info.version)
     if json_output:
         from embertide.cli.progress_view import write_json
 
-        write_json(sys.stdout, found.to_json())
+        write_json(sys.stdout, run_report.to_json())
         return
-    page = draw_page(found, read_manifest(storage, place.uri, info.version)[0])
+    page = draw_page(run_report, read_manifest(storage, place.uri, info.version)[0])
     if out == _STDOUT:
         sys.stdout.write(page)
         return

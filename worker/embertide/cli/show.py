@@ -63,9 +63,9 @@ def show(
     from embertide.models.summary import summarise
     from embertide.storage.opening import open_storage
 
-    found = read_files(open_storage(endpoint_settings(endpoint_url)), uri)
-    program = found.program()
-    summary = summarise(program, found.library, found.layer_names)
+    files = read_files(open_storage(endpoint_settings(endpoint_url)), uri)
+    program = files.program()
+    summary = summarise(program, files.library, files.layer_names)
     planned = _planned(program, grid_of(grid), in_place) if plan else None
     if json_output:
         from embertide.cli.progress_view import write_json
@@ -137,7 +137,7 @@ def draw(console: Console, model: ModelSummary, steps: bool) -> None:
 
 
 def _change(before: dict[str, int], after: dict[str, int]) -> str:
-    """From what columns to what, of each node type that has some behind it."""
+    """Columns before and after, for each node type that has columns after it."""
     return "\n".join(
         " ".join(filter(None, (escaped(name), f"{_columns_of(before, name)} → {columns}")))
         for name, columns in after.items()
@@ -145,7 +145,7 @@ def _change(before: dict[str, int], after: dict[str, int]) -> str:
 
 
 def _columns_of(before: dict[str, int], name: str) -> int:
-    """Those of a node type, which the label of a result may name."""
+    """The columns of a node type, which the label of a result may name."""
     names = (name, name.partition("/")[0], "")
     return next((before[known] for known in names if known in before), 0)
 
@@ -158,8 +158,8 @@ def _draw_steps(console: Console, model: ModelSummary) -> None:
     for layer in model.layers:
         for step in layer.steps:
             first, *cells = _step_cells(step)
-            told = [escaped(step.relation or step.node_type)] if typed else []
-            table.add_row(first, *told, *cells, str(step.columns))
+            label = [escaped(step.relation or step.node_type)] if typed else []
+            table.add_row(first, *label, *cells, str(step.columns))
     console.print(table)
 
 

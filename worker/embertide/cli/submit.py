@@ -109,7 +109,7 @@ def submit(
     """Create an EmbeddingJob on a Kubernetes cluster, once for each scheduled minute.
 
     {date} and {datetime} are filled in; {date-1d} is the day before ({datetime-6h}, {date-1w},
-    {date-1mo}), and {date:%Y/%m/%d} says how to write it. The minute becomes part of the name,
+    {date-1mo}), and {date:%Y/%m/%d} sets how it is written. The minute becomes part of the name,
     so that a firing that comes twice creates one job. Placeholders are allowed everywhere but
     in the name and in spec.workers; {{ stands for a brace.
 
@@ -192,15 +192,15 @@ def _show(jobs: Sequence[EmbeddingJob], namespace: str | None, json_output: bool
     """Print what would be created, for `kubectl create -f -` too."""
     from embertide.submit.template import to_object
 
-    found = [to_object(job, namespace or job.metadata.namespace) for job in jobs]
+    objects = [to_object(job, namespace or job.metadata.namespace) for job in jobs]
     if json_output:
-        for item in found:
+        for item in objects:
             print(json.dumps(item))
         return
 
     import yaml
 
-    print(yaml.safe_dump_all(found, sort_keys=False, allow_unicode=True), end="")
+    print(yaml.safe_dump_all(objects, sort_keys=False, allow_unicode=True), end="")
 
 
 def _submit_all(

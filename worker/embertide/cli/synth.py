@@ -159,10 +159,10 @@ def synth(
     print(_described(report))
 
 
-def _one_of(first: str, one: int | None, second: str, other: int | None) -> int | None:
-    if one is not None and other is not None:
-        raise typer.BadParameter(f"{first} and {second} say the same; give one of them")
-    return one if one is not None else other
+def _one_of(first: str, value: int | None, second: str, other: int | None) -> int | None:
+    if value is not None and other is not None:
+        raise typer.BadParameter(f"{first} and {second} set the same; give one of them")
+    return value if value is not None else other
 
 
 def _synthesize(
@@ -183,10 +183,10 @@ def _synthesize(
         weights=_WEIGHTS,
     ) as on_progress:
 
-        def tell(what: str, done: int, total: int) -> None:
+        def on_file(what: str, done: int, total: int) -> None:
             on_progress(Progress(what, fraction=done / max(1, total)))
 
-        return synthesize(open_storage(settings), uri, options, tell, settings)
+        return synthesize(open_storage(settings), uri, options, on_file, settings)
 
 
 def _described(report: SynthReport) -> str:

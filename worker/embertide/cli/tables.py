@@ -64,7 +64,7 @@ def _print_warnings(console: Console, report: RunReport) -> None:
 
 
 def _print_confirmed(console: Console, report: RunReport) -> None:
-    """That the current version is up to date, and how to compute it all the same."""
+    """State that the current version is up to date, and how to compute it all the same."""
     print_line(console, f"[bold green]Unchanged[/] {report.version}")
     print_line(console, f"  {escaped(report.uri)}")
     why = (
@@ -77,17 +77,19 @@ def _print_confirmed(console: Console, report: RunReport) -> None:
 
 def _checked(report: RunReport) -> list[str]:
     """How far rows are from those computed a second time."""
-    found = report.self_check
-    if found is None or found.state != CHECKED:
+    check = report.self_check
+    if check is None or check.state != CHECKED:
         return []
-    error = max(found.largest_errors.values(), default=0.0)
-    return [f"{found.rows:,} rows computed a second time agree, largest error {error:.1e}"]
+    error = max(check.largest_errors.values(), default=0.0)
+    return [f"{check.rows:,} rows computed a second time agree, largest error {error:.1e}"]
 
 
 def _changes(report: RunReport) -> list[str]:
     """A line for each node type that was compared with the version before."""
-    found = report.comparison
-    return [] if found is None or found.state != COMPARED else list(map(escaped, found.sentences))
+    comparison = report.comparison
+    if comparison is None or comparison.state != COMPARED:
+        return []
+    return list(map(escaped, comparison.sentences))
 
 
 def _after_start(report: RunReport) -> str:
@@ -122,9 +124,12 @@ def _print_types(
     if len(types) <= 1 and len(relations) <= 1:
         return
     table = new_table("Node types", ["type"], ["nodes", "features", "embeddings"])
-    for one in types:
+    for node_type in types:
         table.add_row(
-            escaped(one.name), f"{one.nodes:,}", _wide(one.width), _wide(one.output_width)
+            escaped(node_type.name),
+            f"{node_type.nodes:,}",
+            _wide(node_type.width),
+            _wide(node_type.output_width),
         )
     console.print(table)
     table = new_table("Relations", ["from", "relation", "to"], ["edges"])

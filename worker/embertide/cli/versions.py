@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _WIDE = 80
 """Columns of a terminal that holds a table of versions with its times."""
 _ROW_TYPE = 16
-"""Columns that it takes more to say how rows were held."""
+"""Width, in columns, of the cell that shows how rows were held."""
 
 
 def versions(
@@ -53,19 +53,19 @@ def versions(
     from embertide.storage.opening import open_storage
     from embertide.versions.catalog import list_versions
 
-    found = list_versions(open_storage(place.storage), place.uri)
+    published = list_versions(open_storage(place.storage), place.uri)
     if json_output:
         from embertide.cli.progress_view import write_json
 
-        write_json(sys.stdout, [dataclasses.asdict(info) for info in found])
-    elif not found:
+        write_json(sys.stdout, [dataclasses.asdict(info) for info in published])
+    elif not published:
         print(f"nothing was published to {place.uri} yet")
     else:
         from rich.console import Console
 
         console = Console()
-        console.print(versions_table(place.uri, found, console.width))
-        for line in remarks(found):
+        console.print(versions_table(place.uri, published, console.width))
+        for line in remarks(published):
             console.print(escaped(line), highlight=False)
 
 
@@ -141,35 +141,37 @@ def _previous(storage: Storage, uri: str) -> str:
     return earlier[-1]
 
 
-def versions_table(uri: str, found: list[VersionInfo], width: int) -> Table:
+def versions_table(uri: str, published: list[VersionInfo], width: int) -> Table:
     """The table for a terminal of ``width`` columns.
 
-    A narrow one leaves out when they were published, which the names nearly say, and the width.
+    A narrow one leaves out the width and when they were published, which the names nearly show.
     The type in which rows were kept is shown where any were kept in another type than float32.
     """
-    rounded = any(info.row_type != "float32" for info in found)
+    rounded = any(info.row_type != "float32" for info in published)
     narrow = width < _WIDE + _ROW_TYPE * rounded
     numbers = ["rows", "size"] if narrow else ["published (UTC)", "rows", "width", "size"]
     if rounded:
         numbers.append("rows held in")
     table = new_table(escaped(uri), ["", "version"], numbers)
-    for info in found:
+    for info in published:
         # To the second; --json has it whole.
-        published, rows = info.created[:19].replace("T", " "), f"{info.rows:,}"
-        wide = [published, rows, str(info.dim)]
+        created, rows = info.created[:19].replace("T", " "), f"{info.rows:,}"
+        wide = [created, rows, str(info.dim)]
         cells = [*([rows] if narrow else wide), human_bytes(info.size)]
         cells += [info.row_type] * rounded
         table.add_row("*" if info.current else "!" if info.held else "", info.version, *cells)
     return table
 
 
-def remarks(found: list[VersionInfo]) -> list[str]:
+def remarks(published: list[VersionInfo]) -> list[str]:
     """How the current version differs from the one before it, and why others are held."""
     current = [
         f"* {sentence}"
-        for info in found
+        for info in published
         if info.current and info.comparison is not None
         for sentence in info.comparison.sentences
     ]
-    held = [f"! {info.version} is held: {'; '.join(info.held)}" for info in found if info.held]
-    return [*current, *held]
+    others = [
+        f"! {info.version} is held: {'; '.join(info.held)}" for info in published if info.held
+    ]
+    return [*current, *others]
