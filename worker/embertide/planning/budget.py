@@ -11,7 +11,7 @@ from embertide.telemetry.estimate import Estimate, MemoryBudget
 from embertide.telemetry.format import human_bytes
 
 MOST_WORKERS = 256
-"""Of the grids that are tried: beyond, a worker's constant parts are what it needs."""
+"""Largest grid that is tried: with more workers, constant parts are most of each one's memory."""
 
 
 def within_budget(

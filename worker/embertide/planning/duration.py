@@ -2,7 +2,7 @@
 
 What a run does is counted from the program and the graph; how fast a core does it is one constant
 a kind of work. They were measured with `benchmarks/end_to_end.py` (two cores, local files,
-float32, 21 M edges). Other machines, stores and busy hours differ, so only a range is told.
+float32, 21 M edges). Other machines, stores and busy hours differ, so only a range is shown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from embertide.steps.program import Program
 _START_SECONDS = 4.0
 """Imports, listing the inputs, starting workers: where no one measured them on this machine."""
 _START_LOW, _START_HIGH = 0.7, 1.5
-"""Of a measured start: the next one differs by what else the machine does."""
+"""Range of a start, as shares of a measured one: other work on the machine changes it."""
 _INGESTED_EDGES = 9e6
 """Read, sent to their owners and sorted."""
 _SUMMED_VALUES = 3.5e9
@@ -27,15 +27,15 @@ _READ_BYTES = 2.5e8
 _WRITTEN_BYTES = 2.5e8
 """Written, read back and verified."""
 KEPT_BYTES = 4e8
-"""Of kept layers, written by all workers of a machine while they compute."""
+"""Kept layers, written by all workers of a machine while they compute."""
 _EXCHANGED_BYTES = 1e9
-"""Of all workers, which share the machine's memory."""
+"""Exchanged by all workers, which share the machine's memory."""
 _LOW, _HIGH = 0.5, 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What a run does, summed over its workers.
+    """The work of a run, summed over its workers.
 
     Attributes:
         values: numbers added up along edges; attention counts more for each.

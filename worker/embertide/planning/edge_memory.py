@@ -1,4 +1,4 @@
-"""What edges take at their fullest while they are read, looked up and sorted, stage by stage."""
+"""Peak memory of edges while they are read, looked up and sorted, stage by stage."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from embertide.readers.table import BATCH_ROWS
 from embertide.spec.tables import COLUMN_FORMATS
 
 STRING_BYTES = 24
-"""Of a string id: 16 of text, assumed, since metadata do not say it, and where it begins."""
+"""A string id: 16 bytes of text, assumed, since metadata lack it, and where it begins."""
 _REMOTE_TEXT_BYTES = 20 << 20
-"""At most, of columns of strings beside what arrives of them from a store that is far away."""
+"""Upper bound for string columns held while remote chunks arrive."""
 _WORDS_IN_ROUNDS = 5
 """A hash is among a round's, twice among the different ones and twice among those asked of us."""
 _ROUND_ID_BYTES = 32
-"""Of an id that is asked for, beside its hashes: its places and dense ids, of two rounds."""
+"""An id that is looked up, without its hashes: its places and dense ids, of two rounds."""
 _BATCHES_IN_ROUNDS = 2
-"""That readers hold no longer."""
+"""Batches that readers hold no longer, but rounds do."""
 _END_COLUMNS = 3
-"""Of a file of edges beside their features: both ends, and a weight."""
+"""Columns of a file of edges without features: both ends, and a weight."""
 _PAGE_BYTES = 2 << 20
-"""Of a parquet column that is being read: a page of 1 MiB, stored and decoded."""
+"""A parquet column that is being read: a page of 1 MiB, stored and decoded."""
 
 
 def relations(graph: PlannedGraph) -> list[tuple[PlannedRelation, Size]]:
     """Each relation with its size, in the order in which they are built."""
-    return [(one, graph.size.of_relation(name)) for name, one in graph.relations.items()]
+    return [(relation, graph.size.of_relation(name)) for name, relation in graph.relations.items()]
 
 
 def _files(graph: PlannedGraph) -> list[tuple[PlannedRelation, Size]]:
-    """One relation of each edge type; a reverse shares the memory of its own."""
-    found = {one.edge.relation: (one, size) for one, size in reversed(relations(graph))}
-    return list(reversed(found.values()))
+    """One relation of each edge type; a reverse shares the memory of its edge type."""
+    by_edge_type = {item[0].edge.relation: item for item in reversed(relations(graph))}
+    return list(reversed(by_edge_type.values()))
 
 
 def _read_edges(relation: PlannedRelation, size: Size, worker: int) -> float:
@@ -57,20 +57,20 @@ def ingesting(graph: PlannedGraph, worker: int, threads: int, buffers: int) -> f
     for relation, size in _files(graph):
         before += _chunks(relation, size, worker)
         ends = (relation.relation.source, relation.relation.destination)
-        # Alone, each reader looks up a small batch of its own.
+        # With one worker, each reader looks up small batches.
         hashed = size.workers > 1 and any(kinds[name] != "dense" for name in ends)
         text = any(kinds[name] == "string" for name in ends)
-        held = remote_bytes_held(relation.splits, size.workers, threads)
-        coming: float = remote_bytes_arriving(relation.splits, held) + text * min(
-            _REMOTE_TEXT_BYTES, held
+        buffered = remote_bytes_held(relation.splits, size.workers, threads)
+        arriving: float = remote_bytes_arriving(relation.splits, buffered) + text * min(
+            _REMOTE_TEXT_BYTES, buffered
         )
         if hashed:
             # Readers wait while ids are looked up.
-            # Who reads more than others takes more rounds, not larger ones (measured).
+            # A worker that reads more than others takes more rounds, not larger ones (measured).
             even = max(size.edges / size.workers, float(BATCH_ROWS))
-            coming = _mapping(min(_read_edges(relation, size, worker), even), text=text)
-        beside = coming + max(_reading(relation, size, threads), float(held))
-        peak = max(peak, before + max(beside, buffers))
+            arriving = _mapping(min(_read_edges(relation, size, worker), even), text=text)
+        reading = arriving + max(_reading(relation, size, threads), float(buffered))
+        peak = max(peak, before + max(reading, buffers))
     return peak
 
 
@@ -107,10 +107,10 @@ def _mapping(edges: float, *, text: bool) -> float:
     """
     batch = float(BATCH_ROWS)
     edge_bytes = 2 * (STRING_BYTES if text else ID_BYTES)
-    held = min(AHEAD_BYTES + _BATCHES_IN_ROUNDS * batch * edge_bytes, edges * edge_bytes)
+    ahead = min(AHEAD_BYTES + _BATCHES_IN_ROUNDS * batch * edge_bytes, edges * edge_bytes)
     word_bytes = (2 if text else 1) * ID_BYTES
     round_bytes = _WORDS_IN_ROUNDS * word_bytes + _ROUND_ID_BYTES
-    return held + round_bytes * 2 * min(batch, edges)
+    return ahead + round_bytes * 2 * min(batch, edges)
 
 
 def sorting(graph: PlannedGraph, worker: int) -> float:
@@ -119,8 +119,8 @@ def sorting(graph: PlannedGraph, worker: int) -> float:
     peak = done = 0.0
     for number, (relation, size) in enumerate(of_all):
         later = of_all[number + 1 :]
-        shared = any(one.edge.relation == relation.edge.relation for one, _ in later)
-        files = {one.edge.relation: _chunks(one, of, worker) for one, of in later}
+        shared = any(other.edge.relation == relation.edge.relation for other, _ in later)
+        files = {other.edge.relation: _chunks(other, of, worker) for other, of in later}
         packing, sorting = _sorting_one(relation, size)
         # A reverse that is still to be sorted keeps the edges.
         packed = packing + (0.0 if shared else _chunks(relation, size, worker))
@@ -130,13 +130,13 @@ def sorting(graph: PlannedGraph, worker: int) -> float:
 
 
 def _key_bytes(relation: PlannedRelation, size: Size) -> int:
-    """Of a packed edge; as of the worker with the most rows, twice its share."""
+    """Bytes of a packed edge, for the worker with the most rows: twice its share."""
     rows = max(1, min(size.nodes, -(-2 * size.nodes // size.workers)))
     return key_bytes(bucket_shift(rows), max(1, size.columns), relation.features)
 
 
 def _sorting_one(relation: PlannedRelation, size: Size) -> tuple[float, float]:
-    """Bytes beside the edges as they were read: while they are packed, then while sorted."""
+    """Bytes in addition to the edges as read: while they are packed, then while sorted."""
     index, carried = size.index_bytes, relation.carried_bytes
     nodes, edges = size.nodes / size.workers, size.edges / size.workers
     packing = keys = edges * (_key_bytes(relation, size) + carried)

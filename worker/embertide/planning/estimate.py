@@ -1,7 +1,7 @@
 """What a job will read, hold and move, before anything runs.
 
 Sizes come from the inputs' metadata. Memory is the sum of what each stage holds at its
-fullest moment; traffic follows the formulas in ``docs/traffic.md``.
+peak; traffic follows the formulas in ``docs/traffic.md``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ BFLOAT16 = (
     " how far its embeddings are from the model's reference"
 )
 _MOST_PARTITIONS = 256
-"""Of a grid that the manifest does not give; more workers than that must be asked for."""
+"""The most workers of a grid that the manifest leaves open; more must be asked for."""
 
 
 def estimate_job(
@@ -81,20 +81,20 @@ def estimate_job(
     storage = open_storage(job.spec.storage)
     inputs, ready_notes = _list_ready(storage, job)
     program = read_model(storage, job.spec.model.uri)
-    found = estimate_within(program, job, inputs, choose_grid(job, inputs, grid, workers))
+    estimate = estimate_within(program, job, inputs, choose_grid(job, inputs, grid, workers))
     compared = [
-        found if shape == found.grid else estimate_program(program, job, inputs, shape)
-        for shape in grids_to_compare(found.grid, _nodes(job, inputs), program.sliced_widths)
+        estimate if shape == estimate.grid else estimate_program(program, job, inputs, shape)
+        for shape in grids_to_compare(estimate.grid, _nodes(job, inputs), program.sliced_widths)
     ]
-    ready_notes += delta_notes(storage, job, found.output_bytes)
+    ready_notes += delta_notes(storage, job, estimate.output_bytes)
     cores = os.cpu_count() or 1
-    problem = machine_problem(found.grid, found.peak_memory_per_worker_bytes, this_machine())
+    problem = machine_problem(estimate.grid, estimate.peak_memory_per_worker_bytes, this_machine())
     return replace(
-        found,
-        start_seconds=None if found.seconds is None else start_range(start_seconds),
-        seconds_basis="" if found.seconds is None else basis(cores, start_seconds),
-        grids=[_needs(one, chosen=one is found) for one in compared],
-        notes=[*ready_notes, *found.notes]
+        estimate,
+        start_seconds=None if estimate.seconds is None else start_range(start_seconds),
+        seconds_basis="" if estimate.seconds is None else basis(cores, start_seconds),
+        grids=[_needs(other, chosen=other is estimate) for other in compared],
+        notes=[*ready_notes, *estimate.notes]
         if problem is None
         else [
             *ready_notes,
@@ -129,16 +129,16 @@ def _list_ready(storage: Storage, job: EmbeddingJob) -> tuple[Inputs, list[str]]
     return inputs, notes
 
 
-def _needs(found: Estimate, *, chosen: bool) -> GridNeeds:
-    peak = found.peak_memory_per_worker_bytes
+def _needs(estimate: Estimate, *, chosen: bool) -> GridNeeds:
+    peak = estimate.peak_memory_per_worker_bytes
     return GridNeeds(
-        grid=found.grid,
+        grid=estimate.grid,
         chosen=chosen,
         worker_bytes=worker_bytes(peak),
-        machine_bytes=machine_bytes(peak, found.grid.workers),
+        machine_bytes=machine_bytes(peak, estimate.grid.workers),
         container_bytes=container_bytes(peak),
-        traffic_total_bytes=found.traffic_total_bytes,
-        seconds=found.seconds,
+        traffic_total_bytes=estimate.traffic_total_bytes,
+        seconds=estimate.seconds,
     )
 
 
@@ -201,7 +201,7 @@ def estimate_within(
     *,
     in_place: bool = False,
 ) -> Estimate:
-    """As :func:`estimate_program`, compared with the memory that the job gives a worker."""
+    """An estimate that is compared with the memory that the job gives a worker."""
     estimate = partial(estimate_program, program, job, inputs, in_place=in_place)
     return within_budget(
         estimate(grid), job.spec.workers.memory_bytes, _nodes(job, inputs), estimate
@@ -223,8 +223,8 @@ def estimate_program(
             Without it, memory is that of groups, which is more.
     """
     job = with_tables(job, inputs.model_tables)
-    given = job.spec.inference.fanout
-    fanout = None if given == "full" else given
+    neighbours = job.spec.inference.fanout
+    fanout = None if neighbours == "full" else neighbours
     target = Target(grid=grid, in_place=in_place, sampled=fanout is not None)
     plan = make_plan(published(job, program), target)
     program = plan.program
@@ -305,7 +305,7 @@ def estimate_program(
 
 
 def _types(graph: PlannedGraph, program: Program) -> list[TypeCount]:
-    """What each node type has and gets."""
+    """The rows and widths of each node type."""
     widths = program.result_widths
     return [
         TypeCount(of_type.node.name, of_type.nodes, of_type.splits.width, widths.get(name, 0))
@@ -327,7 +327,7 @@ def _output_bytes(job: EmbeddingJob, graph: PlannedGraph, program: Program) -> i
 
 
 def _nodes(job: EmbeddingJob, inputs: Inputs) -> int:
-    """Of the largest node type."""
+    """Nodes of the largest node type."""
     return max(inputs.by_nodes[node.name].count(node) for node in job.spec.input.nodes)
 
 

@@ -52,17 +52,17 @@ class PlannedRelation:
 
     @property
     def weight_bytes(self) -> int:
-        """Of an edge's weight."""
+        """Bytes of an edge's weight."""
         return FLOAT_BYTES if self.edge.columns.weight is not None else 0
 
     @property
     def feature_bytes(self) -> int:
-        """Of an edge's features, which are with the owner of its destination alone."""
+        """Bytes of an edge's features, which only the owner of its destination has."""
         return FLOAT_BYTES * self.features
 
     @property
     def carried_bytes(self) -> int:
-        """Of all that an edge carries."""
+        """Bytes of an edge's weight and features."""
         return self.weight_bytes + self.feature_bytes
 
 
@@ -85,12 +85,12 @@ class PlannedGraph:
 
     @property
     def nodes(self) -> int:
-        """Of all types."""
+        """Nodes of all types."""
         return sum(self.size.nodes.values())
 
     @property
     def edges(self) -> int:
-        """Of all relations."""
+        """Edges of all relations."""
         return sum(self.size.edges.values())
 
 
@@ -110,13 +110,13 @@ def plan_graph(
     Raises:
         ModelError: the model knows a node type or relation that the manifest has not.
     """
-    given = narrow(job, program).spec.input
+    read = narrow(job, program).spec.input
     named = {name: key for key, name in match_types(job, program).items()}
     types = {
         named.get(node.name, node.name): PlannedType(node=node, splits=inputs.by_nodes[node.name])
-        for node in given.nodes
+        for node in read.nodes
     }
-    edges = {relation: edge for edge in given.edges for relation in edge.relations}
+    edges = {relation: edge for edge in read.edges for relation in edge.relations}
     relations = {
         name: _relation(relation, edges[relation], inputs)
         for name, relation in match_relations(job, program).items()
@@ -132,7 +132,7 @@ def plan_graph(
         in_place=in_place,
         row_bytes=ROW_TYPES[inference.rows].itemsize,
     )
-    return PlannedGraph(types=types, relations=relations, size=size, several=given.several)
+    return PlannedGraph(types=types, relations=relations, size=size, several=read.several)
 
 
 def of_layers(graph: PlannedGraph, plan: Plan) -> PlannedGraph:

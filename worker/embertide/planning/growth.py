@@ -1,9 +1,9 @@
-"""How a worker's memory grows with its rows and edges, to which cuts of the rows are held.
+"""How a worker's memory grows with its rows and edges: a limit for the cuts of the rows.
 
 A plan gives every worker the same rows and edges. Rows are cut by work, not evenly: where ids are
-in the order of degrees, who has few edges would have more than its share of the rows. Before edges
-are counted nobody knows by how much, and the memory of a container is asked for before that. So the
-plan stands, and the cuts keep to it.
+in the order of degrees, a worker with few edges would have more than its share of the rows. By how
+much is known when edges are counted, but the memory of a container is requested before that. So the
+plan is fixed, and rows are cut to fit it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from embertide.plans.plan import Plan
 from embertide.spec.relations import Relation
 
 EVEN = 1.1
-"""Of the plan: what the fullest worker may take, as one with so much more than its share may."""
+"""Share of the plan that the fullest worker may take, since its rows and edges may be more."""
 _STEP = 1 / 8
-"""Of the nodes or edges, by which a plan is made larger to see how much it grows."""
+"""Share of nodes or edges that a plan is given more of, to see how much it grows."""
 _OWNING = ("csr", "infer", "publish")
 """Stages in which a worker holds the rows and edges that it owns, not those that it read."""
 _Floats = npt.NDArray[np.float64]
@@ -30,7 +30,7 @@ _Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Growth:
-    """What a stage takes for a worker's rows of a node type and the edges into them.
+    """Memory of a stage for a worker's rows of a node type and the edges into them.
 
     Attributes:
         row_bytes: for each row.
@@ -43,7 +43,7 @@ class Growth:
     most_bytes: float
 
     def share(self, rows: _Floats, edges: _Floats) -> float:
-        """What the fullest of workers with so many rows and edges takes of ``most_bytes``."""
+        """Share of ``most_bytes`` that the fullest of workers with so many rows and edges takes."""
         taken = self.row_bytes * rows + self.edge_bytes * edges
         return float(taken.max()) / self.most_bytes
 
@@ -51,15 +51,15 @@ class Growth:
 def growths(
     graph: PlannedGraph, plan: Plan, fanout: Sequence[int] | None, *, gpu: bool
 ) -> dict[str, list[Growth]]:
-    """Node type, as in the manifest -> what its rows and edges take, stage by stage.
+    """Node type, as in the manifest -> the memory of its rows and edges, stage by stage.
 
-    What is left of the plan's fullest moment in a stage is divided among the types by what they
-    take there.
+    The part of a stage's peak that does not grow is divided among the types by what they take
+    there.
     """
     planned, limits = _stages(graph, plan, fanout, gpu)
 
     def share(types: list[str], relations: list[str]) -> _Floats:
-        """Bytes of one worker's share, by stage, of what grows with those."""
+        """Bytes by stage, for one worker, that grow with these types and relations."""
         larger = _larger(graph, types, relations)
         return np.maximum(0.0, _stages(larger, plan, fanout, gpu)[0] - planned) / _STEP
 
@@ -71,14 +71,15 @@ def growths(
     edges = {name: share([], relations) for name, relations in into.items()}
     whole = np.maximum(1.0, sum(rows[name] + edges[name] for name in graph.types))
     factor = 1 + (limits - planned) / whole
-    found = {}
+    by_type = {}
     for name, of_type in graph.types.items():
         count = max(1, sum(graph.size.edges[relation] for relation in into[name]))
         row_bytes = rows[name] * graph.size.workers / max(1, graph.size.nodes[name])
         edge_bytes = edges[name] * graph.size.workers / count
         stages = zip(row_bytes, edge_bytes, (rows[name] + edges[name]) * factor, strict=True)
-        found[of_type.node.name] = [Growth(*map(float, stage)) for stage in stages if stage[-1] > 0]
-    return found
+        growing = [Growth(*map(float, stage)) for stage in stages if stage[-1] > 0]
+        by_type[of_type.node.name] = growing
+    return by_type
 
 
 def _stages(

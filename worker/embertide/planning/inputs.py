@@ -37,7 +37,7 @@ from embertide.storage.protocol import Storage
 
 @dataclass(frozen=True)
 class NodeSplits:
-    """What is read of one node type.
+    """The splits and sizes of one node type.
 
     Attributes:
         schema: of the features, from the first object's metadata; None without features.
@@ -72,7 +72,7 @@ class NodeSplits:
 
     @property
     def reference(self) -> list[Split]:
-        """Of the references of all results."""
+        """Splits of the references of all results."""
         return [split for splits in self.references.values() for split in splits]
 
     @property
@@ -93,7 +93,7 @@ class NodeSplits:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> NodeSplits:
-        """What ``asdict`` described."""
+        """The object that ``asdict`` described."""
         features, table = (
             [Split.from_json(split) for split in data[name]] for name in ("features", "table")
         )
@@ -103,7 +103,7 @@ class NodeSplits:
         }
         schema = data["schema"]
         read = None if schema is None else FeatureSchema.from_json(schema)
-        tables = [TableSplit.from_json(one) for one in data["tables"]]
+        tables = [TableSplit.from_json(table) for table in data["tables"]]
         categories = [(column, count) for column, count in data["categories"]]
         return cls(features, table, read, references, data["new_rows"], tables, categories)
 
@@ -150,17 +150,17 @@ class Inputs:
 
     @property
     def edges(self) -> list[Split]:
-        """Of all edge types."""
+        """Splits of all edge types."""
         return [split for splits in self.by_edges.values() for split in splits]
 
     @property
     def features(self) -> list[Split]:
-        """Of all node types."""
+        """Splits of features of all node types."""
         return [split for nodes in self.by_nodes.values() for split in nodes.features]
 
     @property
     def table(self) -> list[Split]:
-        """Of all node types."""
+        """Splits of node tables of all node types."""
         return [split for nodes in self.by_nodes.values() for split in nodes.table]
 
     @property
@@ -176,7 +176,7 @@ class Inputs:
     def objects(self) -> list[dict[str, Any]]:
         """Each input object once: kind, uri, size in bytes, ETag."""
         nodes = self.by_nodes.values()
-        found: dict[str, dict[str, Any]] = {}
+        entries: dict[str, dict[str, Any]] = {}
         for kind, splits in (
             ("edges", self.edges),
             ("features", self.features),
@@ -186,16 +186,16 @@ class Inputs:
             ("pairs", self.pairs),
         ):
             for split in splits:
-                found[split.uri] = _entry(kind, split.uri, split.object_size, split.etag)
+                entries[split.uri] = _entry(kind, split.uri, split.object_size, split.etag)
                 if split.ids_uri is not None:
-                    found[split.ids_uri] = _entry(
+                    entries[split.ids_uri] = _entry(
                         "ids", split.ids_uri, split.ids_size, split.ids_etag
                     )
         for scaling in (of_type.schema.scaling for of_type in nodes if of_type.schema is not None):
             if scaling is not None and scaling.source is not None:
                 source = scaling.source
-                found[source.uri] = _entry("scaling", source.uri, source.size, source.etag)
-        return list(found.values())
+                entries[source.uri] = _entry("scaling", source.uri, source.size, source.etag)
+        return list(entries.values())
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; :meth:`from_json` is the way back."""
@@ -203,7 +203,7 @@ class Inputs:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Inputs:
-        """What :meth:`to_json` described."""
+        """The object that :meth:`to_json` described."""
         edges = {
             name: [Split.from_json(split) for split in splits]
             for name, splits in data["by_edges"].items()
@@ -255,8 +255,8 @@ def list_inputs(
     text = ProgramText.read(storage, job.spec.model.uri)
     every = tables_by_type(text, job)
     tables = first_tables(job, every)
-    given = with_tables(job, tables).spec.input
-    kinds = {node.name: node.ids for node in given.nodes}
+    read = with_tables(job, tables).spec.input
+    kinds = {node.name: node.ids for node in read.nodes}
     edges = {
         str(edge.relation): split_edges(
             storage,
@@ -264,25 +264,25 @@ def list_inputs(
             ids=(kinds[edge.source_type], kinds[edge.destination_type]),
             sources=sources,
         )
-        for edge in given.edges
+        for edge in read.edges
     }
     nodes = {
         node.name: replace(
             _split_type(storage, at, node, sources),
             references=references(storage, job, node, text.results),
         )
-        for at, node in enumerate(given.nodes)
+        for at, node in enumerate(read.nodes)
     }
     above.refuse_tables({split.uri for of_type in nodes.values() for split in of_type.reference})
     for name, table in tables.items():
-        nodes[name] = _with_new_rows(given.node(name), nodes[name], table)
+        nodes[name] = _with_new_rows(read.node(name), nodes[name], table)
     for name, of_type in every.items():
-        nodes[name] = _with_tables_beside(storage, given.node(name), nodes[name], of_type)
+        nodes[name] = _with_tables_beside(storage, read.node(name), nodes[name], of_type)
     for name, columns in categories_by_type(text, job).items():
         nodes[name] = replace(nodes[name], categories=columns)
     features = {
         str(edge.relation): edge_feature_width(storage, edge, sources)
-        for edge in given.edges
+        for edge in read.edges
         if edge.features is not None
     }
     return Inputs(
@@ -297,13 +297,13 @@ def list_inputs(
         noted.states,
         {place: uris for place, uris in fitted.items() if is_pattern(place)},
         model,
-        split_pairs(storage, given, sources),
+        split_pairs(storage, read, sources),
         edge_categories_of(text, job),
     )
 
 
 def _pinned(job: EmbeddingJob, versions: Mapping[str, int]) -> dict[TableKey, int]:
-    """The versions of tables by what the manifest says of each."""
+    """The versions of tables, by their entries in the manifest."""
     tables = {field: table_key(item) for field, item in job.spec.input.tables}
     return {tables[field]: version for field, version in versions.items() if field in tables}
 
@@ -325,11 +325,11 @@ def _absent(sources: Sources, job: EmbeddingJob, edges: Mapping[str, list[Split]
 
 def _missing_days(storage: Storage, job: EmbeddingJob) -> dict[str, list[str]]:
     """Input -> days of its window that have no objects, where it allows such days."""
-    found = {
+    missing = {
         item.location: missing_days(storage, item, field)
         for field, item in job.spec.input.object_inputs
     }
-    return {where: days for where, days in found.items() if days}
+    return {where: days for where, days in missing.items() if days}
 
 
 def with_tables(job: EmbeddingJob, tables: Mapping[str, ModelTable]) -> EmbeddingJob:
@@ -338,14 +338,14 @@ def with_tables(job: EmbeddingJob, tables: Mapping[str, ModelTable]) -> Embeddin
     Args:
         tables: node type -> the table.
     """
-    given = job.spec.input
+    data = job.spec.input
     nodes = [
         node.model_copy(update={"features": table_input(tables[node.name])})
         if node.name in tables
         else node
-        for node in given.nodes
+        for node in data.nodes
     ]
-    filled = given.model_copy(update={"nodes": nodes})
+    filled = data.model_copy(update={"nodes": nodes})
     return job.model_copy(update={"spec": job.spec.model_copy(update={"input": filled})})
 
 
@@ -375,7 +375,7 @@ def _with_tables_beside(
 
 
 def _split_type(storage: Storage, at: int, node: NodeInput, sources: Sources) -> NodeSplits:
-    """What is read of the node type at that place of the manifest."""
+    """The splits of the node type at that place of the manifest."""
     schema = None
     features: list[Split] = []
     if node.features is not None:

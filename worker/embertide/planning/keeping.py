@@ -18,9 +18,9 @@ from embertide.telemetry.estimate import LayerToKeep
 from embertide.telemetry.report import PlannedTraffic
 
 MOST_SHARE = 0.1
-"""Of the time that computing a layer again would take."""
+"""The most that keeping a layer may take, as a share of the time of computing it again."""
 LEAST_SECONDS = 10.0
-"""What a layer has to save: starting again takes about as long."""
+"""The least that a kept layer has to save: starting again takes about as long."""
 
 
 def layers_to_keep(
@@ -37,9 +37,9 @@ def layers_to_keep(
 
     Args:
         rounded: rows that are only read over edges are held as bfloat16.
-        cores: of the machine; None where the rates, which are a CPU's, say nothing.
+        cores: of the machine; None where the rates, which are a CPU's, do not hold.
     """
-    found, saved, first = [], 0.0, 0
+    layers, saved, first = [], 0.0, 0
     for end in boundaries(plan):
         if cores is not None:
             saved += _seconds(plan, size, fanout, traffic, (first, end), cores)
@@ -48,9 +48,9 @@ def layers_to_keep(
         seconds = size_bytes / KEPT_BYTES
         pays = saved >= LEAST_SECONDS and seconds <= MOST_SHARE * saved
         kept = resume == "always" or (resume == "auto" and pays)
-        found.append(LayerToKeep(end.layer, size_bytes, seconds, saved, kept))
+        layers.append(LayerToKeep(end.layer, size_bytes, seconds, saved, kept))
         saved = 0.0 if kept else saved
-    return found
+    return layers
 
 
 def _seconds(
@@ -61,7 +61,7 @@ def _seconds(
     part: tuple[int, Boundary],
     cores: int,
 ) -> float:
-    """What the operations from one boundary to the next take."""
+    """The work of the operations from one boundary to the next."""
     first, end = part
     steps = [step for op in plan.ops[first : end.at] for step in op.steps]
     sent = sum(item.bytes_per_worker for item in traffic if item.layer == end.layer - 1)

@@ -1,4 +1,4 @@
-"""What the layers hold: the layer graphs of all relations, and the tensors beside them."""
+"""Memory of the layers: the layer graphs of all relations, and the tensors."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from embertide.steps.base import Step
 from embertide.steps.program import Program
 
 _BUILDING_BYTES = 1 / 7
-"""Of a node in the set of sources while the remote ones are found."""
+"""A node in the set of sources while the remote ones are looked up."""
 _FACTOR_BYTES = 12
-"""Of a row: its degree and its two factors of a norm, float32 each."""
+"""A row's degree and its two factors of a norm, float32 each."""
 _LOCAL_ROW_BYTES = 4
-"""Of a row in the local block: the end of its run, int32."""
+"""The end of a row's run in the local block, int32."""
 _REQUEST_BYTES = 4
-"""Of a row that a peer asks for: its number, int32."""
+"""The number of a row that a peer asks for, int32."""
 _POSITION_BYTES = 4
-"""Of a non-zero's position in the CSR, which blocks carry for pair attention: int32."""
+"""A non-zero's position in the CSR, which blocks carry for pair attention: int32."""
 _FILLING_BYTES = 32
-"""Of an edge while loops are filled in: its row, which edges are kept, and where they go: int64."""
+"""An edge while loops are filled in: its row, which edges are kept, and where they go: int64."""
 
 
 def partition_bytes(relation: PlannedRelation, size: Size) -> float:
@@ -34,14 +34,14 @@ def partition_bytes(relation: PlannedRelation, size: Size) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class LayersBytes:
-    """Bytes of the layers in their fullest moment.
+    """Bytes of the layers at their peak.
 
     Attributes:
-        graphs: of the layer graphs, beside the blocks; on the CPU whatever the device.
-        building: beside them while one of them is built, there too.
+        graphs: of the layer graphs, without the blocks; on the CPU whatever the device.
+        building: in addition while one of them is built, on the CPU too.
         blocks: of the non-zeros, cut by where their sources are.
         copies: of non-zeros and of factors that are among ``graphs``, as a GPU has them.
-        tensors: of the tensors, and beside them while they are made.
+        tensors: of the tensors, and of buffers while they are made.
     """
 
     graphs: float
@@ -52,24 +52,24 @@ class LayersBytes:
 
     @property
     def on_cpu(self) -> float:
-        """Of a worker without a GPU."""
+        """Bytes of a worker without a GPU."""
         return self.graphs + self.blocks + self.tensors
 
     @property
     def beside_gpu(self) -> float:
-        """On the CPU of a worker with a GPU, where blocks are cut."""
+        """Bytes on the CPU of a worker with a GPU, where blocks are cut."""
         return self.graphs + self.building + self.blocks
 
     @property
     def on_gpu(self) -> float:
-        """On the GPU."""
+        """Bytes on the GPU."""
         return self.blocks + self.copies + self.tensors
 
 
 def layers_bytes(
     graph: PlannedGraph, plan: Plan, fanout: Sequence[int] | None, *, placed: Sequence[str]
 ) -> LayersBytes:
-    """Bytes of the layer graphs and of the tensors in the fullest moment of the layers.
+    """Bytes of the layer graphs and of the tensors at the peak of the layers.
 
     Args:
         graph: on the grid that computes the layers.
@@ -112,8 +112,8 @@ class _GraphBytes:
     """Bytes of one worker's layer graph of a relation.
 
     Attributes:
-        graph: that stay.
-        building: beside them, until it is built.
+        graph: of what stays.
+        building: in addition, until it is built.
         block: of all its non-zeros, cut into blocks.
         factors: of its rows, which are among what stays.
     """
@@ -130,34 +130,34 @@ def _layer_graph(graph: PlannedGraph, program: Program, name: str) -> _GraphByte
     edges, rows = size.edges / size.graph, size.nodes / size.graph
     columns, building = edges * index, 0.0
     factors = _FACTOR_BYTES * rows
-    held = partition_bytes(relation, size) + factors
+    kept = partition_bytes(relation, size) + factors
     if size.graph > 1:
         building = 0.0 if size.in_place else _BUILDING_BYTES * size.columns
         if not needs.again:
-            held, building = held - columns, building + columns
+            kept, building = kept - columns, building + columns
     steps = _over(program, name)
     features, filling = _features(relation, size, steps)
-    held, building = held + features, building + filling
+    kept, building = kept + features, building + filling
     if any(step.edges.loops != "keep" for step in steps if step.edges is not None):
-        held += rows * (index + weight) + partition_bytes(relation, size)
+        kept += rows * (index + weight) + partition_bytes(relation, size)
         if not needs.again:
-            held, building = held - columns, building + columns
+            kept, building = kept - columns, building + columns
     block = edges * (index + weight)
-    return _GraphBytes(graph=held, building=building, block=block, factors=factors)
+    return _GraphBytes(graph=kept, building=building, block=block, factors=factors)
 
 
 def _features(relation: PlannedRelation, size: Size, steps: list[Step]) -> tuple[float, float]:
-    """Bytes of the features of our sub-range's edges, and beside them while loops are filled in.
+    """Bytes of the features of our sub-range's edges, and in addition while loops are filled in.
 
-    Steps with other self-loops have a copy of their own.
+    Steps with other self-loops have their own copy.
     """
     edges, rows = size.edges / size.workers, size.nodes / size.workers
     views = [step.edges for step in steps if step.edges is not None and step.edge_columns]
-    held = own = relation.feature_bytes * edges if views else 0.0
+    kept = own = relation.feature_bytes * edges if views else 0.0
     copies = {view.loops for view in views} - {"keep"}
     for loops in copies:
-        held += own + (relation.feature_bytes * rows if loops != "none" else 0.0)
-    return held, own + _FILLING_BYTES * edges if copies else 0.0
+        kept += own + (relation.feature_bytes * rows if loops != "none" else 0.0)
+    return kept, own + _FILLING_BYTES * edges if copies else 0.0
 
 
 def _over(program: Program, relation: str) -> list[Step]:
@@ -168,29 +168,29 @@ def _over(program: Program, relation: str) -> list[Step]:
 
 
 def _together(program: Program, *, tiles: bool) -> list[tuple[str, ...]]:
-    """The relations whose sources are found together, once for each way of it.
+    """The relations whose sources are looked up together, once for each way of it.
 
     Args:
         tiles: for the edges of partitions; else whole rows for those of sub-ranges.
     """
     reads = [step for step in program.steps if step.edges is not None]
     wanted = [step for step in reads if (step.tiles or not step.pairs if tiles else step.pairs)]
-    return list(dict.fromkeys(_found_with(program, step) for step in wanted))
+    return list(dict.fromkeys(_sources_with(program, step) for step in wanted))
 
 
-def _found_with(program: Program, step: Step) -> tuple[str, ...]:
-    """The relations whose sources are found with those of a step over edges."""
+def _sources_with(program: Program, step: Step) -> tuple[str, ...]:
+    """The relations whose sources are looked up with those of a step over edges."""
     if step.out in program.groups:
         return program.together(step.out)
     return () if step.edges is None else (step.edges.relation,)
 
 
 def _tiles(graph: PlannedGraph, program: Program, together: tuple[str, ...]) -> float:
-    """Bytes of the blocks of relations whose sources are found together, and of what is asked."""
+    """Bytes of the blocks of relations whose sources are looked up together, and of requests."""
     if graph.size.grid.graph == 1:
         return 0.0
     union, widest = graph.size.of_relations(together), max(program.widths.values())
-    found = 0.0 if union.in_place else _REQUEST_BYTES * union.unique()
+    blocks = 0.0 if union.in_place else _REQUEST_BYTES * union.unique()
     for name in together:
         relation, size = graph.relations[name], graph.size.of_relation(name)
         # In place, non-zeros stay in the order of the CSR, and its row ends are theirs.
@@ -198,20 +198,20 @@ def _tiles(graph: PlannedGraph, program: Program, together: tuple[str, ...]) -> 
         positions = _POSITION_BYTES if cut and program.edge_needs(name).positions else 0
         edge = size.index_bytes + relation.weight_bytes + positions
         rows = _LOCAL_ROW_BYTES * size.nodes / size.graph if cut else 0.0
-        found += edge * size.edges / size.graph + rows
-        found += size.pattern(widest)
-    return found
+        blocks += edge * size.edges / size.graph + rows
+        blocks += size.pattern(widest)
+    return blocks
 
 
 def _pairs(graph: PlannedGraph, program: Program, together: tuple[str, ...]) -> float:
-    """As :func:`_tiles`, of the blocks of sub-ranges over whole rows, with positions."""
+    """Bytes of the blocks of sub-ranges over whole rows, with positions."""
     if graph.size.workers == 1:
         return 0.0
     if graph.size.reads_all and not any(program.edge_needs(name).messages for name in together):
         return 0.0
-    found = 0.0
+    blocks = 0.0
     for name in together:
         relation, size = graph.relations[name], graph.size.of_relation(name)
         edge = size.index_bytes + relation.weight_bytes + _POSITION_BYTES
-        found += edge * size.edges / size.workers
-    return found
+        blocks += edge * size.edges / size.workers
+    return blocks

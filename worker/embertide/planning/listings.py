@@ -77,10 +77,10 @@ class Listings:
             # Also of what has no objects, which an optional input may be.
             objects = [] if isinstance(listing, ObjectMissing) else listing.objects
             self.states[uri] = state_of(objects, self._include.get(uri.rstrip("/"), ()))
-        found = self._listed[uri]
-        if isinstance(found, ObjectMissing):
-            raise found
-        return found
+        result = self._listed[uri]
+        if isinstance(result, ObjectMissing):
+            raise result
+        return result
 
     def _scan(self, uri: str) -> Listing | ObjectMissing:
         try:

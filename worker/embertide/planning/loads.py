@@ -15,7 +15,7 @@ from embertide.readers.splits import Split, assign_splits
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLoads:
-    """What the workers read of a node type.
+    """The rows of a node type that workers read.
 
     Attributes:
         rows: feature rows of each.
@@ -32,7 +32,7 @@ class NodeLoads:
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeLoads:
-    """What the workers read of a relation.
+    """The edges of a relation that workers read.
 
     Attributes:
         edges: of each, about.
@@ -55,14 +55,14 @@ def _rounds(items: Sequence[float], most: int) -> tuple[int, float]:
 
 
 def node_loads(of_type: PlannedType, workers: int) -> NodeLoads:
-    """What so many workers read of a node type."""
+    """The loads of so many workers that read a node type."""
     rows = [_rows(splits) for splits in assign_splits(of_type.splits.features, workers)]
     _, buckets = histogram_size(of_type.nodes)
     return NodeLoads(rows=rows, histogram=buckets)
 
 
 def edge_loads(relation: PlannedRelation, size: Size) -> EdgeLoads:
-    """What the workers read of a relation of that size."""
+    """The loads of the workers that read a relation of that size."""
     read = [_rows(splits) for splits in assign_splits(relation.splits, size.workers)]
     total = max(1, sum(read))
     return EdgeLoads(

@@ -1,4 +1,4 @@
-"""A job and its model, held against each other: node types, relations, widths, the grid."""
+"""A job compared with its model: node types, relations, widths, the grid."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ def match_types(job: EmbeddingJob, program: Program) -> dict[str, str]:
         ModelError: the model knows a node type or relation that the manifest has not, or does not
             name its one type where the manifest has several.
     """
-    given, model = job.spec.input, job.spec.model.uri
-    there = [node.name for node in given.nodes]
+    data, model = job.spec.input, job.spec.model.uri
+    there = [node.name for node in data.nodes]
     wanted = list(dict.fromkeys(program.types.values()))
     if wanted == [""]:
-        if len(there) > 1 or len(given.relations) > 1:
+        if len(there) > 1 or len(data.relations) > 1:
             raise ModelError(
                 f"{model} is a model of one node type and one edge type, but spec.input has the"
                 f" node types {', '.join(there)} and the edge types"
-                f" {', '.join(map(str, given.relations))}; leave out what the model does not read"
+                f" {', '.join(map(str, data.relations))}; leave out what the model does not read"
             )
         return {"": there[0]}
     unknown = [name for name in wanted if name not in there]
@@ -77,7 +77,7 @@ def match_types(job: EmbeddingJob, program: Program) -> dict[str, str]:
             f"the model {model} has a node type {unknown[0]!r}, but spec.input.nodes has"
             f" {', '.join(there)}; name the node types as the model does"
         )
-    relations = [str(relation) for relation in given.relations]
+    relations = [str(relation) for relation in data.relations]
     unknown = [name for name in program.relations if name not in relations]
     if unknown:
         raise ModelError(
@@ -96,12 +96,12 @@ def _check_features(job: EmbeddingJob, inputs: Inputs, name: str, width: int) ->
             f"the model {model} reads features of node type {name!r}, which has none in spec.input;"
             " give it features"
         )
-    found, own = inputs.by_nodes[name].feature_width, inputs.by_nodes[name].table_width
-    if found + own != width:
+    columns, own = inputs.by_nodes[name].feature_width, inputs.by_nodes[name].table_width
+    if columns + own != width:
         of = f" for node type {name!r}" if len(job.spec.input.nodes) > 1 else ""
         beside = f" beside {own} from its tables" if own else ""
         raise ModelError(
-            f"{features.location}: the features have {found} columns, but the model {model} takes"
+            f"{features.location}: the features have {columns} columns, but the model {model} takes"
             f" {width - own}{beside}{of}; give the features or the model that belong together"
         )
 
@@ -120,10 +120,10 @@ def _check_edge_features(job: EmbeddingJob, inputs: Inputs, relation: str, colum
             f"the model {model} reads {columns} features of each edge{named}, but edge type"
             f" {edge.name!r} in spec.input.edges has none; name them in its features"
         )
-    found = inputs.edge_features[str(edge.relation)]
-    if found != columns:
+    there = inputs.edge_features[str(edge.relation)]
+    if there != columns:
         raise ModelError(
-            f"{edge.location}: each edge{named} has {found} feature{'' if found == 1 else 's'}, but"
+            f"{edge.location}: each edge{named} has {there} feature{'' if there == 1 else 's'}, but"
             f" the model {model} takes {columns}; give the features or the model that belong"
             " together"
         )
@@ -134,10 +134,11 @@ def match_relations(job: EmbeddingJob, program: Program) -> dict[str, Relation]:
 
     Call it when :func:`match_types` has found all of them.
     """
-    given = job.spec.input.relations
+    relations = job.spec.input.relations
     if "" in program.types.values():
-        return {"": given[0]}
-    return {str(one): one for one in given if str(one) in program.relations}
+        return {"": relations[0]}
+    named = {str(relation): relation for relation in relations}
+    return {name: relation for name, relation in named.items() if name in program.relations}
 
 
 def narrow(job: EmbeddingJob, program: Program) -> EmbeddingJob:
@@ -155,13 +156,13 @@ def narrow(job: EmbeddingJob, program: Program) -> EmbeddingJob:
     featured = {named[name] for name in program.edge_columns()}
     for relation in wanted:
         names |= {relation.source, relation.destination}
-    given = job.spec.input
-    edges = [_only(edge, wanted, featured) for edge in given.edges]
+    data = job.spec.input
+    edges = [_only(edge, wanted, featured) for edge in data.edges]
     kept = {
-        "nodes": [node for node in given.nodes if node.name in names],
+        "nodes": [node for node in data.nodes if node.name in names],
         "edges": [edge for edge in edges if wanted.intersection(edge.relations)],
     }
-    spec = job.spec.model_copy(update={"input": given.model_copy(update=kept)})
+    spec = job.spec.model_copy(update={"input": data.model_copy(update=kept)})
     return job.model_copy(update={"spec": spec})
 
 
@@ -177,14 +178,14 @@ def _only(edge: EdgeInput, wanted: set[Relation], featured: set[Relation]) -> Ed
 
 def unread(job: EmbeddingJob, program: Program) -> list[str]:
     """What of the manifest no run of the model needs, a line each."""
-    given, kept = job.spec.input, narrow(job, program).spec.input
-    left = [f"node type {n.name}" for n in given.nodes if n not in kept.nodes]
+    data, kept = job.spec.input, narrow(job, program).spec.input
+    left = [f"node type {n.name}" for n in data.nodes if n not in kept.nodes]
     there = [edge.relation for edge in kept.edges]
-    left += [f"edge type {e.relation}" for e in given.edges if e.relation not in there]
+    left += [f"edge type {e.relation}" for e in data.edges if e.relation not in there]
     bare = [edge.relation for edge in kept.edges if edge.features is None]
     left += [
         f"a feature of edge type {edge.relation}"
-        for edge in given.edges
+        for edge in data.edges
         if edge.features is not None and edge.relation in bare
     ]
     return [f"nothing needs {what}, so it is not read" for what in left]

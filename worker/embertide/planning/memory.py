@@ -1,4 +1,4 @@
-"""What each stage holds at its fullest moment: everything that grows with nodes or edges.
+"""Peak memory of each stage: everything that grows with nodes or edges.
 
 The stages follow :mod:`embertide.pipeline`; what is bounded is in a few constants.
 """
@@ -36,33 +36,33 @@ _STAGED = ("csr", "infer", "publish")
 _OVERHEAD = 20 << 20
 """Connections, allocator: measured, the same for every size."""
 _THREAD_BYTES = 18 << 20
-"""Of a thread that reads or writes: its buffers, of which the first thread keeps none."""
+"""Buffers of a thread that reads or writes; the first thread keeps none."""
 _BUFFERING_THREADS = 2
-"""At most; more have not been seen to take more."""
+"""Threads that have buffers, at most; more have not been seen to take more."""
 _REMOTE_BYTES = 20 << 20
-"""Of a client of a store that is far away, its connections and threads: measured."""
+"""Memory of the client of a remote store (connections, threads), measured."""
 _UPLOADED_BYTES = 24 << 20
-"""At most, of an upload: two parts of 8 MiB on their way, and one that fills or waits for them; or
-of what is read back: six ranges of 4 MiB. Of several parts one is read back beside the next."""
+"""Upper bound for an upload: two parts of 8 MiB in flight, and one that fills or waits; or for what
+is read back: six ranges of 4 MiB. A part is read back while the next one is written."""
 _ORDER_BYTES = 4
-"""Of where a string is among those received."""
+"""A string's place among those received."""
 _LOCATED_ROW_BYTES = 40
-"""Of a loaded row while its owner is told: its owner's row, its order, and both as sent."""
+"""A loaded row while it is announced to its owner: the owner's row, its order, and both as sent."""
 TABLE_CHUNK_BYTES = 16 << 20
-"""Of a model's table at a time, all workers' parts together."""
+"""Part of a model's table that is read at a time, by all workers together."""
 _TABLE_ROW_BYTES = 40
-"""Of a loaded row while it gets a table's row: its number, its order, both sorted, and as sent."""
+"""A loaded row while it gets a table's row: its number, its order, both sorted, and as sent."""
 _DIRECTORY_BYTES = 1
-"""Of an id's share of the directory beside the hashes: a half to one, and a 15th of that."""
+"""An id's share of the directory of hashes: a half to one, and a 15th of that."""
 
 
 @dataclass(frozen=True)
 class _IdBytes:
-    """Bytes of one node's id, by moment.
+    """Bytes of one node's id, by phase.
 
     Attributes:
         read: as read.
-        built: beside that, while all are sorted.
+        built: in addition, while all are sorted.
         table: while ids are looked up.
         named: at the owner of the row, with its sampling key.
     """
@@ -91,10 +91,10 @@ def planned_memory(
         threads: of a worker, each of which reads or writes a part.
         gpu: the layers' tensors are on a GPU (:func:`planned_gpu_memory`), and the buffers that
             stage them are pinned from the first of them on.
-        uploads: parts go to a store that is far away.
+        uploads: parts go to a remote store.
         compares: rows are compared with those of the current version.
         checked_rows: the manifest's ``inference.checkedRows``.
-        deltas: what changed since then is written, too.
+        deltas: changes since the current version are written, too.
     """
     each = [
         _planned_of_worker(graph, plan, fanout, worker, threads, gpu, uploads, compares, deltas)
@@ -106,18 +106,18 @@ def planned_memory(
 
 
 def _checking(graph: PlannedGraph, plan: Plan, wanted: int | None) -> float:
-    """Bytes beside the layers while rows of them are computed again: by the largest relation."""
+    """Bytes in addition to the layers while rows are computed again: by the largest relation."""
     size, program = graph.size, plan.program
     width = max(program.widths.values())
-    found = 0.0
+    peak = 0.0
     for name in program.relations:
         of = size.of_relation(name)
         rows = rows_to_check(wanted, int(of.nodes)) / size.workers
         edges = rows * of.edges / max(1, of.nodes)
         # Rows with self-loops are among them, which in most graphs are hubs.
         hub = min(float(MOST_IN_EDGES), of.edges / size.workers)
-        found = max(found, checking_bytes(rows, edges, hub, width))
-    return found if wanted != 0 else 0.0
+        peak = max(peak, checking_bytes(rows, edges, hub, width))
+    return peak if wanted != 0 else 0.0
 
 
 def _fullest_readers(graph: PlannedGraph) -> list[int]:
@@ -141,16 +141,16 @@ def _planned_of_worker(
     compares: bool,
     deltas: bool,
 ) -> dict[str, int]:
-    """As :func:`planned_memory`, of the worker of that rank."""
-    held = [_type_bytes(name, graph, plan.program, worker) for name in graph.types]
-    loaded = sum(of_type.loaded for of_type in held)
-    inputs = [of_type for of_type in held if of_type.is_input]
+    """Bytes per stage of the worker of that rank."""
+    types = [_type_bytes(name, graph, plan.program, worker) for name in graph.types]
+    loaded = sum(of_type.loaded for of_type in types)
+    inputs = [of_type for of_type in types if of_type.is_input]
     csrs = sum(csr_bytes(relation, size) for relation, size in relations(graph))
-    own = sum(of_type.own for of_type in held)
+    own = sum(of_type.own for of_type in types)
     arranged, program = of_layers(graph, plan), plan.program
-    layers, gathering = layers_bytes(arranged, plan, fanout, placed=_placed(held)), 0.0
+    layers, gathering = layers_bytes(arranged, plan, fanout, placed=_placed(types)), 0.0
     if arranged.size.grid.feature > 1:
-        partitions = sum(partition_bytes(one, size) for one, size in relations(graph))
+        partitions = sum(partition_bytes(relation, size) for relation, size in relations(graph))
         gathering = sum(of_type.values for of_type in inputs) + csrs + partitions
     kept = own + sum(0.0 if of_type.placed else of_type.dense for of_type in inputs)
     results = _results(graph, program)
@@ -158,10 +158,10 @@ def _planned_of_worker(
     writing = _THREAD_BYTES + _uploading(graph, program) if uploads else 0.0
     writers = 1 if uploads or gpu else min(threads, MOST_WRITERS, count_parts(max(results)))
     buffers, left = buffering * _THREAD_BYTES, (buffering - 1) * _THREAD_BYTES
-    # Readers of what is far away have given their buffers back.
+    # Readers of a remote store have given their buffers back.
     kept_by_readers = left if _is_remote(graph) else buffers
     stages = {
-        "features": _loading(held) + max(float(buffers), _fetched_rows(graph, threads)),
+        "features": _loading(types) + max(float(buffers), _fetched_rows(graph, threads)),
         "ingest": loaded + ingesting(graph, worker, threads, buffers),
         "csr": loaded + max(sorting(graph, worker), csrs) + max(own, _locating(graph)) + left,
         "infer": kept + max(gathering, layers.beside_gpu if gpu else layers.on_cpu) + left,
@@ -181,10 +181,10 @@ def _planned_of_worker(
 def planned_gpu_memory(graph: PlannedGraph, plan: Plan, fanout: Sequence[int] | None) -> int:
     """Bytes of the fullest worker's tensors and non-zeros on its GPU.
 
-    What CUDA, NCCL and torch's allocator take beside them is not counted.
+    The memory of CUDA, NCCL and torch's allocator is not counted.
     """
-    held = [_type_bytes(name, graph, plan.program, worker=0) for name in graph.types]
-    return int(layers_bytes(graph, plan, fanout, placed=_placed(held)).on_gpu)
+    types = [_type_bytes(name, graph, plan.program, worker=0) for name in graph.types]
+    return int(layers_bytes(graph, plan, fanout, placed=_placed(types)).on_gpu)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +198,7 @@ class _TypeBytes:
         values: of its features.
         dense: of the dense ids of the loaded rows.
         loaded: from its features until the layers: values, dense ids, and what finds ids.
-        loading: the same in the fullest moment of reading it.
+        loading: the same at the peak while it is read.
         own: of the nodes that the worker owns: their ids, and where their features are.
     """
 
@@ -258,36 +258,36 @@ def _id_bytes(of_type: PlannedType, size: Size) -> _IdBytes:
     if kind == "int64":
         return _IdBytes(ID_BYTES, 2 * ID_BYTES, ID_BYTES + _DIRECTORY_BYTES, 2 * ID_BYTES)
     text, words = STRING_BYTES, 2 * ID_BYTES
-    # Alone, the strings stay where they were read.
+    # With one worker, the strings stay where they were read.
     copy = 0 if size.workers == 1 else text
     table = words + _ORDER_BYTES + _DIRECTORY_BYTES + text
     return _IdBytes(text, copy + 2 * words + _ORDER_BYTES, table, text + ID_BYTES)
 
 
-def _placed(held: list[_TypeBytes]) -> list[str]:
+def _placed(types: list[_TypeBytes]) -> list[str]:
     """The node types whose features are in order from the start."""
-    return [of_type.name for of_type in held if of_type.is_input and of_type.placed]
+    return [of_type.name for of_type in types if of_type.is_input and of_type.placed]
 
 
-def _loading(held: list[_TypeBytes]) -> float:
+def _loading(types: list[_TypeBytes]) -> float:
     """Types are read one after another."""
     peak = before = 0.0
-    for of_type in held:
+    for of_type in types:
         peak = max(peak, before + of_type.loading)
         before += of_type.loaded
     return peak
 
 
 def _uploading(graph: PlannedGraph, program: Program) -> float:
-    """Bytes of parts that are on their way to a store, or back to be verified."""
+    """Bytes of parts in flight to a store, or back to be verified."""
     largest = max(_results(graph, program))
     return min(float(_UPLOADED_BYTES) * min(2, count_parts(largest)), largest)
 
 
 def _comparing(graph: PlannedGraph, program: Program, threads: int, deltas: bool) -> float:
-    """Bytes beside the results while they are compared with the current version, one by one.
+    """Bytes in addition to the results while they are compared with the current version in turn.
 
-    What is noted for deltas stays until all results are compared.
+    Notes for deltas stay until all results are compared.
     """
     most = noted = 0.0
     for key, name in program.results.items():
@@ -308,21 +308,21 @@ def _results(graph: PlannedGraph, program: Program) -> list[float]:
 
 
 def _is_remote(graph: PlannedGraph) -> bool:
-    """Whether anything is read from a store that is far away."""
+    """Whether anything is read from a remote store."""
     types, relations = graph.types.values(), graph.relations.values()
-    return any(are_remote(one.splits.features) for one in types) or any(
-        are_remote(one.splits) for one in relations
+    return any(are_remote(of_type.splits.features) for of_type in types) or any(
+        are_remote(relation.splits) for relation in relations
     )
 
 
 def _fetched_rows(graph: PlannedGraph, threads: int) -> float:
-    """Of features that are on their way from a store that is far away.
+    """Bytes of features in flight from a remote store.
 
-    Less the places of rows that are not there by then, in memory that nobody else maps: its pages
-    are taken as they are touched. Readers give back what they have fetched of a split at its end,
-    and do not end together: their requests are answered and their columns decoded some at a time.
-    So they are spread over their splits; as the first of k ends, with all of its rows placed, the
-    others have placed k-th parts of theirs, (k + 1) / 2 splits together.
+    Less the places of rows that have not arrived by then, in memory that no other process maps: its
+    pages are taken as they are touched. Readers free the bytes of a split at its end, and do not
+    end together: their requests are answered and their columns decoded some at a time. So they are
+    spread over their splits; as the first of k ends, with all of its rows placed, the others have
+    placed k-th parts of theirs, (k + 1) / 2 splits together.
 
     Pages of memory that peers map are taken as it is allocated.
     """
@@ -331,10 +331,10 @@ def _fetched_rows(graph: PlannedGraph, threads: int) -> float:
 
 def _fetched_of_type(name: str, graph: PlannedGraph, threads: int) -> float:
     splits, workers = graph.types[name].splits, graph.size.grid.workers
-    held = remote_bytes_held(splits.features, workers, threads)
-    if not held:
+    buffered = remote_bytes_held(splits.features, workers, threads)
+    if not buffered:
         return 0.0
-    fetched = float(held + remote_bytes_arriving(splits.features, held))
+    fetched = float(buffered + remote_bytes_arriving(splits.features, buffered))
     if workers > 1 and graph.size.in_place:
         return fetched
     ours = -(-len(splits.features) // workers)
@@ -350,14 +350,14 @@ def _fetched_of_type(name: str, graph: PlannedGraph, threads: int) -> float:
 
 
 def _unplaced(at_once: int) -> float:
-    """Splits' worth of rows without their places yet, as the first of some readers ends."""
+    """Rows without their places yet, in splits, as the first of some readers ends."""
     return max(0, at_once - 1) / 2
 
 
 def _locating(graph: PlannedGraph) -> float:
-    """Bytes of the locations of a type's features, and beside them while loaders tell its owners.
+    """Bytes of the locations of a type's features, and of the rows announced to their owners.
 
-    Large pages of what was sorted are kept for the layers meanwhile.
+    Large pages of sorted edges are kept for the layers meanwhile.
     """
     if graph.size.workers == 1:
         return 0.0

@@ -41,12 +41,12 @@ class TableSplit:
 
     @property
     def rows(self) -> int:
-        """Of the table."""
+        """Rows of the table."""
         return self.split.rows
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TableSplit:
-        """What ``asdict`` described."""
+        """The object that ``asdict`` described."""
         return cls(Split.from_json(data["split"]), data["columns"])
 
 
@@ -57,9 +57,9 @@ def tables_by_type(model: ProgramText, job: EmbeddingJob) -> dict[str, TypeTable
 
 def categories_by_type(model: ProgramText, job: EmbeddingJob) -> dict[str, list[tuple[int, int]]]:
     """Node type with features -> their columns that are categories of the model."""
-    found = _by_type(job, model.categories)
+    by_type = _by_type(job, model.categories)
     bare = [node.name for node in job.spec.input.nodes if node.features is None]
-    return {name: columns for name, columns in found.items() if columns and name not in bare}
+    return {name: columns for name, columns in by_type.items() if columns and name not in bare}
 
 
 def edge_categories_of(model: ProgramText, job: EmbeddingJob) -> dict[str, list[tuple[int, int]]]:
@@ -67,37 +67,37 @@ def edge_categories_of(model: ProgramText, job: EmbeddingJob) -> dict[str, list[
 
     The model may name the edge type by its reverse, whose edges have the same features.
     """
-    found = model.edge_categories
+    by_relation = model.edge_categories
     return {
         str(edge.relation): categories
         for edge in job.spec.input.edges
         if edge.features is not None
         for relation in ("", *map(str, edge.relations))
-        if (categories := found.get(relation))
+        if (categories := by_relation.get(relation))
     }
 
 
-def _by_type(job: EmbeddingJob, found: Mapping[str, T]) -> dict[str, T]:
+def _by_type(job: EmbeddingJob, entries: Mapping[str, T]) -> dict[str, T]:
     """By the manifest's names of node types; a model of one type does not name it."""
-    names = [one.name for one in job.spec.input.nodes]
-    if "" in found and len(names) == 1:
-        return {names[0]: found[""]}
-    return {name: of_type for name, of_type in found.items() if name in names}
+    names = [node.name for node in job.spec.input.nodes]
+    if "" in entries and len(names) == 1:
+        return {names[0]: entries[""]}
+    return {name: of_type for name, of_type in entries.items() if name in names}
 
 
 def unread_tables(job: EmbeddingJob, tables: Mapping[str, TypeTables]) -> dict[str, str]:
     """Node type -> URI of the tables that its features replace, which are from another file."""
-    given = {node.name: node.features.location for node in job.spec.input.nodes if node.features}
-    # A table's file has a name of its own, by its digest, wherever it was copied to.
+    features = {node.name: node.features.location for node in job.spec.input.nodes if node.features}
+    # A table's file is named by its digest, wherever it was copied to.
     uris = {
-        name: ", ".join(one.uri for one in of_type.tables)
+        name: ", ".join(table.uri for table in of_type.tables)
         for name, of_type in tables.items()
-        if name in given and not of_type.features
+        if name in features and not of_type.features
     }
     return {
         name: uri
         for name, uri in uris.items()
-        if given[name].rpartition("/")[2] != uri.rpartition("/")[2]
+        if features[name].rpartition("/")[2] != uri.rpartition("/")[2]
     }
 
 
@@ -107,18 +107,18 @@ def table_input(table: ModelTable) -> FeatureInput:
     return FeatureInput(uri=literal(table.uri), format="npy", ids_uri=ids)
 
 
-def first_tables(job: EmbeddingJob, found: Mapping[str, TypeTables]) -> dict[str, ModelTable]:
+def first_tables(job: EmbeddingJob, tables: Mapping[str, TypeTables]) -> dict[str, ModelTable]:
     """Node types without features -> the first table of the model, which takes their place.
 
     Args:
-        found: node type -> the model's tables.
+        tables: node type -> the model's tables.
 
     Raises:
         InputError: nothing says which ids a table's rows are of, or ``missing`` is for no table.
     """
     taken = {}
     for node in job.spec.input.nodes:
-        of_type = found.get(node.name)
+        of_type = tables.get(node.name)
         if of_type is None or (node.features is not None and not of_type.features):
             _check_missing(node, job.spec.model.uri, replaced=of_type is not None)
             continue

@@ -1,4 +1,4 @@
-"""Inputs beside nodes and edges: pairs that get scores, the model's objects and references."""
+"""Inputs other than nodes and edges: pairs that get scores, the model's objects and references."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from embertide.spec.result_names import UNNAMED
 from embertide.storage.protocol import Storage
 
 
-def split_pairs(storage: Storage, given: Input, sources: Sources) -> list[Split]:
+def split_pairs(storage: Storage, data: Input, sources: Sources) -> list[Split]:
     """The splits of the pairs that get scores, if there are any."""
-    if given.pairs is None:
+    if data.pairs is None:
         return []
-    edges = given.pairs.edges
-    kinds = given.node(edges.source_type).ids, given.node(edges.destination_type).ids
+    edges = data.pairs.edges
+    kinds = data.node(edges.source_type).ids, data.node(edges.destination_type).ids
     return split_edges(storage, edges, ids=kinds, sources=sources)
 
 
@@ -47,7 +47,7 @@ def references(
     there = {name: uri for name, uri in uris.items() if storage.stat(uri) is not None}
     if "" in there and results and UNNAMED not in results:
         raise InputError(
-            f"{there['']} does not tell of which result it is: the model gives"
+            f"{there['']} does not name the result that it is of: the model gives"
             f" {', '.join(results)}; name it {uris[results[0]].rpartition('/')[2]}, say"
         )
     return {name: split_reference(storage, uri, node.ids) for name, uri in there.items()}

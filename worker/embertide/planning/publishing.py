@@ -32,18 +32,18 @@ def _of_types(
 ) -> dict[str, str]:
     """The results of some node types, in the order of the job."""
     manifest_names = match_types(job, program)
-    given = {manifest_names[node_type_of(key)]: node_type_of(key) for key in results}
-    unknown = [name for name in wanted if name not in given]
+    types = {manifest_names[node_type_of(key)]: node_type_of(key) for key in results}
+    unknown = [name for name in wanted if name not in types]
     if unknown:
         raise ModelError(
             f"spec.output.nodeTypes has {unknown[0]!r}, but the model {job.spec.model.uri} gives"
-            f" embeddings of {', '.join(given)}; name some of these, or leave it out for all"
+            f" embeddings of {', '.join(types)}; name some of these, or leave it out for all"
         )
     return {
         key: tensor
         for name in wanted
         for key, tensor in results.items()
-        if node_type_of(key) == given[name]
+        if node_type_of(key) == types[name]
     }
 
 
@@ -96,16 +96,16 @@ def chosen_result(
         ModelError: no such type or result, or none given where there are several; lists them.
     """
     names, model = match_types(job, program), job.spec.model.uri
-    given = {names[node_type_of(key)]: node_type_of(key) for key in program.results}
-    if node_type is None and len(given) == 1:
-        node_type = next(iter(given))
-    if node_type is None or node_type not in given:
+    types = {names[node_type_of(key)]: node_type_of(key) for key in program.results}
+    if node_type is None and len(types) == 1:
+        node_type = next(iter(types))
+    if node_type is None or node_type not in types:
         problem = "several" if node_type is None else f"none of type {node_type!r}"
         raise ModelError(
-            f"the model {model} gives embeddings of the node types {', '.join(given)},"
+            f"the model {model} gives embeddings of the node types {', '.join(types)},"
             f" {problem}; choose one with --node-type"
         )
-    of_type = [key for key in program.results if node_type_of(key) == given[node_type]]
+    of_type = [key for key in program.results if node_type_of(key) == types[node_type]]
     return _only_result(of_type, result, model)
 
 

@@ -114,7 +114,7 @@ def check_patience(missing: list[MissingInput], waited: float) -> None:
 
 
 def _look(storage: Storage, job: EmbeddingJob) -> list[MissingInput]:
-    """As :func:`missing_inputs`; where a store does not answer, its inputs are not ready."""
+    """Inputs that are missing; where a store does not answer, its inputs are not ready."""
     try:
         return missing_inputs(storage, job)
     except StoreUnavailable as error:

@@ -80,13 +80,13 @@ def planned_scores(
         return PlannedScores()
     rows = planned_pairs(job, inputs)
     own, scores = -(-rows // workers), FLOAT_BYTES * decoder.width
-    held = own * (2 * _ID_BYTES + 2 * ID_BYTES)
+    ids = own * (2 * _ID_BYTES + 2 * ID_BYTES)
     batch = min(
         own, max(1, BATCH_VALUES // (decoder.values + decoder.source + decoder.destination))
     )
     lines = batch * FLOAT_BYTES * (decoder.values + 3 * (decoder.source + decoder.destination))
-    memory = dict.fromkeys(("ingest", "csr", "infer"), held)
-    memory["publish"] = held + own * (scores + _ID_BYTES) + lines
+    memory = dict.fromkeys(("ingest", "csr", "infer"), ids)
+    memory["publish"] = ids + own * (scores + _ID_BYTES) + lines
     if workers == 1:
         return PlannedScores(rows * (2 * _ID_BYTES + scores), memory)
     rounds, peers = -(-own // batch), workers - 1
@@ -99,9 +99,9 @@ def planned_scores(
 
 def planned_pairs(job: EmbeddingJob, inputs: Inputs) -> int:
     """How many pairs there are; of text a guess, by its size."""
-    given = job.spec.input.pairs
+    pairs = job.spec.input.pairs
     total = rows_of(inputs.pairs)
-    text = given is not None and given.format in TEXT_FORMATS
+    text = pairs is not None and pairs.format in TEXT_FORMATS
     return -(-total // _TEXT_ROW_BYTES) if text else total
 
 
@@ -129,9 +129,9 @@ def _key_of(
     if pairs.result is None and len(keys) == 1:
         return next(iter(keys.values()))
     if pairs.result not in keys:
-        given = "unset" if pairs.result is None else repr(pairs.result)
+        name = "unset" if pairs.result is None else repr(pairs.result)
         raise ModelError(
-            f"spec.input.pairs.result is {given}; must be one of {', '.join(keys)}, the published"
+            f"spec.input.pairs.result is {name}; must be one of {', '.join(keys)}, the published"
             f" results of node type {node_type!r}"
         )
     return keys[pairs.result]

@@ -18,7 +18,7 @@ from embertide.spec.matching import percent_share
 from embertide.storage.protocol import Storage
 
 TEXT_FORMATS = ("csv", "tsv")
-"""Of edges whose number is known once they are read."""
+"""Number of edges that is known only once they are read."""
 _REMEDY = (
     "Nothing was computed, and the current version stays. If the input is complete, run a job with"
     " another limit"
@@ -50,14 +50,14 @@ def planned_rows(job: EmbeddingJob, inputs: Inputs) -> ReadRows:
 
     Optional relations without objects are left out: an empty one is what their input allows.
     """
-    given = job.spec.input
+    data = job.spec.input
     edges = {
         str(edge.relation): rows_of(inputs.by_edges[str(edge.relation)])
-        for edge in given.edges
+        for edge in data.edges
         if edge.format not in TEXT_FORMATS and str(edge.relation) not in inputs.absent
     }
     return ReadRows(
-        edges, {node.name: inputs.by_nodes[node.name].count(node) for node in given.nodes}
+        edges, {node.name: inputs.by_nodes[node.name].count(node) for node in data.nodes}
     )
 
 
@@ -85,15 +85,15 @@ def check_least(job: EmbeddingJob, rows: ReadRows) -> None:
     Raises:
         InputTooSmall: see :func:`check_sizes`.
     """
-    given = job.spec.input
-    for at, edge in enumerate(given.edges):
+    data = job.spec.input
+    for at, edge in enumerate(data.edges):
         count = rows.edges.get(str(edge.relation))
         if edge.min_edges is not None and count is not None and count < edge.min_edges:
             raise InputTooSmall(
                 f"{edge.location} has {count:,} edges, spec.input.edges[{at}].minEdges is"
                 f" {edge.min_edges:,}. {_REMEDY}"
             )
-    for at, node in enumerate(given.nodes):
+    for at, node in enumerate(data.nodes):
         count = rows.nodes.get(node.name)
         if node.min_nodes is not None and count is not None and count < node.min_nodes:
             raise InputTooSmall(

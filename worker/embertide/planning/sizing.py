@@ -18,15 +18,15 @@ IMPORTS_BYTES = 320 << 20
 """A worker after its imports, before any work: anonymous memory, as a run's report measures it.
 Measured with torch's CUDA build."""
 SHARED_IMPORTS_BYTES = 145 << 20
-"""Those of them that all workers of a machine share, since they are forked from one process that
-imported everything: the rest is a worker's proportional set size."""
+"""Part of IMPORTS_BYTES that all workers of a machine share, since they are forked from one process
+that imported everything: the rest is a worker's proportional set size."""
 BESIDE_BYTES = 505 << 20
-"""The processes beside the workers, once on each machine and in each container. Proportional set
+"""The processes other than workers, once on each machine and in each container. Proportional set
 sizes in MiB: fork server 195, launcher 115, main process 95 with an S3 client, resource tracker 6;
 and 96 of libraries' code that two pods on the measured machine shared."""
 
 _MARGIN = 1.25
-"""Of a container's memory: what a container takes beyond the plan ends it."""
+"""Factor of a container's memory: a container that takes more than it has is ended."""
 _ROUND_BYTES = 64 << 20
 _WORKERS_PER_CORE = 8
 """More only take turns: they compute nothing sooner, and every exchange waits for the last."""
@@ -34,14 +34,14 @@ _WORKERS_PER_CORE = 8
 
 @dataclass(frozen=True)
 class Machine:
-    """What a machine has."""
+    """The resources of a machine."""
 
     cores: int
     memory_bytes: int
 
 
 def this_machine() -> Machine:
-    """Of the machine that this process is on."""
+    """The machine that this process is on."""
     return Machine(os.cpu_count() or 1, int(psutil.virtual_memory().total))
 
 

@@ -54,7 +54,7 @@ def planned_traffic(graph: PlannedGraph, plan: Plan, fanout: Fanout) -> list[Pla
     traffic.before_layers()
     for move in tensor_moves(plan, graph.size):
         traffic.move(move)
-    return traffic.sums.found()
+    return traffic.sums.traffic()
 
 
 def _rounds(items: float, most: int) -> int:
@@ -66,7 +66,7 @@ class _Traffic:
     """Sums of what one worker sends.
 
     Attributes:
-        made: what is found once per layer graph, and has been.
+        counted: exchanges that happen once per layer graph, and were counted.
         uses: (axis, primitive) -> how often rows have come in groups.
     """
 
@@ -74,7 +74,7 @@ class _Traffic:
     program: Program
     fanout: Fanout
     sums: TrafficSums = field(default_factory=TrafficSums)
-    made: set[tuple[object, ...]] = field(default_factory=set)
+    counted: set[tuple[object, ...]] = field(default_factory=set)
     uses: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -87,8 +87,8 @@ class _Traffic:
 
     def once(self, *what: object) -> bool:
         """Whether something is asked for the first time."""
-        new = what not in self.made
-        self.made.add(what)
+        new = what not in self.counted
+        self.counted.add(what)
         return new
 
     # -- before the layers -----------------------------------------------------------------
@@ -146,7 +146,7 @@ class _Traffic:
     # -- tensors ---------------------------------------------------------------------------
 
     def move(self, move: Move) -> None:
-        """Something moves, or is read in place; its layer graph is found first."""
+        """Something moves, or is read in place; its layer graph comes first."""
         if self._is_read_in_place(move):
             self._gather_graphs(move)
             return
@@ -265,7 +265,7 @@ class _Traffic:
         """Which rows of others' ranges are needed: a list of them or bits, once per graph.
 
         Args:
-            together: the relations whose sources are found together.
+            together: the relations whose sources are looked up together.
         """
         others = members - 1
         if others == 0 or not self.once("ids", axis, together, *self._variant(view)):
@@ -301,8 +301,8 @@ class _Traffic:
         self.sums.add(*where, row * unique, most, *names, fewest=fewest)
         self.uses[axis, primitive] += 1
         if merged > 1 and self.uses[axis, primitive] == 2:
-            told = 8 + 16 * len(numbers_tried(merged))
-            self.sums.add(axis, "tuning", layer, told * (members - 1), 2 * (members - 1), *names)
+            sent = 8 + 16 * len(numbers_tried(merged))
+            self.sums.add(axis, "tuning", layer, sent * (members - 1), 2 * (members - 1), *names)
 
     def _scatter(self, move: HeadScores) -> None:
         """Scores of our sub-range to the others of the partition: a length, then the scores."""

@@ -1,4 +1,4 @@
-"""What one worker sends, added up by axis, primitive, layer and relation."""
+"""Bytes that one worker sends, added up by axis, primitive, layer and relation."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class TrafficSums:
         before = self._sums.get(key, (0.0, 0.0, 0.0))
         self._sums[key] = before[0] + more[0], before[1] + more[1], before[2] + more[2]
 
-    def found(self) -> list[PlannedTraffic]:
-        """What moves at all, rounded up."""
+    def traffic(self) -> list[PlannedTraffic]:
+        """All that moves, rounded up; nothing that is zero."""
         return [
             PlannedTraffic(
                 axis,
