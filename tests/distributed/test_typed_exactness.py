@@ -28,6 +28,7 @@ from tests.support.typed_programs import (
     normed,
     program,
     relational,
+    scaled,
     sharing,
 )
 from tests.support.typed_world import (
@@ -43,7 +44,7 @@ pytestmark = pytest.mark.distributed
 GRIDS = ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1))
 PROGRAMS = [
     relational(), attending(), from_files(), sharing(), normed(), carrying(),
-    additive(), pairs(), messages(), read(),
+    additive(), pairs(), messages(), read(), scaled(),
 ]  # fmt: skip
 
 

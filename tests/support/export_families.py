@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from tests.support.export_statistics import STATISTICS
 from tests.support.pyg import pyg
 
 # First, as it keeps what PyG warns of while it is imported to itself.
@@ -143,5 +144,6 @@ NARROW: dict[str, Callable[[], nn.Module]] = {
         )
     ),
     "mf": lambda: pyg.MFConv(WIDTH, OUT, max_degree=3),
+    "w / max": STATISTICS["w / max"],
 }
-FAMILIES = {**COMPUTED, **ROWS, **NARROW}
+FAMILIES = {**COMPUTED, **ROWS, **NARROW, **STATISTICS}

@@ -83,7 +83,7 @@ class AllEdges(Base):
 
 class OverEdges(Base):
     def forward(self, x, edge_index, edge_attr):
-        edge_attr = edge_attr - edge_attr.mean(dim=0)  # OverEdges
+        edge_attr = edge_attr - edge_attr.prod(dim=0)  # OverEdges
         return self.conv(x, edge_index, edge_attr)
 
 
@@ -109,7 +109,7 @@ class OwnAggregate(pyg.MessagePassing):
 
 class Unread(Base):
     def forward(self, x, edge_index, edge_attr):
-        return self.own(x, edge_index) + edge_attr.sum()  # Unread
+        return self.own(x, edge_index) + edge_attr.median()  # Unread
 
 
 class Unknown(Base):

@@ -55,13 +55,13 @@ class Numpy(Base):
 
 class OverNodes(Base):
     def forward(self, x, edge_index):
-        return self.conv(x, edge_index).softmax(dim=0)
+        return self.conv(x, edge_index).log_softmax(dim=0)
 
 
-class MaxPooled(Base):
+class Multiplied(Base):
     def forward(self, x, edge_index):
         h = self.conv(x, edge_index)
-        return h + h.max(dim=0).values
+        return h + h.prod(dim=0)
 
 
 class Quantile(Base):
@@ -221,13 +221,13 @@ class Joined(nn.Module):
         return self.conv(torch.cat([x, x.square()], dim=-1), edge_index)
 
 
-class WeightMax(nn.Module):
+class WeightMedian(nn.Module):
     def __init__(self):
         super().__init__()
         self.conv = pyg.GCNConv(5, 4)
 
     def forward(self, x, edge_index, edge_weight):
-        return self.conv(x, edge_index, edge_weight / edge_weight.max())
+        return self.conv(x, edge_index, edge_weight / edge_weight.median())
 
 
 class Pair(Base):

@@ -10,6 +10,7 @@ from typing import Any
 from embertide.steps import (
     ColumnStatistic,
     Combine,
+    Degree,
     Elementwise,
     GraphNorm,
     Program,
@@ -159,8 +160,10 @@ def semantic() -> dict[str, Program]:
 def column_statistics() -> dict[str, Program]:
     """Of tiles, of rows and of the features themselves, in place and of what is read again."""
 
-    def statistic(out: str, x: str, of: Any, correction: int = 0) -> ColumnStatistic:
-        return ColumnStatistic(out=out, layer=0, x=x, of=of, correction=correction)
+    def statistic(
+        out: str, x: str, of: Any, correction: int = 0, count: str | None = None
+    ) -> ColumnStatistic:
+        return ColumnStatistic(out=out, layer=0, x=x, of=of, correction=correction, count=count)
 
     return {
         "column_statistic": program(
@@ -175,6 +178,15 @@ def column_statistics() -> dict[str, Program]:
             Elementwise(out="f", layer=0, inputs=("a", "b", "d"), op="sum"),
             # Far larger than the others, which count, too.
             Combine(out="out", layer=0, a="f", b="e", beta=1e-3),
+        ),
+        "column_statistic of rows that count": program(
+            linear("h"),
+            Degree(out="k", layer=0, of="in"),
+            summed("s", "h"),
+            statistic("a", "s", "max", count="k"),
+            statistic("b", "s", "min", count="k"),
+            statistic("c", "h", "max"),
+            Elementwise(out="out", layer=0, inputs=("a", "b", "c", "s"), op="sum"),
         ),
         "column_statistic of features": program(
             statistic("n", "x", "mean"),

@@ -8,6 +8,8 @@ from embertide.steps import (
     Activation,
     Aggregate,
     Attend,
+    ColumnStatistic,
+    Degree,
     Elementwise,
     GraphNorm,
     HeadDot,
@@ -190,3 +192,23 @@ def normed() -> Program:
     ]
     names = ("tags", "even", "h", "most", "short", "both", "items")
     return program(steps, shapes, dict.fromkeys(names, HIDDEN), {"tag": "both", "item": "items"}, 1)
+
+
+def scaled() -> Program:
+    """Weights divided by the largest of their relation, before they weigh messages."""
+    weigh = ("share = div(w, t)", "out = mul(s, share)")
+    steps: list[Step] = [
+        Message(
+            out="most", layer=0, x="user.x", relation=BUYS, lines=("out = reshape(w, [1])",),
+            reduce="max", edge_weight=True,
+        ),
+        Degree(out="count", layer=0, relation=BUYS),
+        ColumnStatistic(out="largest", layer=0, x="most", of="max", count="count"),
+        Message(
+            out="item.m", layer=0, x="user.x", relation=BUYS, lines=weigh, target="largest",
+            edge_weight=True,
+        ),
+        Aggregate(out="out", layer=0, x="item.m", norm="none", relation=HAS),
+    ]  # fmt: skip
+    widths = {"most": 1, "count": 1, "largest": 1, "item.m": WIDTHS["user"], "out": WIDTHS["user"]}
+    return program(steps, {}, widths, {"tag": "out", "item": "item.m"}, 1)

@@ -206,10 +206,10 @@ AT_A_LINE = {
     "Columns": r"mat1 and mat2 shapes .*\(each edge has 3 features; --edge-features says another",
     "Mixed": "view mixes rows of edges",
     "AllEdges": "batch norm of edges is known with running statistics",
-    "OverEdges": "mean over all edges needs all of them at once",
+    "OverEdges": "prod over all edges is not known; known are mean, sum, max, min, var",
     "Median": r"conv \(GINEConv\) aggregates by MedianAggregation; known are sum, mean, max",
     "OwnAggregate": "OwnAggregate has an aggregate of its own that gives no row for each node; use",
-    "Unread": "sum over all edges needs all of them at once; .* as a buffer",
+    "Unread": "median over all edges is not known; .* in the job's files",
 }
 ANYWHERE = {
     "Unknown": r"takes efeats, but nothing tells how many features edges have; say it with --edge",

@@ -113,10 +113,17 @@ class RowBuilder(StepList):
         )
         return self._append(step, self.widths[x])
 
-    def column_statistic(self, x: str, of: Statistic, correction: int = 0) -> str:
+    def column_statistic(
+        self, x: str, of: Statistic, correction: int = 0, count: str | None = None
+    ) -> str:
         """What each column comes to over all nodes; as many columns."""
         step = ColumnStatistic(
-            out=self._fresh(of), layer=self.layer, x=x, of=of, correction=correction
+            out=self._fresh(of),
+            layer=self.layer,
+            x=x,
+            of=of,
+            correction=correction,
+            count=count,
         )
         return self._append(step, self.widths[x])
 

@@ -7,6 +7,7 @@ adds them up in the same order: all get the same bits, in every run on the same 
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Literal
 
 import torch
 
@@ -32,6 +33,22 @@ def column_moments(exchange: Exchange, ranges: RowRanges, x: Shard, layer: int) 
     counts = _rows_of(ranges, axis)
     parts = [Moments(count, *both) for count, both in zip(counts, found, strict=True)]
     return join(x.data.shape[1], x.data.device, parts)
+
+
+def column_extremes(
+    exchange: Exchange, own: torch.Tensor, of: Literal["max", "min"], layer: int
+) -> torch.Tensor:
+    """[D] the largest or smallest value of each column of all ranks' rows.
+
+    Collective: every rank must call.
+
+    Args:
+        own: [D] float32 that of our rows, which have all columns.
+    """
+    channel = exchange.channel(axis_of("rows", exchange.grid.feature), PRIMITIVE, layer)
+    # In the type in which statistics travel, which holds every float32.
+    parts = torch.stack(channel.all_gather(own.double()))
+    return parts.amax(0) if of == "max" else parts.amin(0)
 
 
 def all_columns(exchange: Exchange, own: Moments, layout: Layout, layer: int) -> Moments:

@@ -39,7 +39,9 @@ def softmax_in(message: Node) -> Node | None:
     return found[0] if found else None
 
 
-def lower_attention(low: Lowering, message: Node, share: Node, view: View, scope: Called) -> Rows:
+def lower_attention(
+    low: Lowering, message: Node, share: Node, view: View, scope: Called | None
+) -> Rows:
     """The sum over in-edges of a softmax times the rest of a message."""
     factors = _factors(message, share)
     additive = _additive(factors, share)
@@ -68,7 +70,7 @@ def lower_semantic(
     return Rows(out)
 
 
-def _step(ends: Ends, score: Node, name: str, message: Node, scope: Called) -> str:
+def _step(ends: Ends, score: Node, name: str, message: Node, scope: Called | None) -> str:
     heads, width = int(score.value[0].numel()), int(message.value[0].numel())
     scores = ends.lines.of(score)
     ends.lines.finish(scores, heads, _SCORE)
@@ -190,7 +192,7 @@ def _shaped(value: Node | Tensor | float) -> Node | None:
     return shaped(value) if isinstance(value, Node) else None
 
 
-def _attend(low: Lowering, found: _Additive, view: View, scope: Called) -> Rows:
+def _attend(low: Lowering, found: _Additive, view: View, scope: Called | None) -> Rows:
     x, source, target = (_rows_of(low, one) for one in (found.x, found.source, found.target))
     low.begin(scope)
     with low.over(view.relation):

@@ -46,7 +46,7 @@ def _is_plain(found: Product) -> bool:
     return len(found.sources) == 1 and not found.targets and found.factor == 1.0
 
 
-def _lower_max(low: Lowering, found: Product, view: View, scope: Called) -> Rows:
+def _lower_max(low: Lowering, found: Product, view: View, scope: Called | None) -> Rows:
     (x,) = found.sources
     name = low.name(low.rows(x, low.values.get(x)))
     low.begin(scope)

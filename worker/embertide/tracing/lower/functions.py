@@ -127,8 +127,8 @@ def _is_over_nodes(low: Lowering, node: Node) -> bool:
     if over:
         raise refuse(
             node.where,
-            f"{node.op} over all nodes needs the whole graph at once; known are mean, sum, var, std"
-            " and norm with dim=0, and PyG's norms over all nodes (GraphNorm, PairNorm, ...)",
+            f"{node.op} over all nodes needs the whole graph at once; known are mean, sum, max,"
+            " min, var, std and norm, and PyG's norms over all nodes (GraphNorm, PairNorm, ...)",
         )
     return False
 

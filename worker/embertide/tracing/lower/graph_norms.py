@@ -27,10 +27,13 @@ def lower_graph_norm(
     return Rows(graph_norm(low.b, stored, options, x))
 
 
-def lower_over_nodes(low: Lowering, node: Node, of: Statistic, correction: int, x: Node) -> Rows:
+def lower_over_nodes(
+    low: Lowering, node: Node, of: Statistic, correction: int, x: Node, count: Node | None = None
+) -> Rows:
     """A statistic over all nodes as a row for each."""
     name = low.name(low.rows(node, low.values.get(x)))
-    made = low.b.column_statistic(name, of, correction)
+    counted = None if count is None else low.name(low.rows(node, low.values.get(count)))
+    made = low.b.column_statistic(name, of, correction, counted)
     if of == "mean":
         low.means[made] = name
     return Rows(made)

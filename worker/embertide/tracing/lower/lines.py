@@ -223,7 +223,7 @@ class Lines:
             raise refuse(
                 node.where,
                 f"{node.op} over all rows needs the whole graph at once; give a dim of a row's own."
-                " Over all nodes mean, sum, var, std and norm with dim=0 are known",
+                " Over all nodes mean, sum, max, min, var, std and norm are known",
             )
         keep = node.kwargs.get("keepdim", len(node.args) > 2 and node.args[2])
         function = REDUCTIONS[node.op]

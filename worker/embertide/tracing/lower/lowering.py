@@ -128,12 +128,13 @@ class Lowering:
         self.weights.params[name] = tensor.detach().contiguous()
         return name
 
-    def begin(self, scope: Called) -> None:
+    def begin(self, scope: Called | None) -> None:
         """A sum over edges comes: those of one call of a module share a layer graph.
 
-        What was before the first one is a layer of its own.
+        What was before the first one is a layer of its own. A part of a statistic over all edges,
+        which has no scope, is no layer.
         """
-        if scope.name == self._scope:
+        if scope is None or scope.name == self._scope:
             return
         if self.layers:
             self._finish()
@@ -197,9 +198,10 @@ class Lowering:
     def _keep(self, node: Node, value: Any) -> None:
         self.values[node] = value
         if isinstance(value, Rows):
-            # The latest comes last, so that it stands for the layer.
-            self.last.pop(node.of, None)
-            self.last[node.of] = value.name
+            if not node.part:
+                # The latest comes last, so that it stands for the layer.
+                self.last.pop(node.of, None)
+                self.last[node.of] = value.name
             if value.factor == 1.0:
                 self.made.setdefault(value.name, node)
 

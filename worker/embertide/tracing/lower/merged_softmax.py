@@ -25,7 +25,7 @@ def lower_attended(
     relations: Sequence[str],
     matrices: Sequence[Matrices | None],
     heads: int,
-    scope: Called,
+    scope: Called | None,
 ) -> Rows:
     """A step for each relation; those with matrices of their own are merged behind all.
 

@@ -17,7 +17,9 @@ from embertide.tracing.record.traced import Node
 from embertide.tracing.record.user_code import refuse
 
 
-def lower_message(low: Lowering, message: Node, reduce: Any, view: View, scope: Called) -> Rows:
+def lower_message(
+    low: Lowering, message: Node, reduce: Any, view: View, scope: Called | None
+) -> Rows:
     """Any message that lines can say; what it reads of an end is one tensor, side by side.
 
     Raises:
@@ -49,7 +51,7 @@ class Ends:
                 if rows not in self.tensors[node.op]:
                     self.tensors[node.op].append(rows)
 
-    def step(self, scope: Called, reduce: Any, width: int, *, log_sum: bool = False) -> str:
+    def step(self, scope: Called | None, reduce: Any, width: int, *, log_sum: bool = False) -> str:
         """The step of the lines that were written; returns its tensor."""
         x, target = self._joined("source"), self._joined("target")
         params = tuple(self.low.constant(tensor, "value") for tensor in self.params)
@@ -71,7 +73,7 @@ class Ends:
             )
 
     def _any_source(self) -> str:
-        """Features of the source type, for a message that reads nothing of its source."""
+        """One column of the source type, for a message that reads nothing of its source."""
         source = self.low.types.ends(self.view.relation)[0]
         found = self.low.b.inputs.get(source)
         if found is None:
@@ -79,7 +81,10 @@ class Ends:
                 f"a message along {self.view.relation} reads nothing of its source, and {source}"
                 " has no features; give it one column of ones"
             )
-        return found
+        if self.low.b.widths[found] == 1:
+            return found
+        with self.low.b.of_type(source):
+            return self.low.b.row_wise((found,), ("out = narrow(x0, 1, 0, 1)",), (), 1)
 
     def leaf(self, node: Node) -> str | None:
         """What a line reads for a node that no line makes."""

@@ -63,7 +63,9 @@ def product_of(message: Node) -> Product | None:
     return found if found.sources else None
 
 
-def lower_product(low: Lowering, found: Product, mean: bool, view: View, scope: Called) -> Rows:
+def lower_product(
+    low: Lowering, found: Product, mean: bool, view: View, scope: Called | None
+) -> Rows:
     """Sources multiplied, summed over edges, and multiplied at their ends."""
     source, target = low.types.ends(view.relation)
     with low.b.of_type(source):

@@ -60,7 +60,7 @@ def _norm(
         (dim,) = dim
     if not isinstance(dim, int) or dim % x.dim() == 0 or p not in ("fro", None, 1, 2):
         raise refuse(
-            here(), "norm is known with p=1 or 2 and a dim of each row, or over all nodes, dim=0"
+            here(), "norm is known with p=1 or 2 and a dim of each row, or with p=2 over all nodes"
         )
     if p == 1:
         return x.abs().sum(dim, keepdim)

@@ -62,6 +62,10 @@ class EdgeEnds:
         """How many edges each relation has, changed or not."""
         return {len(one.own.src) for one in self.edges.values()}
 
+    def of_relation(self, name: str) -> Edges | None:
+        """The edges whose tensors are of a name; None of the edges of all relations."""
+        return self.edges.get(name)
+
     def _is_whole(self, x: Any) -> bool:
         return isinstance(x, Traced) and edges_of(x.node) in self.edges and x.shape[:1] == (2,)
 

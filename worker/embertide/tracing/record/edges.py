@@ -11,7 +11,7 @@ from torch.nn import Parameter
 
 from embertide.kernels.segments import Reduce
 from embertide.tracing.record.graphs import RandomEdges, RandomGraph
-from embertide.tracing.record.roles import filled_with
+from embertide.tracing.record.roles import filled_with, is_weight
 from embertide.tracing.record.scopes import Called
 from embertide.tracing.record.self_loops import View
 from embertide.tracing.record.tape import Tape
@@ -40,26 +40,27 @@ class Edges:
     own: RandomEdges
 
     @property
-    def _ends(self) -> tuple[str, str]:
+    def ends(self) -> tuple[str, str]:
+        """The node types of sources and destinations."""
         return self.graph.types.ends(self.view.relation)
 
     @property
     def sources(self) -> int:
         """Nodes of the source type."""
-        return self.graph.counts[self._ends[0]]
+        return self.graph.counts[self.ends[0]]
 
     @property
     def destinations(self) -> int:
         """Nodes of the destination type."""
-        return self.graph.counts[self._ends[1]]
+        return self.graph.counts[self.ends[1]]
 
     def source(self, x: Any) -> Any:
         """[E, ...] the rows of each edge's source."""
-        return self._taken("source", x, self.own.src, self._ends[0])
+        return self._taken("source", x, self.own.src, self.ends[0])
 
     def target(self, x: Any) -> Any:
         """[E, ...] the rows of each edge's destination."""
-        return self._taken("target", x, self.own.dst, self._ends[1])
+        return self._taken("target", x, self.own.dst, self.ends[1])
 
     def _taken(self, op: str, x: Any, ends: Tensor, node_type: str) -> Any:
         if type(x) in (Tensor, Parameter) and x.shape[:1] == (self.graph.counts[node_type],):
@@ -78,16 +79,17 @@ class Edges:
             )
         return self.tape.wrap(self.tape.add(op, (x,), {}, plain(x)[ends], self.view.name))
 
-    def aggregate(self, message: Any, reduce: Reduce, scope: Called) -> Traced:
+    def aggregate(self, message: Any, reduce: Reduce, scope: Called | None) -> Traced:
         """[N, ...] what arrives at each node; zeros where nothing does.
 
         Args:
-            scope: of the module that does it.
+            scope: of the module that does it; None of a part of a statistic over all edges, which
+                is no layer.
         """
         self._check(message)
         value = reduced(plain(message), self.own.dst, self.destinations, reduce)
         args = (message, reduce, self.view, scope)
-        return self.tape.wrap(self.tape.add("aggregate", args, {}, value, self._ends[1]))
+        return self.tape.wrap(self.tape.add("aggregate", args, {}, value, self.ends[1]))
 
     def softmax(self, scores: Any) -> Traced:
         """[E, ...] scores as shares that add up to 1 over the in-edges of each node."""
@@ -106,7 +108,14 @@ class Edges:
         each = torch.ones(len(ends), dtype=torch.float64) if weight is None else plain(weight)
         value = reduced(each.flatten(), ends, nodes, "sum")
         args = (of, self.view, 1.0 if weight is None else filled_with(weight.node))
-        return self.tape.wrap(self.tape.add("degree", args, {}, value, self._ends[at]))
+        return self.tape.wrap(self.tape.add("degree", args, {}, value, self.ends[at]))
+
+    def total(self, values: Any) -> Traced:
+        """[N, ...] the sums of values [E, ...] at their destinations, as a part of a statistic."""
+        if is_weight(values.node) and values.numel() == len(values):
+            degrees: Any = self.degree("weight", values)
+            return degrees.view(-1, 1)  # type: ignore[no-any-return]
+        return self.aggregate(values, "sum", None)
 
     def _check(self, message: Any) -> None:
         if not isinstance(message, Traced) or not message.node.edges:

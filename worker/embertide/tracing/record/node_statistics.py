@@ -1,53 +1,103 @@
-"""Statistics over all nodes that a module computes itself: ``x.mean(dim=0)``, ``x.norm(dim=0)``.
+"""Reductions over all rows that a module computes itself: ``x.mean(dim=0)``, ``w / w.max()``.
 
-The result stands for a row of each node while the module runs, so that what is made of it goes on
-as rows do; the proof holds that to the module's own.
+What a call reduces, what it gives, and what may be done with the result. It stands for a row of
+each node while the module runs, so that what is made of it goes on as rows do; the proof compares
+that with the module's own.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from embertide.steps import Statistic
 
+_DIM, _NORM_DIM = ("x", "dim", "keepdim"), ("x", "p", "dim", "keepdim")
 _ARGUMENTS = {
-    **dict.fromkeys(("mean", "sum"), ("x", "dim", "keepdim")),
+    **dict.fromkeys(("mean", "sum", "max", "min", "amax", "amin"), _DIM),
     **dict.fromkeys(("var", "std"), ("x", "dim", "unbiased", "keepdim")),
-    **dict.fromkeys(("norm", "linalg_norm", "linalg_vector_norm"), ("x", "p", "dim", "keepdim")),
+    **dict.fromkeys(("norm", "linalg_norm", "linalg_vector_norm"), _NORM_DIM),
 }
 """Arguments of torch's functions by place, by torch's short name."""
-_NORM: Statistic = "norm"
-_OF: dict[str, Statistic] = {"mean": "mean", "sum": "sum", "var": "var", "std": "std"}
+_OF: dict[str, Statistic] = {
+    **{"mean": "mean", "sum": "sum", "var": "var", "std": "std"},
+    **{"max": "max", "amax": "max", "min": "min", "amin": "min"},
+    **{"norm": "norm", "linalg_norm": "norm", "linalg_vector_norm": "norm"},
+}
 
 
-def statistic_of(
-    op: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Statistic, int] | None:
-    """The statistic over dimension 0, and what is taken from N; None for any other call."""
+class Reduction(NamedTuple):
+    """A call that reduces all rows.
+
+    Attributes:
+        of: the statistic.
+        every: of all values, and not of each column.
+        correction: what is taken from the number of values that a sum of squares is divided by.
+        places: torch also gives where the largest or smallest values are.
+    """
+
+    of: Statistic
+    every: bool = False
+    correction: int = 0
+    places: bool = False
+
+
+def reduction_of(op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reduction | None:
+    """The reduction over all rows that a call of torch's is; None for any other call."""
     names = _ARGUMENTS.get(op, ())
     if not names or len(args) > len(names):
         return None
-    given = dict(zip(names, args, strict=False)) | kwargs
-    of, dim, kind = _OF.get(op, _NORM), given.get("dim"), given.get("p", given.get("ord"))
-    if isinstance(dim, (tuple, list)) and len(dim) == 1:
-        (dim,) = dim
-    if type(dim) is not int or given.get("dtype") is not None:
+    passed = dict(zip(names, args, strict=False)) | kwargs
+    x: Tensor = passed.get("x", passed.get("input", args[0] if args else None))
+    if passed.get("dtype") is not None or "other" in passed:
         return None
-    if dim not in (0, -given.get("x", args[0]).dim()):
+    unbiased, dim = passed.get("unbiased"), passed.get("dim")
+    if type(dim) is bool:
+        # x.std(False)
+        unbiased, dim = dim, None
+    over = _over(dim, x.dim())
+    if over is None:
         return None
-    if of == "norm" and kind not in ("fro", 2, 2.0, None):
+    every = over == "all"
+    if not _is_known_norm(op, passed.get("p", passed.get("ord")), every, x):
         return None
-    if of not in ("var", "std"):
-        return of, 0
-    correction = given.get("correction")
-    return of, int(given.get("unbiased") is not False) if correction is None else correction
+    correction = 0
+    if op in ("var", "std"):
+        stated = passed.get("correction")
+        correction = int(unbiased is not False) if stated is None else int(stated)
+    return Reduction(_OF[op], every, correction, op in ("max", "min") and not every)
 
 
-def over_nodes(x: Tensor, of: Statistic, correction: int) -> Tensor:
-    """The statistic of [N, ...], for each node."""
+def _over(dim: Any, dims: int) -> str | None:
+    """Whether it goes over ``all`` values or the ``rows``; None: over other dimensions."""
+    if dim is None:
+        return "all"
+    several = list(dim) if isinstance(dim, (tuple, list)) else [dim]
+    if not all(type(one) is int for one in several):
+        return None
+    places = {one % max(1, dims) for one in several}
+    if places == {0}:
+        return "rows"
+    return "all" if places == set(range(dims)) else None
+
+
+def _is_known_norm(op: str, kind: Any, every: bool, x: Tensor) -> bool:
+    """Whether a norm is the root of the sum of squares; all other reductions are known."""
+    if _OF[op] != "norm":
+        return True
+    # Without a dim, linalg.norm(ord=2) is the largest singular value of a matrix.
+    spectral = op == "linalg_norm" and every and kind is not None and x.dim() > 1
+    return kind in ("fro", 2, 2.0, None) and not spectral
+
+
+def over_nodes(x: Tensor, of: Statistic, correction: int, count: Tensor | None = None) -> Tensor:
+    """The statistic of [N, ...], for each node.
+
+    Args:
+        count: [N, 1] of max and min: rows where it is 0 do not count.
+    """
     match of:
         case "mean":
             found = x.mean(0)
@@ -59,10 +109,15 @@ def over_nodes(x: Tensor, of: Statistic, correction: int) -> Tensor:
             found = torch.var(x, 0, correction=correction)
         case "std":
             found = torch.std(x, 0, correction=correction)
+        case "max" | "min":
+            counted = x if count is None else x[count.flatten() != 0]
+            nothing = x.new_full((1, *x.shape[1:]), -torch.inf if of == "max" else torch.inf)
+            counted = counted if len(counted) else nothing
+            found = counted.amax(0) if of == "max" else counted.amin(0)
     return found.expand_as(x).clone()
 
 
-SAME_ROWS = ("unsqueeze", "view", "reshape", "repeat", "expand", "expand_as")
+SAME_ROWS = ("unsqueeze", "squeeze", "view", "reshape", "repeat", "expand", "expand_as")
 """Shapes of a statistic that are for what follows: it has a row for each node already."""
 ON_STATISTICS = frozenset(
     {
@@ -71,9 +126,19 @@ ON_STATISTICS = frozenset(
         *("reciprocal", "maximum", "minimum", "relu", "leaky_relu", "elu", "gelu", "silu"),
         *("sigmoid", "tanh", "softplus", "dropout", "linear", "matmul", "__matmul__"),
         *("layer_norm", "detach", "clone", "to", "float", "double", "contiguous", "type_as"),
+        *("clamp_min", "clamp_max", "where", "eq", "ne", "lt", "le", "gt", "ge", "log1p"),
     }
 )
 """What may be done with statistics alone: the same for each column, or for a row."""
+BESIDE_ROWS = frozenset(
+    {
+        *("add", "__add__", "__radd__", "sub", "subtract", "__sub__", "rsub", "__rsub__"),
+        *("mul", "multiply", "__mul__", "__rmul__", "div", "divide", "true_divide"),
+        *("__truediv__", "__rdiv__", "pow", "maximum", "minimum", "where", "masked_fill"),
+        *("eq", "__eq__", "ne", "__ne__", "lt", "le", "gt", "ge", "add_", "sub_", "mul_", "div_"),
+    }
+)
+"""What puts a statistic beside rows of nodes or of edges, value by value."""
 
 
 def is_shape_for_rows(op: str, x: Tensor, args: tuple[Any, ...]) -> bool:
@@ -83,6 +148,8 @@ def is_shape_for_rows(op: str, x: Tensor, args: tuple[Any, ...]) -> bool:
     sizes = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
     if op == "unsqueeze":
         return sizes == (0,)
+    if op == "squeeze":
+        return sizes in ((), (0,))
     if op in ("view", "reshape"):
-        return list(sizes) in ([1, -1], [1, x.shape[-1]])
+        return list(sizes) in ([1, -1], [1, x.shape[-1]]) or x[0].numel() == 1
     return True

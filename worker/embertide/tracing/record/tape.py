@@ -10,19 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 
 from embertide.tracing.record.counts import counted
 from embertide.tracing.record.decomposed import DECOMPOSED, OF_NUMBERS, as_numbers
-from embertide.tracing.record.node_statistics import (
-    ON_STATISTICS,
-    is_shape_for_rows,
-    over_nodes,
-    statistic_of,
-)
 from embertide.tracing.record.operations import (
     DECIDES,
     IN_PLACE,
@@ -34,10 +28,14 @@ from embertide.tracing.record.operations import (
     SIZES,
     shown,
 )
+from embertide.tracing.record.over_all import beside_rows, over_all
 from embertide.tracing.record.roles import OF_NODES, edges_of
 from embertide.tracing.record.tables import Beside
-from embertide.tracing.record.traced import Node, Traced, as_nodes, name_of, plain, traced_in
+from embertide.tracing.record.traced import Node, Traced, as_nodes, name_of, plain
 from embertide.tracing.record.user_code import here, refuse
+
+if TYPE_CHECKING:
+    from embertide.tracing.record.edges import Edges
 
 _TO_EDGES, _TO_NODES = ("source", "target"), ("aggregate", "attend", "conv", "degree", "merge")
 """Operations that take rows of nodes to edges, and back."""
@@ -52,6 +50,9 @@ class EndsOfEdges(Protocol):
     def lengths(self) -> set[int]:
         """How many edges relations have."""
 
+    def of_relation(self, name: str) -> Edges | None:
+        """The edges whose tensors are of a name."""
+
 
 @dataclass
 class Tape:
@@ -62,6 +63,7 @@ class Tape:
         counts: node type -> N.
         ends: does what a module does with an ``edge_index`` and its rows.
         beside: refuses what is read beside a table.
+        in_statistic: what is recorded is a part of a statistic over all rows.
     """
 
     within: Callable[[], tuple[str, ...]] = tuple
@@ -69,6 +71,7 @@ class Tape:
     ends: EndsOfEdges | None = None
     beside: Beside | None = None
     nodes: list[Node] = field(default_factory=list)
+    in_statistic: bool = False
 
     def input(self, role: str, value: Tensor, of: str = "") -> Traced:
         """A tensor that every graph has.
@@ -103,7 +106,9 @@ class Tape:
         node.edges |= op not in _TO_NODES and any(one.edges for one in node.sources())
         node.of = _common(node) if of is None else of
         sources = node.sources()
-        node.whole = op == "over_nodes" or (bool(sources) and all(one.whole for one in sources))
+        all_whole = bool(sources) and all(one.whole for one in sources)
+        node.whole = op == "over_nodes" or (all_whole and not node.edges)
+        node.part = self.in_statistic
         node.picked = _picks(op, args) or any(one.picked for one in sources)
         self.nodes.append(node)
         return node
@@ -139,6 +144,7 @@ class Tape:
         ended = None if self.ends is None else self.ends.call(name, args, kwargs)
         if ended is not None:
             return ended
+        args = beside_rows(self, name, args)
         if name in IN_PLACE or kwargs.pop("inplace", False):
             return self._replace(func, name.rstrip("_"), args, kwargs)
         if name == "__setitem__" and _fills(*args):
@@ -151,9 +157,9 @@ class Tape:
             )
         if name in OF_NUMBERS:
             args = tuple(as_numbers(one) for one in args)
-        found = self._over_nodes(name, args, kwargs)
-        if found is not None:
-            return found
+        reduced = over_all(self, name, args, kwargs)
+        if reduced is not None:
+            return reduced
         if name in DECOMPOSED:
             return DECOMPOSED[name](*args, **kwargs)
         return self._results(name, args, kwargs, func(*plain(args), **plain(kwargs)))
@@ -174,26 +180,9 @@ class Tape:
         place = 0 if edges_of(node) is None else 1
         return counted(value, place, None if dim is None else dim % args[0].dim())
 
-    def _over_nodes(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A statistic over all nodes, which stands for a row of each; None of other calls."""
-        given = list(traced_in((args, tuple(kwargs.values()))))
-        x = given[0]
-        if not x.node.edges and x.shape[:1] == (self.counts.get(x.node.of),) and x is args[0]:
-            found = statistic_of(op, args, kwargs)
-            if found is not None and not x.node.whole:
-                value = over_nodes(plain(x), *found)
-                return self.wrap(self.add("over_nodes", (*found, x), {}, value))
-        if not all(one.node.whole for one in given):
-            return None
-        if is_shape_for_rows(op, x, args[1:]):
-            return x
-        if op not in ON_STATISTICS:
-            raise refuse(
-                here(),
-                f"{op} of a statistic over all nodes is not known; known are sums, products,"
-                " activations and Linear, before it is put beside the rows of nodes",
-            )
-        return None
+    def edges_of(self, x: Traced) -> Edges | None:
+        """The edges that a tensor has a row for each of; None of those of all relations."""
+        return None if self.ends is None else self.ends.of_relation(x.node.of)
 
     def _replace(
         self, func: Callable[..., Any], op: str, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -244,8 +233,8 @@ def _refuse_over_edges(op: str, args: tuple[Any, ...], value: Any) -> None:
     ):
         raise refuse(
             here(),
-            f"{op} over all edges needs all of them at once; divide the weights in the job's files,"
-            " by the number of training, or let the module keep that number as a buffer",
+            f"{op} over all edges is not known; known are mean, sum, max, min, var, std and norm"
+            " over them. Or change the edges in the job's files, by the numbers of training",
         )
 
 

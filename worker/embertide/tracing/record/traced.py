@@ -24,6 +24,7 @@ class Node:
         of: the node type whose rows it has, or the relation; "" where a graph has one of each.
         within: names of the calls of modules that were under way.
         whole: whether every node has the same row, which is a statistic over all of them.
+        part: whether it is a part of such a statistic, and nothing that the module itself has.
         picked: whether how many rows it has depends on numbers in tensors.
     """
 
@@ -37,6 +38,7 @@ class Node:
     of: str = ""
     within: tuple[str, ...] = ()
     whole: bool = False
+    part: bool = False
     picked: bool = False
 
     def sources(self) -> list[Node]:
