@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from embertide.models.dgl_interop import load_dgl, why_no_dgl
-from embertide.models.options.layer import Library
+from embertide.models.layer import Library
 from embertide.steps import Aggregate, Combine, Linear, Program
 from tests.support import conv_cases_edges, model_page
 from tests.support.models import program_of, shake

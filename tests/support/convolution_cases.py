@@ -13,7 +13,7 @@ import yaml
 from torch import nn
 
 from embertide.models.description import Description, parse_description
-from embertide.models.options.layer import Layer, Library
+from embertide.models.layer import Layer, Library
 from embertide.steps import Program
 from tests.support import (
     conv_cases_dgl,

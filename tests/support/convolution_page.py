@@ -12,13 +12,10 @@ from pathlib import Path
 from torch import nn
 
 from embertide.check.alternatives import choices
-from embertide.models.options.hetero import Hetero
-from embertide.models.options.kinds import LAYERS
-from embertide.models.options.layer import Layer, Library
-from embertide.models.options.typed_kinds import kinds_of
-from embertide.tracing.dgl.convs import DGL
+from embertide.models.convs.hetero import Hetero
+from embertide.models.kinds import KNOWN, LAYERS, kinds_of
+from embertide.models.layer import Layer, Library
 from embertide.tracing.forward.replacements import BY_NUMBER, BY_RELATION
-from embertide.tracing.pyg.convs import PYG
 from tests.support import export_convs
 from tests.support.convolution_cases import HeldLayer, held_layers
 from tests.support.model_examples_dgl import dgl
@@ -69,7 +66,7 @@ def page(layers: list[HeldLayer]) -> str:
 
 def _exported() -> Iterator[str]:
     """How the convolutions of each library are exported."""
-    of = {"dgl": (DGL, export_convs.DGL), "pyg": (PYG, export_convs.PYG)}
+    of = {"dgl": (KNOWN["dgl"], export_convs.DGL), "pyg": (KNOWN["pyg"], export_convs.PYG)}
     for library, (known, traced) in of.items():
         package = "torch_geometric" if library == "pyg" else library
         several = [name for one, name in (*BY_RELATION, *BY_NUMBER) if one == package]

@@ -16,13 +16,12 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from embertide.models import parts
+from embertide.models.convs.hetero import Hetero
 from embertide.models.description import Description
-from embertide.models.options import parts
-from embertide.models.options.graph_norm import GraphNormOptions, LayerNormOptions
-from embertide.models.options.hetero import Hetero
-from embertide.models.options.kinds import LAYERS
-from embertide.models.options.layer import Layer, Library
-from embertide.models.options.typed_kinds import TYPED_LAYERS
+from embertide.models.kinds import LAYERS, TYPED_LAYERS
+from embertide.models.layer import Layer, Library
+from embertide.models.norm_options import GraphNormOptions, LayerNormOptions
 from embertide.models.unknown import ARGUMENTS
 from tests.support import (
     model_examples_dgl,
@@ -151,9 +150,9 @@ Every layer reads one tensor of each type and makes one of each:
   libraries.
 - Steps that the `outputs` do not need are left out, and so are features that nothing reads.
 
-The first example below says everything once. Whatever does not fit is one error: a relation that
-`relations` does not list, a relation without a module among the weights, a module that no relation
-reads, a type of which there is no tensor.
+The example of `pyg: hetero` shows everything once. Whatever does not fit is one error: a relation
+that `relations` does not list, a relation without a module among the weights, a module that no
+relation reads, a type of which there is no tensor.
 """
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from embertide.errors import ModelError
 from embertide.models.dgl_interop import why_no_dgl
-from embertide.models.options.kinds import LAYERS
-from embertide.models.options.layer import Library
+from embertide.models.kinds import LAYERS
+from embertide.models.layer import Library
 from tests.support.convolution_cases import HeldLayer, held_layers
 from tests.support.convolution_page import PAGE, page, untested
 from tests.support.models import program_of

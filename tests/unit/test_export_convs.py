@@ -13,17 +13,17 @@ from torch import nn
 
 from embertide.errors import ModelError
 from embertide.models.dgl_interop import load_dgl, why_no_dgl
-from embertide.tracing.dgl.convs import DGL
+from embertide.models.kinds import KNOWN
 from embertide.tracing.export import export_module
 from embertide.tracing.forward.replacements import BY_NUMBER, BY_RELATION
 from embertide.tracing.prove.agreement import TOLERANCE
-from embertide.tracing.pyg.convs import PYG
 from tests.support import export_convs
 from tests.support.models import shake
 from tests.support.pyg import pyg
 
 ROOT = Path(__file__).parents[2]
 
+PYG, DGL = KNOWN["pyg"], KNOWN["dgl"]
 PYG_CASES: dict[str, Callable[[], nn.Module]] = {
     "GCNConv": lambda: pyg.GCNConv(5, 3, improved=True, add_self_loops=False, bias=False),
     "SAGEConv": lambda: pyg.SAGEConv(

@@ -64,7 +64,7 @@ def described(layers: str, more: str = BOTH, library: str = "pyg") -> str:
         ),
         (
             described("{conv: hetero, each: {conv: linear, prefix: lin}}"),
-            "layers[0].each.conv: is 'linear'; for pyg Embertide supports gcn, sage",
+            "layers[0].each.conv: is 'linear'; for pyg Embertide supports agnn, appnp",
         ),
         (
             described("{conv: hetero, aggregate: stack, each: {conv: gcn}}", library="dgl"),
@@ -72,7 +72,7 @@ def described(layers: str, more: str = BOTH, library: str = "pyg") -> str:
         ),
         (
             described("{conv: RelGraphConv}", library="dgl"),
-            "layers[0].conv: is 'RelGraphConv'; for dgl Embertide supports gcn, sage",
+            "layers[0].conv: is 'RelGraphConv'; for dgl Embertide supports agnn, appnp",
         ),
         (described("{conv: RelGraphConv}", library="dgl"), "(did you mean 'rgcn'?)"),
         (

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from embertide.models.dgl_interop import why_no_dgl
-from embertide.models.options.typed_kinds import TYPED_LAYERS
+from embertide.models.kinds import TYPED_LAYERS
 from embertide.models.reference import run_typed_reference
 from embertide.steps import Program
 from tests.support.hetero_case import HeteroCase, edges

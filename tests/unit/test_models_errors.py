@@ -65,7 +65,7 @@ def row(message: str, name: str) -> str:
         ("library: dgl\nlayers: [{con: gcn}]", "layers[0].conv: is required; for dgl Embertide"),
         (
             "library: pyg\nlayers: [{conv: dotgat}]",
-            "is 'dotgat'; for pyg Embertide supports gcn, sage, ",
+            "is 'dotgat'; for pyg Embertide supports agnn, appnp, ",
         ),
         (
             "library: dgl\nlayers: [{conv: gcn, norm: in}]",

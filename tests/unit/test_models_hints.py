@@ -164,7 +164,7 @@ def test_a_linear_beside_graph_convolutions_of_dgl_is_not_taken_for_one() -> Non
         ("pyg", "conv: gcn, jk: cat", "jk: is written as a layer behind the last one"),
         ("pyg", "conv: propagate, k: 2", "k: unknown field; did you mean 'K'?"),
         ("pyg", "conv: propagate, K: 2, prefix: a", "prefix: propagate has no parameters; remove"),
-        ("pyg", "conv: GCNConv", "conv: is 'GCNConv'; for pyg Embertide supports gcn, sage, gat,"),
+        ("pyg", "conv: GCNConv", "conv: is 'GCNConv'; for pyg Embertide supports agnn, appnp,"),
         ("pyg", "conv: GCNConv", "(did you mean 'gcn'?)"),
         ("dgl", "conv: GraphConv", "(did you mean 'gcn'?)"),
         ("dgl", "conv: APPNPConv", "(did you mean 'appnp'?)"),

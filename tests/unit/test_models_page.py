@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from embertide.models.dgl_interop import why_no_dgl
-from embertide.models.options.kinds import LAYERS
-from embertide.models.options.layer import Library
+from embertide.models.kinds import LAYERS
+from embertide.models.layer import Library
 from tests.support.model_example import Example
 from tests.support.model_examples_dgl import dgl
 from tests.support.model_page import EXAMPLES, PAGE, page

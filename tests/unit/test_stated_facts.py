@@ -14,8 +14,8 @@ import torch
 import yaml
 
 import embertide
-from embertide.models.options.kinds import LAYERS
-from embertide.models.options.layer import Library
+from embertide.models.kinds import LAYERS
+from embertide.models.layer import Library
 from embertide.spec.manifest import ModelRef
 from embertide.steps import ActivationKind
 from tests.support.paths import ROOT

@@ -16,9 +16,10 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from embertide.models.convs.jumping_knowledge import JumpingKnowledge
 from embertide.models.description import Description
-from embertide.models.options.kinds import LAYERS
-from embertide.models.options.layer import JumpingKnowledge, Layer
+from embertide.models.kinds import LAYERS
+from embertide.models.layer import Layer
 from embertide.models.prefixes import find_prefixes
 from embertide.models.read import ModelFiles
 from embertide.models.weights import Weights

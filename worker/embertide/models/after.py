@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import torch
 
 from embertide.models.builder import ProgramBuilder
+from embertide.models.convs.shared.dgl_heads import DglHeads
 from embertide.models.graph_norms import norm_over_nodes
+from embertide.models.layer import Layer
 from embertide.models.node_types import prefix_of
-from embertide.models.options.dgl import DglHeads
-from embertide.models.options.graph_norm import GraphNormOptions, LayerNormOptions
-from embertide.models.options.layer import Layer
-from embertide.models.options.parts import ActivationOptions, NormOptions, SkipOptions
+from embertide.models.norm_options import GraphNormOptions, LayerNormOptions
+from embertide.models.parts import ActivationOptions, NormOptions, SkipOptions
 from embertide.models.prefixes import Kind
 from embertide.models.weights import Scope
 

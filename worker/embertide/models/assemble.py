@@ -7,22 +7,19 @@ from dataclasses import dataclass
 
 from embertide.models.after import Norms, parts_behind
 from embertide.models.builder import ProgramBuilder
-from embertide.models.convs.kinds import CONVS
-from embertide.models.convs.typed_kinds import TYPED_CONVS
+from embertide.models.convs.hetero import Hetero
 from embertide.models.description import Description
+from embertide.models.ends import Ends
+from embertide.models.layer import Layer
 from embertide.models.leftovers import ReadLayer
 from embertide.models.node_types import NodeTypes, prefix_of
-from embertide.models.options.graph_norm import GraphNormOptions
-from embertide.models.options.hetero import Hetero, SeveralTypes
-from embertide.models.options.layer import Layer
-from embertide.models.options.parts import NormOptions
+from embertide.models.norm_options import GraphNormOptions
+from embertide.models.parts import NormOptions
 from embertide.models.prefixes import Kind, find_norms, find_prefixes, stored_norm
 from embertide.models.prune import prune
+from embertide.models.typed_layer import SeveralTypes, Tensors
 from embertide.models.weights import Scope, Weights
 from embertide.steps import Program
-
-Tensors = dict[str, str]
-"""Node type -> tensor; the type is "" in a model of one."""
 
 
 def assemble(description: Description, weights: Weights, digest: str) -> Program:
@@ -93,7 +90,7 @@ def _layer(b: ProgramBuilder, place: _Place, layer: Layer, x: Tensors) -> Tensor
         passing = layer.types_of(x)
         return {**x, **{name: _of_one_type(b, place, layer, name, x[name]) for name in passing}}
     scope, made = place.scope(place.prefix), {}
-    for name, h in TYPED_CONVS[type(layer)](b, scope, layer, x, place.types).items():
+    for name, h in layer.steps_by_type(b, scope, x, place.types).items():
         with b.of_type(name):
             norms = place.norms_of(name)
             made[name] = parts_behind(b, scope, layer, h, norms, x.get(name, ""))
@@ -104,7 +101,7 @@ def _of_one_type(b: ProgramBuilder, place: _Place, layer: Layer, node_type: str,
     """A layer that reads nodes of one type, and what follows it."""
     scope = place.scope(place.of_type(place.prefix, node_type), b.widths[x])
     with b.of_type(node_type):
-        h = CONVS[type(layer)](b, scope, layer, x)
+        h = layer.steps(b, scope, Ends(x, x))
         b.learn(x, scope.size("in"))
         return parts_behind(b, scope, layer, h, place.norms_of(node_type), x)
 

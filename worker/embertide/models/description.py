@@ -11,12 +11,13 @@ from typing import Annotated, Any, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from embertide.errors import ManifestError, ModelError
+from embertide.models.convs.jumping_knowledge import JumpingKnowledge
+from embertide.models.kinds import kinds_of
+from embertide.models.layer import Layer, Library
+from embertide.models.layer_reading import read_layer
 from embertide.models.node_types import NodeTypes, check_types
-from embertide.models.options.hetero import SeveralTypes, parse_relation
-from embertide.models.options.layer import JumpingKnowledge, Layer, Library
-from embertide.models.options.parts import Part
-from embertide.models.options.reading import read_layer
-from embertide.models.options.typed_kinds import kinds_of
+from embertide.models.parts import Part
+from embertide.models.typed_layer import SeveralTypes, parse_relation
 from embertide.spec.base import raise_problems
 from embertide.spec.loading import parse_document
 from embertide.spec.problems import Loc

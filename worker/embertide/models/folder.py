@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from embertide.models.options.parts import Part
+from embertide.models.parts import Part
 from embertide.models.tables import PROGRAM_NAME
 from embertide.spec.result_names import RESULT_PATTERN, result_key
 from embertide.steps import Program

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from embertide.models.builder import ProgramBuilder
-from embertide.models.options.graph_norm import GraphNormOptions
+from embertide.models.norm_options import GraphNormOptions
 from embertide.models.weights import Scope
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from embertide.models.options.hetero import Relations, SeveralTypes
-from embertide.models.options.layer import Layer, LinearLayer, Problems
+from embertide.models.convs.linear import LinearLayer
+from embertide.models.layer import Layer, Problems
+from embertide.models.typed_layer import Relations, SeveralTypes
 
 WHERE = "{type}"
 """Stands in a prefix for the name of the node type."""

@@ -14,7 +14,8 @@ from typing import Literal
 import torch
 
 from embertide.errors import ModelError
-from embertide.models.options.layer import Layer, LinearLayer
+from embertide.models.convs.linear import LinearLayer
+from embertide.models.layer import Layer
 from embertide.models.shapes import shape_of
 from embertide.models.weights import Scope, Weights
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from embertide.models.options.layer import Layer, Library
+from embertide.models.layer import Layer, Library
 from embertide.spec.problems import Loc
 
 _EDGE_FEATURES = (

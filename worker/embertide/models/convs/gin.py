@@ -1,86 +1,58 @@
-"""GIN for both libraries: (1 + eps) * x + the aggregate, then a function of linear layers.
+"""Graph isomorphism network (Xu et al., 2019, eq. 4.1), for both libraries.
 
-The function is the user's own module, so ``mlp`` lists what is in it, in order. Modules stand
-under DGL's ``apply_func`` or PyG's ``nn``; their names are the numbers of a Sequential,
-``lins.0`` and ``norms.0.module`` of PyG's MLP, ``linears.0`` or whatever the list says.
+    out_i = MLP((1 + eps) x_i + reduce over edges j -> i of x_j)
+
+x [N, in], out [N, out].
 """
 
 from __future__ import annotations
 
-from embertide.models.after import activation, batch_norm, layer_norm
+from typing import Literal
+
+from pydantic import Field
+
 from embertide.models.builder import ProgramBuilder
-from embertide.models.convs.aggregation import aggregate
-from embertide.models.convs.ends import Ends
-from embertide.models.options.layer import Gin
-from embertide.models.options.parts import MlpModule, NormOptions
-from embertide.models.prefixes import KINDS, Kind, modules_of, numbers_of, stored_norm
+from embertide.models.convs.shared.aggregation import aggregate
+from embertide.models.convs.shared.gin_function import GIN, Gin, finish_gin
+from embertide.models.convs.shared.option_texts import AGGR, REFUSED_AGGR
+from embertide.models.ends import Ends
+from embertide.models.registry import convolution
 from embertide.models.weights import Scope
 
 
-def gin(b: ProgramBuilder, s: Scope, o: Gin, x: Ends, aggregator: str, function: str) -> str:
-    """The steps of one GIN layer; ``function`` is what the library calls the user's module."""
-    total = aggregate(b, x.source, aggregator, edge_weight=o.uses_edge_weight)
-    return finish_gin(b, s, o, x, total, function)
+@convolution("dgl")
+class DglGin(Gin):
+    """Graph isomorphism network."""
+
+    between_types = True
+    target_optional = True
+    weighted = True
+    module = "dgl.nn.GINConv"
+    conv: Literal["gin"] = Field(description=GIN)
+    aggregator_type: Literal["sum", "max", "mean"] = Field(
+        default="sum", description="how neighbours are joined"
+    )
+
+    def steps(self, b: ProgramBuilder, s: Scope, x: Ends) -> str:
+        """GINConv; its function is stored under ``apply_func``."""
+        total = aggregate(b, x.source, self.aggregator_type, edge_weight=self.uses_edge_weight)
+        return finish_gin(b, s, self, x, total, "apply_func")
 
 
-def finish_gin(b: ProgramBuilder, s: Scope, o: Gin, x: Ends, total: str, function: str) -> str:
-    """What follows the aggregate: the node itself, then the user's module."""
-    eps = o.eps
-    s.pass_over("eps")
-    if eps is None:
-        stored = s.raw("eps", 1)
-        eps = 0.0 if stored is None else float(stored[0])
-    h = b.combine(x.target, total, alpha=1.0 + eps) if x.target else total
-    inner = s.at(s.name(function))
-    h = _linear(b, inner, h, "", True) if o.mlp is None else _modules(b, inner, o.mlp, h)
-    if b.widths[h]:
-        s.agree("out", b.widths[h])
-    return h
+@convolution("pyg")
+class PygGin(Gin):
+    """Graph isomorphism network."""
 
+    between_types = True
+    target_optional = True
+    refused = REFUSED_AGGR
+    module = "torch_geometric.nn.GINConv"
+    conv: Literal["gin"] = Field(description=GIN)
+    aggr: Literal["add", "sum", "max", "mean", "min", "var", "std"] = Field(
+        default="add", description=AGGR
+    )
 
-class _Names:
-    """The modules in the weights, by kind, in the order of the numbers in their names."""
-
-    def __init__(self, s: Scope) -> None:
-        self._scope = s
-        self._left: dict[Kind, list[str]] = {kind: modules_of(kind, s) for kind in KINDS}
-
-    def take(self, kind: Kind, given: str, place: int) -> str:
-        """The given name, or the next module of this kind; ``place`` as in a Sequential."""
-        left = self._left[kind]
-        if given:
-            return given
-        numbers = [numbers_of(name) for name in left]
-        if len(set(numbers)) < len(numbers):
-            expected = f"mlp with names: {{{kind}: <name>}}  ({self._scope.label})"
-            self._scope.weights.differ(self._scope.prefix, expected, ", ".join(left))
-        return left.pop(0) if left else str(place)
-
-
-def _modules(b: ProgramBuilder, s: Scope, mlp: list[MlpModule], h: str) -> str:
-    """The listed modules in order; those without a name take the next one of their kind."""
-    names = _Names(s)
-    for place, module in enumerate(mlp):
-        options = NormOptions(eps=module.eps, affine=module.affine)
-        if module.linear is not None:
-            h = _linear(b, s, h, names.take("linear", module.linear, place), module.bias)
-        elif module.batch_norm is not None:
-            name = s.name(names.take("batch_norm", module.batch_norm, place))
-            h = batch_norm(b, s.at(stored_norm(name, s.weights.found)), options, h)
-        elif module.layer_norm is not None:
-            name = names.take("layer_norm", module.layer_norm, place)
-            h = layer_norm(b, s.at(s.name(name)), options, h)
-        elif module.activation is not None:
-            h = activation(b, s, module.activation, h)
-    return h
-
-
-def _linear(b: ProgramBuilder, s: Scope, h: str, name: str, bias: bool) -> str:
-    columns = b.widths[h]
-    inner = Scope(s.weights, s.name(name) if name else s.prefix, s.label, {})
-    if columns:
-        inner.sizes["in"] = columns
-    weight = inner.take("weight", "out", "in")
-    shift = inner.take("bias", "out") if bias else None
-    s.sizes.setdefault("in", inner.size("in"))
-    return b.linear(h, weight, inner.size("out"), shift)
+    def steps(self, b: ProgramBuilder, s: Scope, x: Ends) -> str:
+        """GINConv; its function is stored under ``nn``."""
+        total = aggregate(b, x.source, self.aggr, edge_weight=self.uses_edge_weight)
+        return finish_gin(b, s, self, x, total, "nn")

@@ -9,19 +9,23 @@ keys and values of a source type are the same for all relations that leave it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
+from pydantic import Field
 
 from embertide.models.builder import ProgramBuilder
-from embertide.models.convs.relation_heads import merged, turned
+from embertide.models.convs.shared.relation_heads import merged, turned
 from embertide.models.node_types import NodeTypes
-from embertide.models.options.relational import DglHgt, PygHgt
+from embertide.models.registry import convolution
+from embertide.models.typed_layer import Relations, SeveralTypes, Tensors
 from embertide.models.weights import Scope
 from embertide.spec.relations import Relation
 
-Tensors = dict[str, str]
 Projected = tuple[str, str, str]
 """Keys, queries and values of a node type."""
+
+
 Names = dict[Relation, tuple[str, str, str]]
 """Relation -> the names of its parameters."""
 
@@ -41,6 +45,83 @@ class _Heads:
     key: Tensors
     value: Tensors
     names: Names
+
+
+@convolution("pyg")
+class PygHgt(SeveralTypes):
+    """Attention with one softmax over the edges of all relations, and weights by node type.
+
+    It needs the features of all node types that `relations` name.
+    """
+
+    marks = ("k_rel.weight",)
+    module = "torch_geometric.nn.HGTConv"
+    conv: Literal["hgt"] = Field(description="heterogeneous graph transformer")
+    bias: Literal[True] = Field(default=True, description="the module has them")
+
+    def steps_by_type(self, b: ProgramBuilder, s: Scope, x: Tensors, types: NodeTypes) -> Tensors:
+        """HGTConv: gelu, a Linear for each type, and a gate where the input has the same width."""
+        for relation in types.relations:
+            s.raw(f"p_rel.{_joined(relation)}", 1, "heads")
+        made = {}
+        for name, rows in x.items():
+            with b.of_type(name):
+                made[name] = _projected(b, s.at(s.name(f"kqv_lin.lins.{name}")), s, rows)
+        names = _pyg_relations(s, types)
+        given = _heads(s, made, names)
+        found = attend_over_relations(b, types, given)
+        for name in types.names:
+            for short in (
+                f"out_lin.lins.{name}.weight",
+                f"out_lin.lins.{name}.bias",
+                f"skip.{name}",
+            ):
+                s.pass_over(short)
+        return {name: _finish_pyg(b, s, name, h, x[name]) for name, h in found.items()}
+
+
+@convolution("dgl")
+class DglHgt(SeveralTypes):
+    """Attention with one softmax over the edges of all relations, and weights by node type.
+
+    Weights are numbered in the order of `types` and of `relations`.
+    """
+
+    marks = ("linear_a.W",)
+    module = "dgl.nn.HGTConv"
+    conv: Literal["hgt"] = Field(description="heterogeneous graph transformer")
+    bias: Literal[False] = Field(default=False, description="the module has none")
+    use_norm: bool = Field(default=False, description="a layer norm in the module (norm)")
+
+    def makes(self, listed: Relations, have: set[str]) -> set[str]:
+        """Of every type, by its gate."""
+        return super().makes(listed, have) | have
+
+    def steps_by_type(self, b: ProgramBuilder, s: Scope, x: Tensors, types: NodeTypes) -> Tensors:
+        """HGTConv: a Linear for each type, a gate with the input, and a norm; of every type."""
+        for rows in x.values():
+            s.expect("in", b.widths[rows])
+        heads = _count(s, "relation_pri")
+        stacks = [s.raw(f"linear_{one}.W", len(types.names), "in", "columns") for one in "kqv"]
+        for rows in x.values():
+            b.learn(rows, s.size("in"))
+        s.sizes |= {"heads": heads, "width": s.size("columns") // max(1, heads)}
+        names = _dgl_relations(s, heads, types)
+        made = {}
+        for number, name in enumerate(types.names):
+            if name not in x:
+                continue
+            made[name] = x[name], x[name], x[name]
+            if None not in stacks:
+                weights = [stack[number].t() for stack in stacks if stack is not None]
+                with b.of_type(name):
+                    key, query, value = (
+                        b.linear(x[name], s.put(s.name(f"{kind}.{name}"), weight), len(weight))
+                        for kind, weight in zip(("key", "query", "value"), weights, strict=True)
+                    )
+                made[name] = key, query, value
+        found = attend_over_relations(b, types, _heads(s, made, names))
+        return _finish_dgl(b, s, self, found, x, types)
 
 
 def attend_over_relations(b: ProgramBuilder, types: NodeTypes, given: _Heads) -> Tensors:
@@ -73,23 +154,6 @@ def _sums(b: ProgramBuilder, given: _Heads, relation: Relation) -> str:
         key=given.key[relation.source],
         log_sum=True,
     )
-
-
-def pyg_hgt(b: ProgramBuilder, s: Scope, _o: PygHgt, x: Tensors, types: NodeTypes) -> Tensors:
-    """HGTConv: gelu, a Linear for each type, and a gate where the input has the same width."""
-    for relation in types.relations:
-        s.raw(f"p_rel.{_joined(relation)}", 1, "heads")
-    made = {}
-    for name, rows in x.items():
-        with b.of_type(name):
-            made[name] = _projected(b, s.at(s.name(f"kqv_lin.lins.{name}")), s, rows)
-    names = _pyg_relations(s, types)
-    given = _heads(s, made, names)
-    found = attend_over_relations(b, types, given)
-    for name in types.names:
-        for short in (f"out_lin.lins.{name}.weight", f"out_lin.lins.{name}.bias", f"skip.{name}"):
-            s.pass_over(short)
-    return {name: _pyg_behind(b, s, name, h, x[name]) for name, h in found.items()}
 
 
 def _joined(relation: Relation) -> str:
@@ -147,7 +211,7 @@ def _pyg_relations(s: Scope, types: NodeTypes) -> Names:
     return found
 
 
-def _pyg_behind(b: ProgramBuilder, s: Scope, node_type: str, h: str, x: str) -> str:
+def _finish_pyg(b: ProgramBuilder, s: Scope, node_type: str, h: str, x: str) -> str:
     """gelu, the type's Linear, and the gate."""
     columns = s.size("columns")
     with b.of_type(node_type):
@@ -159,33 +223,6 @@ def _pyg_behind(b: ProgramBuilder, s: Scope, node_type: str, h: str, x: str) -> 
             return out
         share = float(gate.double().sigmoid())
         return b.combine(out, x, alpha=share, beta=1.0 - share)
-
-
-def dgl_hgt(b: ProgramBuilder, s: Scope, o: DglHgt, x: Tensors, types: NodeTypes) -> Tensors:
-    """HGTConv: a Linear for each type, a gate with the input, and a norm; of every type."""
-    for rows in x.values():
-        s.expect("in", b.widths[rows])
-    heads = _count(s, "relation_pri")
-    stacks = [s.raw(f"linear_{one}.W", len(types.names), "in", "columns") for one in "kqv"]
-    for rows in x.values():
-        b.learn(rows, s.size("in"))
-    s.sizes |= {"heads": heads, "width": s.size("columns") // max(1, heads)}
-    names = _dgl_relations(s, heads, types)
-    made = {}
-    for number, name in enumerate(types.names):
-        if name not in x:
-            continue
-        made[name] = x[name], x[name], x[name]
-        if None not in stacks:
-            weights = [stack[number].t() for stack in stacks if stack is not None]
-            with b.of_type(name):
-                key, query, value = (
-                    b.linear(x[name], s.put(s.name(f"{kind}.{name}"), weight), len(weight))
-                    for kind, weight in zip(("key", "query", "value"), weights, strict=True)
-                )
-            made[name] = key, query, value
-    found = attend_over_relations(b, types, _heads(s, made, names))
-    return _dgl_behind(b, s, o, found, x, types)
 
 
 def _count(s: Scope, prefix: str) -> int:
@@ -218,7 +255,7 @@ def _dgl_relations(s: Scope, heads: int, types: NodeTypes) -> Names:
     return found
 
 
-def _dgl_behind(
+def _finish_dgl(
     b: ProgramBuilder, s: Scope, o: DglHgt, found: Tensors, x: Tensors, types: NodeTypes
 ) -> Tensors:
     """What follows the attention; types to which no relation leads have none of it."""

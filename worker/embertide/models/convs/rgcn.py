@@ -1,46 +1,170 @@
-"""RGCN for both libraries: a sum over relations, and the node itself."""
+"""RGCN (Schlichtkrull et al., 2018, eq. 2), for both libraries: a sum over relations.
+
+    out_i = W_0 x_i + sum over r of reduce over edges j -> i of r of W_r x_j + b
+
+x and out by node type, [N, in] and [N, out].
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import torch
+from pydantic import Field
+from torch import Tensor
 
 from embertide.models.builder import ProgramBuilder
-from embertide.models.convs.aggregation import LINEAR, aggregate
-from embertide.models.convs.relation_weights import RelationWeights, relational
+from embertide.models.convs.shared.aggregation import LINEAR, aggregate
+from embertide.models.convs.shared.relation_weights import RelationWeights, relational
+from embertide.models.layer import Problems
 from embertide.models.node_types import NodeTypes
-from embertide.models.options.relational import DglRgcn, PygRgcn
+from embertide.models.registry import convolution
+from embertide.models.typed_layer import Relations, SeveralTypes, Tensors
 from embertide.models.weights import Scope
 from embertide.spec.relations import Relation
 
-Tensors = dict[str, str]
+
+class Relational(SeveralTypes):
+    """A sum over all relations, each with its own weight, and the node itself."""
+
+    conv: Literal["rgcn"] = Field(description="relational graph convolution")
+
+    @property
+    def rooted(self) -> bool:
+        """Whether the node itself counts."""
+        raise NotImplementedError
+
+    def wants(self, relation: Relation) -> list[str]:
+        """The target counts as the node itself alone."""
+        both = super().wants(relation)
+        return both if self.rooted else both[:1]
+
+    def makes(self, listed: Relations, have: set[str]) -> set[str]:
+        """Where the node itself counts, of every type."""
+        return super().makes(listed, have) | (have if self.rooted else set())
 
 
-def pyg_rgcn(b: ProgramBuilder, s: Scope, o: PygRgcn, x: Tensors, types: NodeTypes) -> Tensors:
-    """RGCNConv; FastRGCNConv is the same function."""
-    _learn_widths(b, s, x, types)
-    relations = len(types.relations)
-    if s.has("comp"):
-        weights = _of_bases(s, "comp", "weight", relations)
-    elif s.dims("weight") == 4:
-        blocks = s.raw("weight", relations, "blocks", "block in", "block out")
-        s.bind("in", "blocks", "block in")
-        s.bind("out", "blocks", "block out")
-        weights = None if blocks is None else RelationWeights(blocks=blocks)
-    else:
-        full = s.raw("weight", relations, "in", "out")
-        weights = None if full is None else RelationWeights(full=full)
-    root = s.take("root", "in", "out", turned=True) if o.root_weight else None
-    bias = s.take("bias", "out") if o.bias else None
-    made = relational(
-        b, s, x, types, weights, lambda h: aggregate(b, h, o.aggr), linear=o.aggr in LINEAR
+@convolution("pyg")
+class PygRgcn(Relational):
+    """A sum over all relations, each with its own weight, and the node itself.
+
+    Weights are numbered in the order of `relations`; of a basis or block decomposition the
+    weights themselves show the number.
+    """
+
+    marks = ("weight [relations, in, out]",)
+    module = "torch_geometric.nn.RGCNConv, torch_geometric.nn.FastRGCNConv"
+    aggr: Literal["mean", "add", "sum", "max"] = Field(
+        default="mean", description="how the neighbours of one relation are joined; `add` is `sum`"
     )
-    _tell_widths(b, s, x)
-    return {
-        name: _with_node(b, s, name, parts, x.get(name, ""), root, bias)
-        for name, parts in _every_type(made, x, rooted=o.root_weight).items()
-    }
+    root_weight: bool = Field(default=True, description="adds the node itself (root)")
+
+    def found_in(self, names: Mapping[str, Tensor]) -> set[str]:
+        """By its weight, a stack of matrices or of blocks."""
+        found = {name for name, tensor in names.items() if tensor.dim() in (3, 4)}
+        return {
+            name.removesuffix("weight").removesuffix(".")
+            for name in found
+            if name == "weight" or name.endswith(".weight")
+        }
+
+    @property
+    def rooted(self) -> bool:
+        """By its ``root``."""
+        return self.root_weight
+
+    def steps_by_type(self, b: ProgramBuilder, s: Scope, x: Tensors, types: NodeTypes) -> Tensors:
+        """RGCNConv; FastRGCNConv is the same function."""
+        _learn_widths(b, s, x, types)
+        relations = len(types.relations)
+        if s.has("comp"):
+            weights = _of_bases(s, "comp", "weight", relations)
+        elif s.dims("weight") == 4:
+            blocks = s.raw("weight", relations, "blocks", "block in", "block out")
+            s.bind("in", "blocks", "block in")
+            s.bind("out", "blocks", "block out")
+            weights = None if blocks is None else RelationWeights(blocks=blocks)
+        else:
+            full = s.raw("weight", relations, "in", "out")
+            weights = None if full is None else RelationWeights(full=full)
+        root = s.take("root", "in", "out", turned=True) if self.root_weight else None
+        bias = s.take("bias", "out") if self.bias else None
+        made = relational(
+            b,
+            s,
+            x,
+            types,
+            weights,
+            lambda h: aggregate(b, h, self.aggr),
+            linear=self.aggr in LINEAR,
+        )
+        _tell_widths(b, s, x)
+        return {
+            name: _with_node(b, s, name, parts, x.get(name, ""), root, bias)
+            for name, parts in _every_type(made, x, rooted=self.root_weight).items()
+        }
+
+
+@convolution("dgl")
+class DglRgcn(Relational):
+    """A sum over all relations, each with its own weight, and the node itself.
+
+    Weights are numbered in the order of `relations`.
+    """
+
+    marks = ("linear_r.W",)
+    module = "dgl.nn.RelGraphConv"
+    regularizer: Literal["basis", "bdd"] | None = Field(
+        default=None,
+        description="decomposition of the weights: sums of bases, or blocks on the diagonal",
+    )
+    num_bases: int | None = Field(
+        default=None, ge=1, description="of `bdd` the number of blocks, which no weights show"
+    )
+    self_loop: bool = Field(default=True, description="adds the node itself (loop_weight)")
+    norm_inside: bool = Field(
+        default=False,
+        description="the module was made with layer_norm=True: a norm before bias and node",
+    )
+    norm: Literal["none", "relation", "all"] = Field(
+        default="none",
+        description="what the forward was given as `norm`: nothing; one over the in-degree within"
+        " the edge's relation (means); one over that of all relations, as dgl.norm_by_dst gives it",
+    )
+
+    @property
+    def rooted(self) -> bool:
+        """By its ``loop_weight``."""
+        return self.self_loop
+
+    def conflicts(self) -> Problems:
+        """Blocks are counted, and nothing else is."""
+        blocks = self.regularizer == "bdd"
+        if blocks and self.num_bases is None:
+            return [(("num_bases",), "is required with regularizer: bdd")]
+        if not blocks and self.num_bases is not None:
+            return [(("num_bases",), "is told by the weights; remove it")]
+        return []
+
+    def steps_by_type(self, b: ProgramBuilder, s: Scope, x: Tensors, types: NodeTypes) -> Tensors:
+        """RelGraphConv: the norm comes before the bias, and both before the node itself."""
+        _learn_widths(b, s, x, types)
+        root = s.take("loop_weight", "in", "out", turned=True) if self.self_loop else None
+        bias = s.take("h_bias", "out") if self.bias else None
+        weights = _dgl_weights(s, self, len(types.relations))
+        aggr = "mean" if self.norm == "relation" else "sum"
+        made = relational(b, s, x, types, weights, lambda h: aggregate(b, h, aggr))
+        _tell_widths(b, s, x)
+        found = {}
+        for name, parts in _every_type(made, x, rooted=self.self_loop).items():
+            into = [one for one in types.relations if one.destination == name]
+            total = _sum(b, name, parts)
+            if self.norm == "all" and into:
+                total = _over_all_degrees(b, name, total, into)
+            with b.of_type(name):
+                found[name] = _finish_dgl(b, s, self, total, x.get(name, ""), root, bias)
+        return found
 
 
 def _of_bases(s: Scope, shares: str, bases: str, relations: int) -> RelationWeights | None:
@@ -85,26 +209,6 @@ def _with_node(
         return total if root is not None or bias is None else b.affine(total, None, bias)
 
 
-def dgl_rgcn(b: ProgramBuilder, s: Scope, o: DglRgcn, x: Tensors, types: NodeTypes) -> Tensors:
-    """RelGraphConv: the norm comes before the bias, and both before the node itself."""
-    _learn_widths(b, s, x, types)
-    root = s.take("loop_weight", "in", "out", turned=True) if o.self_loop else None
-    bias = s.take("h_bias", "out") if o.bias else None
-    weights = _dgl_weights(s, o, len(types.relations))
-    aggr = "mean" if o.norm == "relation" else "sum"
-    made = relational(b, s, x, types, weights, lambda h: aggregate(b, h, aggr))
-    _tell_widths(b, s, x)
-    found = {}
-    for name, parts in _every_type(made, x, rooted=o.self_loop).items():
-        into = [one for one in types.relations if one.destination == name]
-        total = _sum(b, name, parts)
-        if o.norm == "all" and into:
-            total = _over_all_degrees(b, name, total, into)
-        with b.of_type(name):
-            found[name] = _dgl_behind(b, s, o, total, x.get(name, ""), root, bias)
-    return found
-
-
 def _sum(b: ProgramBuilder, node_type: str, parts: list[str]) -> str:
     """The sum of all parts; "" where there are none."""
     if len(parts) < 2:
@@ -147,7 +251,7 @@ def _over_all_degrees(
         return b.row_wise((total, degree), lines, (), b.widths[total])
 
 
-def _dgl_behind(
+def _finish_dgl(
     b: ProgramBuilder, s: Scope, o: DglRgcn, total: str, x: str, root: str | None, bias: str | None
 ) -> str:
     """Norm, bias and the node itself; a type to which no relation leads has a sum of zeros."""

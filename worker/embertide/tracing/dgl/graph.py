@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from embertide.models.convs.aggregation import REDUCES
+from embertide.models.convs.shared.aggregation import REDUCES
 from embertide.tracing.dgl.frames import At, Field, Frame, Frames, Together, View
 from embertide.tracing.dgl.mailbox import reduced_by
 from embertide.tracing.dgl.self_loops import Change, changed

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from embertide.models.convs.aggregation import REDUCES
+from embertide.models.convs.shared.aggregation import REDUCES
 from embertide.tracing.record.edges import Edges
 from embertide.tracing.record.scopes import Called
 from embertide.tracing.record.traced import Traced, name_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from embertide.models.options.graph_norm import GraphNormOptions
+from embertide.models.norm_options import GraphNormOptions
 from embertide.tracing.dgl.graph import RecordingGraph
 from embertide.tracing.record.recording import Recording
 from embertide.tracing.record.traced import Traced, plain

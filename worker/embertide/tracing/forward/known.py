@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from torch import nn
 
-from embertide.tracing.dgl.convs import DGL
-from embertide.tracing.pyg.convs import PYG
-from embertide.tracing.record.known_convs import Conv
+from embertide.models.kinds import KNOWN
+from embertide.models.known_modules import KnownModule
 
-_TABLES = {"torch_geometric": PYG, "dgl": DGL}
+_TABLES = {"torch_geometric": KNOWN["pyg"], "dgl": KNOWN["dgl"]}
 _HOOKS = (
     *("forward", "message", "aggregate", "update", "propagate"),
     *("message_and_aggregate", "edge_update"),
 )
 
 
-def known(module: nn.Module) -> Conv | None:
+def known(module: nn.Module) -> KnownModule | None:
     """What is known of a module; None of a subclass that computes something of its own."""
     for kind in type(module).__mro__:
         found = _TABLES.get(kind.__module__.partition(".")[0], {}).get(kind.__name__)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from embertide.models.convs.kinds import BETWEEN_TYPES
+from embertide.models.known_modules import KnownModule
 from embertide.tracing.dgl.graph import RecordingGraph
 from embertide.tracing.dgl.homogeneous import TogetherGraph
 from embertide.tracing.forward.known import known
@@ -26,7 +26,6 @@ from embertide.tracing.forward.replacements import PARTS, key_of, respelled
 from embertide.tracing.pyg.graph_norms import NormCall, graph_norm_of
 from embertide.tracing.pyg.propagation import Propagate
 from embertide.tracing.record.counts import counted_lengths
-from embertide.tracing.record.known_convs import Conv
 from embertide.tracing.record.recording import Recording
 from embertide.tracing.record.roles import ALL, edges_of, is_features, is_weight
 from embertide.tracing.record.scopes import Called
@@ -86,7 +85,9 @@ def is_message_passing(module: nn.Module) -> bool:
 class _Call:
     """In place of a known convolution's ``forward``."""
 
-    def __init__(self, path: str, module: nn.Module, conv: Conv, recording: Recording) -> None:
+    def __init__(
+        self, path: str, module: nn.Module, conv: KnownModule, recording: Recording
+    ) -> None:
         self.path, self.module, self.conv, self.recording = path, module, conv, recording
         self.forward = type(module).forward
 
@@ -137,7 +138,7 @@ class _Call:
 
     def _knows(self, pair: Any) -> bool:
         """Whether it is known as a whole with other rows at the destinations."""
-        return self.conv.options in BETWEEN_TYPES and isinstance(pair[1], Traced)
+        return self.conv.options.between_types and isinstance(pair[1], Traced)
 
     def _computes(self, features: Any) -> bool:
         """Whether features of edges are not as the graph has them, so that messages must say them.
@@ -216,7 +217,7 @@ class _Call:
         """The relation, and whether edge weights are passed; all else but features is refused."""
         relation, own = "", dict[str, str]()
         for name, value in bound.items():
-            if name in ("self", self.conv.x, self.conv.earlier, *self.conv.given):
+            if name in ("self", self.conv.x, self.conv.earlier, *self.conv.call_options):
                 continue
             if isinstance(value, RecordingGraph):
                 relation = value.relation
@@ -267,7 +268,7 @@ class _Call:
     def _given(self, bound: dict[str, Any]) -> dict[str, float]:
         """Options that the call gives: single numbers."""
         found = {}
-        for name, reason in self.conv.given.items():
+        for name, reason in self.conv.call_options.items():
             value = bound.get(name)
             if value is None and reason:
                 raise self._refuse(f"is not given {name}; {reason}")

@@ -7,13 +7,12 @@ from typing import Any
 from pydantic import ValidationError
 from torch import nn
 
-from embertide.models.convs.ends import Ends
-from embertide.models.convs.kinds import BETWEEN_TYPES, CONVS
+from embertide.models.ends import Ends
+from embertide.models.known_modules import KnownModule
 from embertide.models.weights import Scope
 from embertide.spec.problems import dotted
 from embertide.tracing.lower.lowering import Lowering
 from embertide.tracing.lower.values import Rows
-from embertide.tracing.record.known_convs import Conv
 from embertide.tracing.record.scopes import Called
 from embertide.tracing.record.traced import Node
 from embertide.tracing.record.user_code import refuse
@@ -24,7 +23,7 @@ def lower_conv(
     node: Node,
     path: str,
     module: nn.Module,
-    conv: Conv,
+    conv: KnownModule,
     relation: str,
     scope: Called,
     weighted: bool,
@@ -52,9 +51,7 @@ def lower_conv(
     sizes = {"in": low.b.widths[ends.source], ends.own: low.b.widths[ends.target]}
     stored = Scope(low.weights, path, f"{path}, {kind}", sizes)
     with low.over(relation):
-        if ends.within:
-            return Rows(CONVS[type(options)](low.b, stored, options, ends.source))
-        return Rows(BETWEEN_TYPES[type(options)](low.b, stored, options, ends))
+        return Rows(options.steps(low.b, stored, ends))
 
 
 def _place(low: Lowering, node: Node, path: str, name: str) -> int | str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from embertide.models.after import graph_norm, layer_norm
-from embertide.models.options.graph_norm import GraphNormOptions, LayerNormOptions
+from embertide.models.norm_options import GraphNormOptions, LayerNormOptions
 from embertide.models.weights import Scope
 from embertide.steps import Statistic
 from embertide.tracing.lower.lowering import Lowering

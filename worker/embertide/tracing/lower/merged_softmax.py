@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from embertide.models.convs.relation_heads import merged, turned
+from embertide.models.convs.shared.relation_heads import merged, turned
 from embertide.tracing.lower.lowering import Lowering
 from embertide.tracing.lower.message_lines import Ends
 from embertide.tracing.lower.values import Rows

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from embertide.models.convs.aggregation import REDUCES
+from embertide.models.convs.shared.aggregation import REDUCES, aggregation_kind
 from embertide.tracing.record.edges import Edges
 from embertide.tracing.record.scopes import Called
 from embertide.tracing.record.user_code import here, refuse
@@ -26,7 +26,7 @@ def aggregated(edges: Edges, message: Any, aggr: Any, scope: Called, name: str) 
     Raises:
         ModelError: the aggregation is not known.
     """
-    kind = _kind(aggr)
+    kind = aggregation_kind(aggr)
     if kind in REDUCES:
         return edges.aggregate(message, REDUCES[kind], scope)
     if kind == "std":
@@ -47,18 +47,6 @@ def aggregated(edges: Edges, message: Any, aggr: Any, scope: Called, name: str) 
         f"{name} aggregates by {type(aggr).__name__}; known are {known}, and several joined but by"
         " attention",
     )
-
-
-def are_steps(aggr: Any) -> bool:
-    """Whether every aggregator is one that steps of their own have, side by side."""
-    if hasattr(aggr, "aggrs"):
-        return aggr.mode == "cat" and all(map(are_steps, aggr.aggrs))
-    return _kind(aggr) in (*REDUCES, "std")
-
-
-def _kind(aggr: Any) -> str:
-    """By the name of its class, such as ``MeanAggregation``."""
-    return type(aggr).__name__.removesuffix("Aggregation").lower()
 
 
 def _power_mean(edges: Edges, message: Any, aggr: Any, scope: Called) -> Any:

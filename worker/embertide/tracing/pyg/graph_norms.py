@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from embertide.models.options.graph_norm import GraphNormOptions, LayerNormOptions
+from embertide.models.norm_options import GraphNormOptions, LayerNormOptions
 from embertide.tracing.record.tape import Tape
 from embertide.tracing.record.traced import Traced, plain
 from embertide.tracing.record.user_code import here, refuse

@@ -5,7 +5,6 @@
   rows taken to edges and summed at nodes.
 - `arguments`, `roles`, `tables`, `constants`, `counts`: what a tensor or number is.
 - `decomposed`, `node_statistics`: functions recorded by other ones; statistics over all nodes.
-- `known_convs`: how options are read from a convolution that is recorded as one operation.
 - `graphs`, `trials`, `precision`: the random graphs, and the numbers that a module computes with.
 - `scopes`, `user_code`: which module, and which line of the user's code, does something.
 """

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from embertide.models.convs.aggregation import REDUCES
+from embertide.models.convs.shared.aggregation import REDUCES
 from embertide.tracing.record.constants import uniform
 from embertide.tracing.record.edges import Edges
 from embertide.tracing.record.roles import SHAPING, is_weight, origin_of, target_of

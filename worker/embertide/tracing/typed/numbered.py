@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from embertide.kernels.segments import Reduce
-from embertide.models.convs.aggregation import REDUCES
+from embertide.models.convs.shared.aggregation import REDUCES
 from embertide.tracing.dgl.homogeneous import TogetherGraph
 from embertide.tracing.record.edges import Matrices
 from embertide.tracing.record.recording import Recording

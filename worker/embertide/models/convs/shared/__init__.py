@@ -1,0 +1,1 @@
+"""What several convolutions have in common; no convolution itself."""
