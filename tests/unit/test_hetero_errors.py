@@ -60,7 +60,7 @@ def described(layers: str, more: str = BOTH, library: str = "pyg") -> str:
         ),
         (
             described("{conv: hetero, each: {conv: sage, skip: true}}"),
-            "layers[0].each.skip: stands behind all relations' results",
+            "layers[0].each.skip: follows all relations' results",
         ),
         (
             described("{conv: hetero, each: {conv: linear, prefix: lin}}"),
@@ -79,7 +79,7 @@ def described(layers: str, more: str = BOTH, library: str = "pyg") -> str:
             described("{conv: hgt, metadata: x}"),
             "layers[0].metadata: is written as relations: [user:buys:item, ...], beside layers",
         ),
-        (described("{conv: rgcn, num_relations: 2}"), "layers[0].num_relations: is told by the"),
+        (described("{conv: rgcn, num_relations: 2}"), "layers[0].num_relations: is read from the"),
         (
             described("{conv: sage}"),
             "layers[0].conv: sage is of one relation; in a model of several node types or relations"

@@ -20,7 +20,7 @@ Norms = Mapping[Kind, str]
 """The kinds of norms that follow a layer -> the full prefix of its parameters."""
 
 
-def parts_behind(
+def parts_after(
     b: ProgramBuilder, s: Scope, layer: Layer, h: str, norms: Norms | None = None, x: str = ""
 ) -> str:
     """All that a layer says to follow its convolution's result ``h``.

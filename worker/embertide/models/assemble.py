@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from embertide.models.after import Norms, parts_behind
+from embertide.models.after import Norms, parts_after
 from embertide.models.builder import ProgramBuilder
 from embertide.models.convs.hetero import Hetero
 from embertide.models.description import Description
@@ -60,7 +60,7 @@ def assemble(description: Description, weights: Weights, digest: str) -> Program
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a layer's parameters are: its prefix, and those of the norms behind it."""
+    """Where a layer's parameters are: its prefix, and those of the norms after it."""
 
     weights: Weights
     types: NodeTypes
@@ -93,7 +93,7 @@ def _layer(b: ProgramBuilder, place: _Place, layer: Layer, x: Tensors) -> Tensor
     for name, h in layer.steps_by_type(b, scope, x, place.types).items():
         with b.of_type(name):
             norms = place.norms_of(name)
-            made[name] = parts_behind(b, scope, layer, h, norms, x.get(name, ""))
+            made[name] = parts_after(b, scope, layer, h, norms, x.get(name, ""))
     return made
 
 
@@ -103,7 +103,7 @@ def _of_one_type(b: ProgramBuilder, place: _Place, layer: Layer, node_type: str,
     with b.of_type(node_type):
         h = layer.steps(b, scope, Ends(x, x))
         b.learn(x, scope.size("in"))
-        return parts_behind(b, scope, layer, h, place.norms_of(node_type), x)
+        return parts_after(b, scope, layer, h, place.norms_of(node_type), x)
 
 
 def _input_widths(

@@ -104,7 +104,7 @@ class _Output(Part):
 
     @property
     def key(self) -> str:
-        """Of the result."""
+        """The key of the result."""
         return result_key(self.type, self.result)
 
 

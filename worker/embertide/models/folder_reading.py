@@ -27,7 +27,7 @@ from embertide.steps.shapes import Shapes
 
 
 def parse_text(text: bytes, source: str) -> FolderText:
-    """The content of ``program.yaml``, before it is held against the weights.
+    """The content of ``program.yaml``, before it is compared with the weights.
 
     Raises:
         ModelError: with every problem, each with path and line.

@@ -167,7 +167,7 @@ class Layer(Part):
         return False
 
     def types_of(self, have: Iterable[str]) -> list[str]:
-        """Of the node types that have a tensor those that pass through it; others stay."""
+        """The node types, among those that have a tensor, that pass through it; others stay."""
         return list(have)
 
     def parts_given(self) -> list[After]:

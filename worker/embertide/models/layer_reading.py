@@ -19,7 +19,7 @@ def read_layer(
     place: Loc,
     problems: list[tuple[Loc, str]],
 ) -> Layer | None:
-    """A layer; what is wrong with it is appended to ``problems``, behind its place.
+    """A layer; what is wrong with it is appended to ``problems``, with its place.
 
     Args:
         kinds: by the word after ``conv``, those that may stand there.

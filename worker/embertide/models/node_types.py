@@ -160,8 +160,8 @@ def _reads(layer: SeveralTypes, types: NodeTypes, have: set[str]) -> Problems:
 def prefix_of(prefix: str, node_type: str, names: list[str]) -> str:
     """Where a module of a node type is stored.
 
-    ``prefix`` may have ``{type}`` at the place of its name. Else the type's name stands behind it,
-    as in a ModuleDict (in PyG's HeteroDictLinear behind ``lins``, in DGL's HeteroLinear behind
+    ``prefix`` may have ``{type}`` at the place of its name. Else the type's name stands after it,
+    as in a ModuleDict (in PyG's HeteroDictLinear after ``lins``, in DGL's HeteroLinear after
     ``linears``), unless one module is shared by all.
 
     Args:

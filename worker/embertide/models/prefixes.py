@@ -1,4 +1,4 @@
-"""Which parameters belong to which layer, told from their names.
+"""Which parameters belong to which layer, inferred from their names.
 
 Training scripts call their layers ``layers.0``, ``convs.0``, ``conv1``, ``gcn1`` and more. Each
 module is known by marks (``attn_l`` is GATConv's alone); the number in its prefix tells its
@@ -101,7 +101,7 @@ def find_norms(
 
 
 def _in_order(candidates: list[set[str]], explain: Callable[[], str]) -> list[str]:
-    """One prefix for each layer: as many as layers, told apart by their numbers."""
+    """One prefix for each layer: as many as layers, distinguished by their numbers."""
     names = _sorted(set().union(*candidates))
     numbers = {numbers_of(name) for name in names}
     clear = len(names) <= 1 or (len(numbers) == len(names) and len(set(map(len, numbers))) == 1)

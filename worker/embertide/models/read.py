@@ -64,7 +64,7 @@ class Model(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFiles:
-    """What the files of a described model hold, before the two are held against each other.
+    """What the files of a described model hold, before the two are compared.
 
     Attributes:
         source: the URI of the weights.
@@ -115,7 +115,7 @@ class ExportedModel:
 
     @property
     def digest(self) -> str:
-        """Of the text, which has the weights' own."""
+        """The digest of the text, which has the weights' own."""
         return self.exported.digest
 
     @property

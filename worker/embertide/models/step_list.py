@@ -25,7 +25,7 @@ class StepList:
         inputs: node type -> the tensor of its features; the type is "" where there is one.
         relation: of the steps over edges that are being written; "" where there is one.
         node_type: of the rows that are being written.
-        place: what names of steps begin with, behind the layer's number.
+        place: what names of steps begin with, after the layer's number.
         results: of each finished layer, node type -> tensor.
         outputs: of each finished layer its result; of several node types, its last tensor.
         convolved: those of the layers that read edges, one for each layer graph.

@@ -75,7 +75,7 @@ class ModelSummary:
 
 
 def summarise(program: Program, library: str, names: Sequence[str]) -> ModelSummary:
-    """Each layer up to the tensor that is its result; what is behind the last belongs to it."""
+    """Each layer up to the tensor that is its result; what follows the last belongs to it."""
     layers, left = [], list(program.steps)
     for number, (name, out) in enumerate(zip(names, program.outputs, strict=True)):
         last = number == len(names) - 1
@@ -97,7 +97,7 @@ def summarise(program: Program, library: str, names: Sequence[str]) -> ModelSumm
 
 
 def _columns(program: Program, tensors: Mapping[str, str]) -> dict[str, int]:
-    """Of the tensor of each node type."""
+    """The columns of the tensor of each node type."""
     return {node_type: program.widths[name] for node_type, name in tensors.items()}
 
 
@@ -109,7 +109,7 @@ def _place(steps: Sequence[Step], out: str) -> int:
 def _layer(
     program: Program, name: str, out: str, steps: Sequence[Step], later: set[str]
 ) -> LayerSummary:
-    """``later`` are the tensors that are read behind the layer, or are results."""
+    """``later`` are the tensors that are read after the layer, or are results."""
     last = {program.types[step.out]: step.out for step in steps if step.out in later}
     last[program.types[out]] = out
     results = _columns(program, last)

@@ -1,8 +1,8 @@
 """What to say to fields and convolutions of ``model.yaml`` that do not exist.
 
-Whoever writes the file has the training script at hand and copies its arguments. Some of those
-change nothing at inference, some are told by the weights, some are written in another way, and
-some are not supported; a suggestion names only what would be accepted at that place.
+The writer of the file has the training script at hand and copies its arguments. Some of those
+change nothing at inference, some are in the weights, some are written in another way, and some
+are not supported; a suggestion names only what would be accepted at that place.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _EDGE_FEATURES = (
     " gine and by DGL's edge_gat and gine"
 )
 _NO_EFFECT = "has no effect on inference; remove it"
-_TOLD = "is told by the weights; remove it"
+_IN_WEIGHTS = "is read from the weights; remove it"
 ARGUMENTS = {
     **dict.fromkeys(("edge_dim", "edge_attr", "edge_feats", "fill_value"), _EDGE_FEATURES),
     **dict.fromkeys(
@@ -26,23 +26,28 @@ ARGUMENTS = {
         _NO_EFFECT,
     ),
     **dict.fromkeys(
-        ("in_channels", "out_channels", "hidden_channels", "in_feats", "out_feats"), _TOLD
+        ("in_channels", "out_channels", "hidden_channels", "in_feats", "out_feats"), _IN_WEIGHTS
     ),
-    **dict.fromkeys(("in_features", "out_features", "train_eps", "learn_eps", "init_eps"), _TOLD),
     **dict.fromkeys(
-        ("channels", "requires_grad", "init_beta", "learn_beta", "project_initial_features"), _TOLD
+        ("in_features", "out_features", "train_eps", "learn_eps", "init_eps"), _IN_WEIGHTS
     ),
-    **dict.fromkeys(("num_relations", "num_rels", "num_blocks", "num_ntypes", "num_etypes"), _TOLD),
-    **dict.fromkeys(("in_feat", "out_feat", "in_size", "out_size", "head_size"), _TOLD),
+    **dict.fromkeys(
+        ("channels", "requires_grad", "init_beta", "learn_beta", "project_initial_features"),
+        _IN_WEIGHTS,
+    ),
+    **dict.fromkeys(
+        ("num_relations", "num_rels", "num_blocks", "num_ntypes", "num_etypes"), _IN_WEIGHTS
+    ),
+    **dict.fromkeys(("in_feat", "out_feat", "in_size", "out_size", "head_size"), _IN_WEIGHTS),
     "is_sorted": _NO_EFFECT,
     "metadata": "is written as relations: [user:buys:item, ...], beside layers",
-    **dict.fromkeys(("shared_weights", "num_stacks", "num_nodes", "embedding_dim"), _TOLD),
-    "flow": "is said by the job: spec.input.edges has the columns of source and destination",
+    **dict.fromkeys(("shared_weights", "num_stacks", "num_nodes", "embedding_dim"), _IN_WEIGHTS),
+    "flow": "is set in the job: spec.input.edges has the columns of source and destination",
     "num_layers": "is not a field: every layer is an item of layers; repeat it",
     "act": "is written as activation: relu",
     "act_first": "is written as order: [activation, batch_norm]",
     "v2": "is written as conv: gatv2",
-    "jk": "is written as a layer behind the last one: {conv: jumping_knowledge, mode: cat}",
+    "jk": "is written as a layer after the last one: {conv: jumping_knowledge, mode: cat}",
 }
 _CONVS = {
     "sgc": "sg",

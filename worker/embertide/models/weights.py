@@ -1,7 +1,7 @@
 """The parameters of a model: reading them, and holding them against what the model expects.
 
-Whoever gets a name or a shape wrong wants to see everything that differs, each expectation
-beside what was found. So nothing here stops at the first difference: a builder asks for
+Someone with a wrong name or shape wants to see everything that differs, each expectation beside
+what was found. So nothing here stops at the first difference: a builder asks for
 parameters by name and symbolic shape, differences are collected, and `Weights.check` raises
 them as one error at the end.
 """

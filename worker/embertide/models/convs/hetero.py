@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, SerializeAsAny, field_validator
 from torch import Tensor
 
-from embertide.models.after import parts_behind
+from embertide.models.after import parts_after
 from embertide.models.builder import ProgramBuilder
 from embertide.models.ends import Ends
 from embertide.models.layer import Layer, Library, Problems
@@ -28,7 +28,7 @@ from embertide.spec.problems import Loc
 from embertide.spec.relations import Relation
 
 _OUTSIDE = ("batch_norm", "layer_norm", "graph_norm", "skip")
-"""What stands behind all relations' results, never in the convolution of one."""
+"""What follows all relations' results, never in the convolution of one."""
 
 
 Join = Literal["sum", "mean", "min", "max", "cat"]
@@ -84,7 +84,7 @@ class Hetero(SeveralTypes):
         kinds = {name: kind for name, kind in LAYERS[cls.library].items() if kind.reads_edges}
         layer = read_layer(cls.library, kinds, value, place, problems)
         problems += [
-            ((*place, name), "stands behind all relations' results: say it at the layer itself")
+            ((*place, name), "follows all relations' results: set it at the layer itself")
             for name in _OUTSIDE
             if layer is not None and getattr(layer, name) is not None
         ]
@@ -148,8 +148,8 @@ class Hetero(SeveralTypes):
         for name in names:
             for container in self.containers:
                 # A list of layers may have the same name: convs.0.convs.<relation>.
-                before, dot, behind = f".{name}".rpartition(f".{container}.")
-                if dot and not behind.partition(".")[0].isdigit():
+                before, dot, after = f".{name}".rpartition(f".{container}.")
+                if dot and not after.partition(".")[0].isdigit():
                     found.add(before.removeprefix("."))
         return found
 
@@ -242,7 +242,7 @@ def _by_type(
 
 
 def convolve(b: ProgramBuilder, s: Scope, conv: Layer, relation: Relation, x: Tensors) -> str:
-    """A convolution over the edges of a relation, and the parts behind it; the result's name.
+    """A convolution over the edges of a relation, and the parts after it; the result's name.
 
     The builder has to be ``over`` the relation.
     """
@@ -253,7 +253,7 @@ def convolve(b: ProgramBuilder, s: Scope, conv: Layer, relation: Relation, x: Te
     if ends.target:
         b.learn(ends.target, s.size(ends.own))
     b.learn(ends.source, s.size("in"))
-    return parts_behind(b, s, conv, made)
+    return parts_after(b, s, conv, made)
 
 
 def _scope(s: Scope, o: Hetero, relation: Relation, conv: Layer) -> Scope:

@@ -94,7 +94,7 @@ class DglHgt(SeveralTypes):
     use_norm: bool = Field(default=False, description="a layer norm in the module (norm)")
 
     def makes(self, listed: Relations, have: set[str]) -> set[str]:
-        """Of every type, by its gate."""
+        """Every type, by its gate."""
         return super().makes(listed, have) | have
 
     def steps_by_type(self, b: ProgramBuilder, s: Scope, x: Tensors, types: NodeTypes) -> Tensors:

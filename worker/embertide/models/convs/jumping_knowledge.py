@@ -124,7 +124,7 @@ def _lines(layers: int, hidden: int) -> list[str]:
 
 
 def _states(name: str, order: Iterable[int], hidden: int, first: int) -> list[str]:
-    """The LSTM's state behind each layer's row, in order (torch.nn.LSTM).
+    """The LSTM's state after each layer's row, in order (torch.nn.LSTM).
 
     Args:
         first: number of the direction's first parameter.

@@ -102,23 +102,23 @@ class PygPna(Layer):
 
     def steps(self, b: ProgramBuilder, s: Scope, x: Ends) -> str:
         """PNAConv; the weights have the towers and the Linears around the aggregators."""
-        before, behind = _layers(s, "pre_nns"), _layers(s, "post_nns")
+        before, after = _layers(s, "pre_nns"), _layers(s, "post_nns")
         means = {name: s.raw(f"aggr_module.avg_deg_{name}", 1) for name in ("lin", "log")}
         weight, bias = s.take("lin.weight", "out", "out"), s.take("lin.bias", "out")
-        if before is None or behind is None or means["lin"] is None or means["log"] is None:
+        if before is None or after is None or means["lin"] is None or means["log"] is None:
             return x.source
         width, towers = len(before[0][0][0]), len(before[0])
         s.agree("in", width * towers if self.divide_input else width)
         s.agree("parts", 1 + len(self.aggregators) * len(self.scalers))
-        s.agree("parts", behind[0][0][0].shape[1] // width)
+        s.agree("parts", after[0][0][0].shape[1] // width)
         neighbours = _aggregated(b, s, self, x.source, before)
-        h = of_node(b, s, x.source, behind[0], divided=self.divide_input)
+        h = of_node(b, s, x.source, after[0], divided=self.divide_input)
         for at, scaler in enumerate(self.scalers):
-            weight_of = of_scaler(s, behind[0], at, len(self.aggregators))
+            weight_of = of_scaler(s, after[0], at, len(self.aggregators))
             part = b.linear(neighbours, weight_of, b.widths[h])
             mean, mean_log = float(means["lin"]), float(means["log"])
             h = b.combine(h, scaled(b, part, scaler, mean=mean, mean_log=mean_log))
-        for at, layer in enumerate(behind[1:], 1):
+        for at, layer in enumerate(after[1:], 1):
             h = h if self.act is None else activation(b, s, self.act, h)
             names = _apart(s, f"post_nns.{at}", layer)
             h = b.linear(h, names[0], b.widths[h], names[1])

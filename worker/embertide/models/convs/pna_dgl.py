@@ -79,12 +79,12 @@ class DglPna(Layer):
         """PNAConv; the weights tell the towers."""
         towers = range(count_named(s, "towers.{}.M.weight"))
         before = [_linear(s, f"towers.{tower}.M", "tower in", "both ends") for tower in towers]
-        behind = [_linear(s, f"towers.{tower}.U", "tower out", "parts in") for tower in towers]
+        after = [_linear(s, f"towers.{tower}.U", "tower out", "parts in") for tower in towers]
         norms = [_batch_norm(s, f"towers.{tower}.batchnorm") for tower in towers]
         s.bind("out", "tower out")
         weight = s.take("mixing_layer.0.weight", "mixed", "mixed")
         bias = s.take("mixing_layer.0.bias", "mixed")
-        found = [(one, two) for one, two in zip(before, behind, strict=True) if one and two]
+        found = [(one, two) for one, two in zip(before, after, strict=True) if one and two]
         if len(found) < len(towers) or any(norm is None for norm in norms):
             return x.source
         width, parts = s.size("tower in"), 1 + len(self.aggregators) * len(self.scalers)

@@ -144,7 +144,7 @@ class DglRgcn(Relational):
         if blocks and self.num_bases is None:
             return [(("num_bases",), "is required with regularizer: bdd")]
         if not blocks and self.num_bases is not None:
-            return [(("num_bases",), "is told by the weights; remove it")]
+            return [(("num_bases",), "is read from the weights; remove it")]
         return []
 
     def steps_by_type(self, b: ProgramBuilder, s: Scope, x: Tensors, types: NodeTypes) -> Tensors:

@@ -147,7 +147,7 @@ class PygSage(Layer):
     def conflicts(self) -> Problems:
         """One way of aggregating, or several."""
         if self.aggrs is not None and self.aggr != "mean":
-            return [(("aggr",), "is said by aggrs, too; remove one of the two")]
+            return [(("aggr",), "is in aggrs, too; remove one of the two")]
         return []
 
     def steps(self, b: ProgramBuilder, s: Scope, x: Ends) -> str:

@@ -8,7 +8,7 @@ from embertide.kernels.segments import Reduce
 from embertide.models.builder import ProgramBuilder
 
 LINEAR = ("add", "sum", "mean")
-"""Those that a product may stand before or behind."""
+"""Those that a product may stand before or after."""
 REDUCES: dict[str, Reduce] = {
     "add": "sum",
     "sum": "sum",
@@ -50,7 +50,7 @@ def aggregate_messages(
     params: tuple[str, ...] = (),
     edge_weight: bool = False,
 ) -> str:
-    """The same of messages that are said by lines; a node without any has zeros."""
+    """The same for messages that are lines of operations; a node without any has zeros."""
     reduce = _REDUCE[aggr]
     total = b.message(
         x, lines, width, reduce=reduce, target=target, params=params, edge_weight=edge_weight

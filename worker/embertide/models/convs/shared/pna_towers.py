@@ -54,7 +54,7 @@ def add_target(b: ProgramBuilder, source: str, target: str, aggr: str) -> str:
 
 
 def of_node(b: ProgramBuilder, s: Scope, x: str, layer: list[LinearPair], *, divided: bool) -> str:
-    """What the first Linear behind the aggregators makes of the node itself."""
+    """What the first Linear after the aggregators makes of the node itself."""
     width = layer[0][0].shape[1] // s.size("parts")
     own = s.put(s.name("post_nns.own"), _over_input([w[:, :width] for w, _ in layer], divided))
     bias = s.put(s.name("post_nns.bias"), torch.cat([shift for _, shift in layer]))
