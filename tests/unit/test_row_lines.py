@@ -95,7 +95,7 @@ def test_rows_never_mix(line: str) -> None:
         ("out = exp(x0, x1, x0)", "does not fit"),
         ("out = linear(x1, p0)", "does not fit"),
         ("other = exp(x0)", "no line makes 'out'"),
-        ("out = reshape(x0, [2, 3])", "must have columns alone"),
+        ("out = reshape(x0, [2, 3])", "must have one dimension"),
         ("out = gt(x0, 0.0)", "must be numbers"),
         ("out = exp(" + "x" * 2000 + ")", "longer than 1000 characters"),
     ],

@@ -33,4 +33,4 @@ def tensor_peak(
     """
     costs = Costs(plan.program, size, placed, dict(building), block)
     costs.count((with_placed(plan, placed) if placed else plan).ops)
-    return max(costs.peak, costs.held())
+    return max(costs.peak, costs.alive_bytes())

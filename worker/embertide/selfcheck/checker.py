@@ -122,7 +122,7 @@ class Checker:
                 self._in_progress.clear()
 
     def hop(
-        self, execution: Execution, step: Step, number: int, made: Shard, *, scaled: bool
+        self, execution: Execution, step: Step, number: int, shard: Shard, *, scaled: bool
     ) -> None:
         """One of the sums of a step that sums several times is there: compare all but the last."""
         assert isinstance(step, Propagate)
@@ -132,7 +132,7 @@ class Checker:
             (own,) = (one for one in self._in_progress if one.unit.over_edges is step)
             self._find_degrees(execution, own, [(step, own.sources)])
             fetch = Fetch.of(execution, own.unit.node_type, own.sources)
-            after = fetch.shard(made, scaled=scaled)
+            after = fetch.shard(shard, scaled=scaled)
             rows = Rows(own.rows, after.at(own.rows).float(), scaled)
             factors = own.factors(step, own.rows) if scaled else None
             self._judge(own, f"{step.out}, sum {number}", rows, factors, own.compute_hop)

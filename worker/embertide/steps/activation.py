@@ -34,7 +34,7 @@ class Activation(ElementStep, kind="activation"):
     weight: Param | None = None
 
     def width(self, shapes: Shapes) -> int:
-        """That of ``x``."""
+        """The width of ``x``."""
         if (self.kind == "prelu") != (self.weight is not None):
             has = "needs" if self.weight is None else "takes no"
             raise ModelError(f"{self.kind} {has} weight")

@@ -26,7 +26,7 @@ class Affine(ElementStep, kind="affine"):
     shift: Param | None = None
 
     def width(self, shapes: Shapes) -> int:
-        """That of ``x``."""
+        """The width of ``x``."""
         width = shapes.width(self.x)
         shapes.values(self.scale, width)
         shapes.values(self.shift, width)

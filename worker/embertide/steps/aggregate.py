@@ -48,18 +48,18 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
     takes_product: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
-        """That of ``x``."""
+        """The width of ``x``."""
         return shapes.width(self.x)
 
     def node_type(self, types: dict[str, str]) -> str:
         """The destination type; a norm that takes every node as both ends stays within one."""
-        found = super().node_type(types)
-        if self.norm in WITHIN_A_TYPE and found != types[self.x]:
+        destination = super().node_type(types)
+        if self.norm in WITHIN_A_TYPE and destination != types[self.x]:
             raise ModelError(
                 f"step {self.out!r}: norm {self.norm} counts every node as source and destination,"
                 f" but {self.relation} leads from one node type to another; use both, in or out"
             )
-        return found
+        return destination
 
     # -- what it means -----------------------------------------------------------------------
 
@@ -102,13 +102,13 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
             last = execution.epilogue(op, "tile")
             dtype = execution.tensors.type_of(op.out)
             out = spmm(channel, sources, operand, reduction, last, depth=depth, dtype=dtype)
-            return execution.made(op, out)
+            return execution.result(op, out)
         if execution.reads_all:
             weight = execution.param(op.product.weight)
             last, onto = execution.epilogue(op, "rows"), execution.onto(op)
             dtype = execution.tensors.type_of(op.out)
             out = spmm_linear(channel, sources, operand, weight, reduction, last, onto, dtype=dtype)
-            return execution.made(op, out)
+            return execution.result(op, out)
         # The type in which sums travel next, where there are slices.
         dtype = execution.row_type if execution.grid.feature > 1 else torch.float32
         sums = spmm(channel, sources, operand, reduction, NOTHING, depth=depth, dtype=dtype)
@@ -126,10 +126,10 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         return [Shard("tile", own, execution.program.widths[self.x]) for own in sums]
 
     def _finish(self, execution: Execution, op: Run, sums: torch.Tensor) -> Shard:
-        """What is done to the rows of sums that are there. Collective: every rank must call."""
+        """Apply what follows the sums to their rows. Collective: every rank must call."""
         if op.product is not None:
             return self._multiplied(execution, op, op.product, sums)
-        return execution.made(op, execution.epilogue(op, "tile").apply_(sums))
+        return execution.result(op, execution.epilogue(op, "tile").apply_(sums))
 
     def _multiplied(
         self, execution: Execution, op: Run, product: Product, sums: torch.Tensor
@@ -140,10 +140,10 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         weight = execution.param(product.weight)
         if execution.grid.feature == 1:
             dtype = execution.tensors.type_of(op.out)
-            return execution.made(op, linear(sums, weight, last, onto, dtype=dtype))
+            return execution.result(op, linear(sums, weight, last, onto, dtype=dtype))
         channel = execution.channel(product.layer)
         ranges, sums = execution.ranges_of(self.out), as_type(sums, execution.row_type)
-        return execution.made(op, ring_gemm(channel, ranges, sums, weight, last, onto))
+        return execution.result(op, ring_gemm(channel, ranges, sums, weight, last, onto))
 
     def _reduction(self, execution: Execution) -> tuple[Reduction, torch.Tensor | None]:
         """How we sum, and [N/P] factors that our rows still need as sources, or None.
@@ -157,22 +157,22 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         return Reduction(self.reduce, weighted, target), source
 
     def source_factors(self, execution: Execution) -> torch.Tensor | None:
-        """Those of the norm. Collective: every rank must call."""
+        """The norm's factors of sources. Collective: every rank must call."""
         return source_factors(self.norm, self.edges, execution.graph(self.edges))
 
     @property
     def degrees_read(self) -> set[tuple[End, bool]]:
-        """Those of the norm."""
+        """The degrees that the norm needs."""
         return degrees_read(self.norm)
 
     def reference_source_factors(self, degrees: Degrees) -> torch.Tensor | None:
-        """Those of the norm."""
+        """The norm's factors of sources."""
         return reference_source_factors(self.norm, degrees)
 
     # -- what it costs -----------------------------------------------------------------------
 
     def cost(self, costs: Costs, op: Run) -> None:
-        """Sums beside what is summed; among several a product comes when that is gone."""
+        """The sums and their sources; a product of several sums follows once sources are freed."""
         if op.brings:
             beside = source_rows.cost(costs, op, op.brings, scaled=False)
             costs.need(beside + sum(costs.whole(step.out) for step in op.brings))
@@ -192,14 +192,14 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
             self._product_cost(costs, op, op.product)
 
     def _finish_cost(self, costs: Costs, op: Run) -> None:
-        """What is done to sums is done in place, but for a product."""
+        """All that follows sums is in place, except a product."""
         if op.product is not None:
             self._product_cost(costs, op, op.product)
         else:
             costs.need(costs.whole(self.out))
 
     def _product_cost(self, costs: Costs, op: Run, product: Product) -> None:
-        """What was summed makes room for the product of the sums."""
+        """The tensor that was summed is freed before the product of the sums."""
         costs.read(self.x)
         costs.need(self._sum_bytes(costs) + costs.result(op))
         costs.convert(self.out, product.layer)
@@ -210,12 +210,12 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         """Bytes of sums that are multiplied next, which travel first where there are slices."""
         return (costs.sent(self.out) if costs.grid.feature > 1 else 0.0) or costs.whole(self.out)
 
-    def _growing(self, costs: Costs, op: Run, held: float) -> float:
-        """Bytes of sums that are ``held`` so, while groups are added to them in float32."""
+    def _growing(self, costs: Costs, op: Run, kept: float) -> float:
+        """Bytes of sums that take ``kept`` when done, while groups are added to them in float32."""
         whole = costs.whole(self.out)
         groups = costs.grid.graph > 1 and not costs.size.in_place
         grouped = groups or op.reads(self.x, "loaded")
-        return whole + held if grouped and held < whole else held
+        return whole + kept if grouped and kept < whole else kept
 
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """The columns of a row."""
@@ -223,10 +223,10 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
 
     @property
     def scales_sources(self) -> bool:
-        """Those of the norm."""
+        """Whether the norm has factors of sources."""
         return scales_sources(self.norm)
 
     @property
     def commutes(self) -> bool:
-        """A sum does, whatever factors and edge weights it has."""
+        """True: a sum commutes with a product, whatever factors and edge weights it has."""
         return self.reduce == "sum"

@@ -1,4 +1,4 @@
-"""What is there while operations follow each other: by it layouts are chosen, and costs counted."""
+"""Which tensors exist, and in which layouts, before each operation: for layouts and costs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from embertide.steps.run import Held, Input, Run
 
 @dataclass
 class Alive:
-    """The tensors that are there before an operation, or during it.
+    """The tensors that exist before an operation, or during it.
 
     Attributes:
         grid: the one that computes the layers.
-        in_place: workers read each other's tensors where they stand.
+        in_place: workers read each other's memory.
         placed: node types whose features are in the order of their ids from the start.
         layouts: name -> all layouts in which a worker holds the tensor.
         frees: the tensors that no later operation reads.
@@ -39,7 +39,7 @@ class Alive:
 
     @property
     def reads_all(self) -> bool:
-        """Whether a worker reads every row of a tensor, with all columns, where it stands."""
+        """Whether a worker reads every row of a tensor, with all columns, in place."""
         return self.grid.workers == 1 or (self.in_place and self.grid.feature == 1)
 
     def has(self, name: str, layout: Held) -> bool:
@@ -70,29 +70,29 @@ class Alive:
         return self.program.groups[step.out] if travel else (step,)
 
     def origin(self, read: Input) -> Held | None:
-        """The layout from which a tensor is converted to be read; None: it is there."""
+        """The layout from which a tensor is converted to be read; None: it needs no conversion."""
         if read.layout not in ("rows", "tile"):
             return None
-        held = self.layouts[read.name]
+        layouts = self.layouts[read.name]
         # With one slice a tile and its rows are the same.
-        if read.layout in held or ("loaded" not in held and self.grid.feature == 1):
+        if read.layout in layouts or ("loaded" not in layouts and self.grid.feature == 1):
             return None
-        return held[0]
+        return layouts[0]
 
     def convert(self, read: Input) -> None:
-        """The tensor is there as it is read, and as it was if that is still read."""
+        """Add the layout in which a tensor is read; drop the old one if it is not read again."""
         if self.origin(read) is not None:
-            held = self.layouts[read.name]
-            gone = held == ("loaded",) or self.dies(read.name)
-            self.layouts[read.name] = (*(() if gone else held), read.layout)
+            layouts = self.layouts[read.name]
+            gone = layouts == ("loaded",) or self.dies(read.name)
+            self.layouts[read.name] = (*(() if gone else layouts), read.layout)
 
     def drop(self, name: str) -> None:
-        """The tensor is gone."""
+        """Remove a tensor."""
         self.layouts.pop(name, None)
         self.sums.discard(name)
 
     def make(self, op: Run) -> None:
-        """An operation has made what it brings, of which it finishes its own."""
+        """Add the sums that an operation brings; it finishes one of them itself."""
         for step in op.brings:
             self.layouts[step.out] = ("sums",)
             self.sums.add(step.out)
@@ -100,7 +100,7 @@ class Alive:
             self.drop(op.steps[0].out)
 
     def end(self, op: Run) -> None:
-        """The result is there, and what no later operation reads is gone."""
+        """Add the result, and remove what no later operation reads."""
         for name in (*self.frees, *filter(None, [op.onto])):
             self.drop(name)
         self.layouts[op.out] = (op.layout,)

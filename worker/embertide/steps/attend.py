@@ -41,7 +41,7 @@ class Attend(TogetherStep, kind="attend"):
     reads_rows: ClassVar[tuple[str, ...]] = ("source", "target")
 
     def width(self, shapes: Shapes) -> int:
-        """That of ``x``."""
+        """The width of ``x``."""
         shapes.per_head(self.x, self.heads)
         shapes.heads_of([self.source, self.target], self.heads)
         return shapes.width(self.x)
@@ -75,7 +75,7 @@ class Attend(TogetherStep, kind="attend"):
             [source for source, _ in ends],
             execution.depth,
         )
-        found = attention.attend(
+        outputs = attention.attend(
             execution.channel(self.layer, "graph", "spmm", *relations),
             tile,
             [
@@ -91,7 +91,7 @@ class Attend(TogetherStep, kind="attend"):
             ],
             depth=execution.depth,
         )
-        return [Shard("tile", out, width) for out in found]
+        return [Shard("tile", out, width) for out in outputs]
 
     def _scores(self, execution: Execution) -> tuple[Tensor, Tensor]:
         """[N/P, H'] of sources and of targets, for the heads of our columns. Collective."""
@@ -112,10 +112,10 @@ class Attend(TogetherStep, kind="attend"):
         heads = sum(union.heads(step.heads) for step in steps)
         costs.moves.append(TileRows(self.edges, heads, names, "scalars"))
         costs.moves.append(TileRows(self.edges, width / union.feature, names))
-        made = sum(costs.whole(step.out) for step in steps)
-        made += sum(_score_bytes(step.heads, costs.over(step.edges)) for step in steps)
+        results = sum(costs.whole(step.out) for step in steps)
+        results += sum(_score_bytes(step.heads, costs.over(step.edges)) for step in steps)
         fetched = FLOAT_BYTES * heads * _fetched(union, len(steps))
-        costs.need(costs.sent(self.x) + made + fetched + union.in_flight(width))
+        costs.need(costs.sent(self.x) + results + fetched + union.in_flight(width))
 
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """The scores and the softmax cost as much as the sum."""
@@ -123,10 +123,10 @@ class Attend(TogetherStep, kind="attend"):
 
 
 def _score_bytes(heads: int, size: Size) -> float:
-    """Bytes of scores of both ends, and of a softmax over several blocks, beside the result."""
+    """Bytes of scores of both ends, and of a softmax over several blocks, without the result."""
     values = 0.0
     if size.feature > 1:
-        # Of both ends, which slices exchange, and of one while it is sent.
+        # Scores of both ends, which slices exchange, and of one end while it is sent.
         values += (size.nodes + size.columns + max(size.nodes, size.columns)) / size.graph
     if size.graph > 1:
         # Maxima and sums, where groups follow each other.
@@ -135,6 +135,6 @@ def _score_bytes(heads: int, size: Size) -> float:
 
 
 def _fetched(union: Size, steps: int) -> float:
-    """Scores of remote rows; of several steps, those of our rows are put together and cut again."""
+    """Scores of remote rows; for several steps also those of our rows, joined and cut again."""
     own = 2 * union.columns / union.graph if steps > 1 else 0.0
     return own + (union.unique() if union.graph > 1 else 0.0)

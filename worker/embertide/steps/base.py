@@ -1,8 +1,8 @@
-"""What every step of a program can say of itself, and do.
+"""The interface of a step: inputs, width, reference, execution and costs.
 
-A step is a frozen description of one operation on named node tensors. The same class says what
-it reads, how wide its result is, what it means (in float64, slowly), how it runs on a grid and
-what that costs. A new kind of step is one file with one class; nothing else asks what a step is.
+A step is a frozen description of one operation on named node tensors. The same class has what it
+reads, how wide its result is, its meaning (in float64, slowly), how it runs on a grid and what that
+costs. A new kind of step is one file with one class; no other code asks for the kind of a step.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Step(ABC):
     layer: int
 
     kind_name: ClassVar[str]
-    """What the step is called in a program's text; of abstract classes there is none."""
+    """The step's name in a program's text; abstract classes have none."""
     sliced: ClassVar[bool] = True
     """The result's columns may be cut among the slices of a grid."""
     whole: ClassVar[bool] = False
@@ -58,9 +58,9 @@ class Step(ABC):
     pairs: ClassVar[bool] = False
     """Both ends' whole rows are brought together at every edge of a sub-range."""
     reach: ClassVar[Reach] = Reach.ROW
-    """What of the other nodes a row of the result needs."""
+    """How much of the other nodes a row of the result needs."""
     tiles: ClassVar[bool] = True
-    """Of a step over edges: it goes over those of the whole partition, with slices of columns."""
+    """A step over edges reads those of the whole partition, with slices of columns."""
 
     def __init_subclass__(cls, *, kind: str | None = None, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -85,13 +85,14 @@ class Step(ABC):
         Raises:
             ModelError: what the step reads is of types that do not fit together.
         """
-        found = {types[name] for name in self.reads()}
-        if len(found) > 1:
+        types_read = {types[name] for name in self.reads()}
+        if len(types_read) > 1:
+            names = ", ".join(sorted(types_read))
             raise ModelError(
-                f"step {self.out!r} reads tensors of the node types {', '.join(sorted(found))} and"
-                " no edges between them; a step on nodes stays within one type"
+                f"step {self.out!r} reads tensors of the node types {names} and no edges between"
+                " them; a step on nodes stays within one type"
             )
-        return found.pop()
+        return types_read.pop()
 
     @property
     def edges(self) -> EdgeView | None:
@@ -100,7 +101,7 @@ class Step(ABC):
 
     @property
     def gathered(self) -> tuple[str, ...]:
-        """Of a step over edges: the tensors whose rows are read at their sources."""
+        """The tensors whose rows a step over edges reads at their sources."""
         return ()
 
     @property
@@ -110,9 +111,9 @@ class Step(ABC):
 
     @property
     def degrees_read(self) -> set[tuple[End, bool]]:
-        """(end, whether weights are added up) of degrees that the in-edges of a row do not give.
+        """(end, whether weights are added up) of degrees that do not follow from a row's in-edges.
 
-        Those of the sources, and of out-edges.
+        Degrees of sources, and of out-edges.
         """
         return set()
 
@@ -167,18 +168,18 @@ class Step(ABC):
         """
 
     def cost(self, costs: Costs, op: Run) -> None:
-        """Count what :meth:`lower` holds and moves; by default the result beside what is read."""
+        """Count what :meth:`lower` holds and moves; by default the inputs and the result."""
         costs.make(op)
 
     def values_per_edge(self, _widths: dict[str, int]) -> float:
-        """What an edge costs, in values of a plain sum over in-edges."""
+        """Cost of an edge, in values of a plain sum over in-edges."""
         return 0.0
 
     def flops_per_node(self, _widths: dict[str, int]) -> float:
-        """Of the matrix products."""
+        """Floating-point operations of the matrix products, for each node."""
         return 0.0
 
-    # -- what may be done with it beside its neighbours -----------------------------------------
+    # -- how passes may combine it with other steps -----------------------------------------------
 
     @property
     def product(self) -> Product | None:
@@ -230,7 +231,7 @@ class Leader(Step):
 class EdgeStep(Step):
     """A step over the edges of its layer's graph: out[i] from x[j] of the neighbours j in N(i).
 
-    In a graph of several types ``relation`` says which edges, as ``source:name:destination``: j
+    In a graph of several types ``relation`` names the edges, as ``source:name:destination``: j
     is of the source type, i of the destination type.
 
     The stored weights w_ij count when ``edge_weight`` is set and the graph has weights; else

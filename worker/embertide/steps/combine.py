@@ -29,7 +29,7 @@ class Combine(Step, kind="combine"):
     beta: float = 1.0
 
     def width(self, shapes: Shapes) -> int:
-        """That of both."""
+        """The width of both, which is the same."""
         return shapes.same([self.a, self.b])
 
     def reference(self, run: ReferenceRun) -> Tensor:
@@ -64,7 +64,7 @@ class Concat(Step, kind="concat"):
     reads_rows: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
-        """The sum of theirs."""
+        """The sum of the widths of all inputs."""
         return sum(shapes.width(name) for name in self.inputs)
 
     def reference(self, run: ReferenceRun) -> Tensor:

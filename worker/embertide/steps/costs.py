@@ -1,7 +1,7 @@
-"""What a plan's operations hold and move: a follow-up of the run, without a tensor.
+"""The memory and traffic of a plan's operations, counted without computing a tensor.
 
-Each operation counts what it allocates and moves, of the same operation that runs: the fullest
-moment is a plan of memory, the moves are a plan of traffic.
+Each operation that runs counts what it allocates and moves: the peak is the plan of memory, the
+moves are the plan of traffic.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from embertide.steps.program import Program
 from embertide.steps.run import Held, Input, Run
 
 _LANDING_BATCHES = 5
-"""Of products of loaded rows: the result, and two batches each to be sent and received."""
+"""Batches of products of loaded rows: the result, and two each to be sent and received."""
 _LANDED_ROW_BYTES = 32
-"""Of a row that is read in place: where it was loaded, and in int64 the row to be read."""
+"""A row that is read in place: where it was loaded, and in int64 the row to be read."""
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Costs:
         building: relation -> bytes that its layer graph takes while it is built, beyond what stays.
         block: relation -> bytes of the blocks of a sum over features where they were loaded.
         layer: of the operation's first step.
-        peak: bytes of the fullest moment so far.
+        peak: the most bytes so far.
         moves: what has moved, in order.
     """
 
@@ -73,7 +73,7 @@ class Costs:
         return self.size.grid
 
     def of(self, name: str) -> Size:
-        """The nodes that a tensor is of."""
+        """The nodes of a tensor."""
         return self.size.of_type(self.program.types[name])
 
     def over(self, view: EdgeView) -> Size:
@@ -85,16 +85,16 @@ class Costs:
         return self.program.widths[name]
 
     def columns(self, op: Run) -> float:
-        """Of an operation's result that a worker holds."""
+        """Columns of an operation's result that a worker holds."""
         width = self.width(op.out)
         return width / self.grid.feature if op.layout == "tile" else float(width)
 
     def tensor(self, name: str) -> float:
-        """Bytes of one worker's part as it is held, in any layout."""
+        """Bytes of one worker's part in the type that the tensor is kept in, in any layout."""
         return self.of(name).tensor(self.width(name), self.value_bytes(name))
 
     def value_bytes(self, name: str) -> int:
-        """Of a value of a tensor as it is held: less where its rows are only read over edges."""
+        """Bytes of a value of a tensor: fewer where its rows are only read over edges."""
         return self.size.row_bytes if name in self.program.only_gathered else FLOAT_BYTES
 
     def whole(self, name: str) -> float:
@@ -107,8 +107,8 @@ class Costs:
         same = value == self.value_bytes(name)
         return 0.0 if same else self.of(name).tensor(self.width(name), value)
 
-    def held(self) -> float:
-        """Bytes of what is alive."""
+    def alive_bytes(self) -> float:
+        """Bytes of all tensors that are alive."""
         return sum(
             self._held_as(name, layout)
             for name, layouts in self.alive.layouts.items()
@@ -121,25 +121,25 @@ class Costs:
     # -- what an operation does --------------------------------------------------------------
 
     def need(self, more: float) -> None:
-        """What is allocated beside what is alive."""
-        self.peak = max(self.peak, self.held() + more)
+        """Count bytes that are allocated in addition to what is alive."""
+        self.peak = max(self.peak, self.alive_bytes() + more)
 
-    def make(self, op: Run, beside: float = 0.0) -> None:
-        """The inputs in their layouts, then the result, unless one of them becomes it.
+    def make(self, op: Run, more: float = 0.0) -> None:
+        """Count the inputs in their layouts, then the result, unless an input becomes it.
 
         Args:
-            beside: bytes that making it takes.
+            more: bytes of buffers while it is computed.
         """
         self.take_inputs(op)
-        self.need((0.0 if op.reuses else self.tensor(op.out)) + beside)
+        self.need((0.0 if op.reuses else self.tensor(op.out)) + more)
 
     def take_inputs(self, op: Run) -> None:
-        """All inputs in their layouts."""
+        """Count all inputs in their layouts."""
         for read in op.inputs:
             self.take(read)
 
     def take(self, read: Input) -> None:
-        """A tensor in a layout, converted where it is in another one."""
+        """Count a tensor in a layout, converted where it is in another one."""
         name, layout, primitive = read
         origin = self.alive.origin(read)
         if origin == "loaded":
@@ -152,50 +152,50 @@ class Costs:
         self.alive.convert(read)
 
     def result(self, op: Run) -> float:
-        """Bytes of a result in ``rows``: none where it is made in what is there."""
+        """Bytes of a result in ``rows``: none where it is added to another tensor in place."""
         if op.onto is None:
             return self.tensor(op.out)
         self.take(Input(op.onto, "rows"))
         return 0.0
 
     def read(self, name: str) -> None:
-        """The operation is done with a tensor, which makes room where no later one reads it."""
+        """Free a tensor that the operation has read, where no later one reads it."""
         if self.alive.dies(name):
             self.alive.drop(name)
 
     def round(self, name: str) -> None:
-        """A result was made in float32: it is beside what it is held as, where that is less."""
+        """Count a result in float32 and its copy in the type that it is kept in, where narrower."""
         if self.tensor(name) < self.whole(name):
             self.need(self.whole(name) + self.tensor(name))
 
     def convert(self, name: str, layer: int, primitive: str = "gemm", to: Layout = "rows") -> None:
-        """A tensor changes its layout, which moves nothing where there is one slice."""
+        """Count a change of layout, which moves nothing where there is one slice."""
         if self.grid.feature > 1:
             self.moves.append(Conversion(layer, name, self.width(name), primitive, to))
 
     def land_product(self, x: str, op: Run) -> None:
-        """A row-wise function of loaded features, which is the result, goes to its place."""
-        made = self.tensor(op.out)
-        self.need(made + self._landing(x, made))
+        """Count a row-wise function of loaded features; its result is sent to the rows' owners."""
+        result = self.tensor(op.out)
+        self.need(result + self._landing(x, result))
         self._land(x, self.width(op.out), op.layout, self.value_bytes(op.out))
 
-    def _landing(self, x: str, made: float) -> float:
-        """What is held beside products of loaded rows while they go to their places."""
+    def _landing(self, x: str, result: float) -> float:
+        """Bytes of buffers while products of loaded rows are sent to the rows' owners."""
         if self.grid.workers == 1:
             return 0.0
         if self.size.in_place:
             return _LANDED_ROW_BYTES * min(LANDED_ROWS, self.of(x).nodes / self.grid.graph)
-        return _LANDING_BATCHES * min(float(self.size.group_bytes), made)
+        return _LANDING_BATCHES * min(float(self.size.group_bytes), result)
 
     def _land(self, x: str, width: int, layout: Held, value_bytes: int = FLOAT_BYTES) -> None:
-        """Loaded rows, or a product of them, go to their places."""
+        """Count loaded rows, or a product of them, sent to the rows' owners."""
         copies = self.grid.feature if layout == "tile" else 1
         self.moves.append(Landing(self.layer, x, width, copies, value_bytes))
 
     def build(self, *views: EdgeView) -> None:
-        """The first step over the edges of a relation builds its graph."""
+        """Count the layer graph of a relation, at the first step over its edges."""
         self.need(sum(self.building.pop(view.relation, 0.0) for view in views))
 
     def degrees(self, view: EdgeView, *, weighted: bool = False) -> None:
-        """Out-degrees are counted, or their weights added up."""
+        """Count the traffic of out-degrees, or of the sums of their weights."""
         self.moves.append(Degrees(view, weighted))

@@ -1,4 +1,4 @@
-"""What gives a pair of nodes its score: a few lines over the rows of both."""
+"""The score of a pair of nodes: a few lines over the rows of both."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Degree(Step, kind="degree"):
         return EdgeView(self.layer, self.loops, self.loop_weight, counts, self.relation)
 
     def node_type(self, _types: dict[str, str]) -> str:
-        """That of the end at which edges are counted."""
+        """The node type of the end at which edges are counted."""
         if not self.relation:
             return ""
         relation = Relation.parse(self.relation)
@@ -78,7 +78,7 @@ class Degree(Step, kind="degree"):
 
     @property
     def degrees_read(self) -> set[tuple[End, bool]]:
-        """Those of out-edges."""
+        """Out-degrees, where they are counted."""
         return {("out", self.of == "out_weight")} if self.of.startswith("out") else set()
 
     def reference(self, run: ReferenceRun) -> Tensor:

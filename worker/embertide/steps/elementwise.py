@@ -33,11 +33,11 @@ class Elementwise(Step, kind="elementwise"):
     op: ElementOp
 
     def width(self, shapes: Shapes) -> int:
-        """That of all."""
+        """The width of all inputs, which is the same."""
         return shapes.same(self.reads())
 
     def reference(self, run: ReferenceRun) -> Tensor:
-        """Of the stacked tensors."""
+        """The operation over the stacked tensors."""
         stacked = torch.stack([run.tensors[name] for name in self.inputs])
         match self.op:
             case "sum":
@@ -59,7 +59,7 @@ class Elementwise(Step, kind="elementwise"):
         """Collective: every rank must call."""
         *others, last = (execution.shard(name, op.layout, self.layer) for name in self.inputs)
         owned = last.data if op.reuses else copy_of(last.data)
-        out = reduce(self._into, [one.data for one in others], owned)
+        out = reduce(self._into, [other.data for other in others], owned)
         if self.op == "mean":
             out.div_(len(self.inputs))
         return Shard(op.layout, out, last.width)

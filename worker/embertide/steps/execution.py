@@ -1,4 +1,4 @@
-"""What the steps of one execution of a program share."""
+"""The state that the steps of one execution of a program share."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ Collective: every rank must call.
 class OnHop(Protocol):
     """Called with one of the sums of a step that sums several times."""
 
-    def __call__(self, step: Step, number: int, made: Shard, *, scaled: bool) -> None:
-        """The sum ``number`` of a step, from 1, is there."""
+    def __call__(self, step: Step, number: int, shard: Shard, *, scaled: bool) -> None:
+        """The sum ``number`` of a step, from 1, is done."""
 
 
-def _ignored(step: Step, number: int, made: Shard, *, scaled: bool) -> None:
+def _ignored(step: Step, number: int, shard: Shard, *, scaled: bool) -> None:
     """For an execution that is not checked."""
 
 
@@ -106,7 +106,7 @@ class Execution:
         return self.tensors.get(name, layout, self.channel(layer))
 
     def owned(self, name: str, layout: Layout, layer: int) -> Shard:
-        """As :meth:`shard`, to be changed in place: a copy where later operations read the tensor.
+        """A tensor to be changed in place: a copy where later operations read it.
 
         Collective: every rank must call.
         """
@@ -129,7 +129,7 @@ class Execution:
         return as_type(self.shard(name, layout, layer).data, self.row_type)
 
     def of_ours(self, values: torch.Tensor, layout: Layout, name: str) -> torch.Tensor:
-        """Of [N/P, ...] values of our partition those of the rows that a tensor's layout has."""
+        """The rows of [N/P, ...] values of our partition that a worker has in a layout."""
         if layout == "tile":
             return values
         return values[slice(*self.ranges_of(name).within(self.grid.rank))]
@@ -141,7 +141,7 @@ class Execution:
         return param
 
     def onto(self, run: Run) -> torch.Tensor | None:
-        """[N/(P*M), D'] what the run adds its product to, in place; None: it starts afresh.
+        """[N/(P*M), D'] what the run adds its product to, in place; None: to nothing.
 
         Collective: every rank must call.
         """
@@ -150,7 +150,7 @@ class Execution:
         self.tensors.settle(run.onto)
         return self.rows(run.onto, run.steps[-1].layer)
 
-    def made(self, run: Run, data: torch.Tensor) -> Shard:
+    def result(self, run: Run, data: torch.Tensor) -> Shard:
         """Our shard of the run's result."""
         return Shard(run.layout, data, self.program.widths[run.out])
 

@@ -31,8 +31,8 @@ Over = Literal["columns", "rows", "all", "none"]
 class GraphNorm(ElementStep, kind="graph_norm"):
     """out = (x - mean) * factor / d * params[scale] + params[shift], by all nodes of the type.
 
-    The mean is that of each column, times params[mean_scale] if there is one; `over` says what
-    d is, with y = x - mean:
+    The mean is that of each column, times params[mean_scale] if there is one; `over` sets d, with
+    y = x - mean:
 
     - `columns`: sqrt(mean over the nodes of y^2 + eps), per column (GraphNorm, InstanceNorm, a
       batch norm without running statistics);
@@ -54,7 +54,7 @@ class GraphNorm(ElementStep, kind="graph_norm"):
     eps: float = 1e-5
 
     def width(self, shapes: Shapes) -> int:
-        """That of ``x``."""
+        """The width of ``x``."""
         width = shapes.width(self.x)
         for name in (self.scale, self.shift, self.mean_scale):
             shapes.values(name, width)
@@ -86,16 +86,16 @@ class GraphNorm(ElementStep, kind="graph_norm"):
     def change(self, execution: Execution, x: Shard) -> Tensor:
         """In place."""
         exchange, tensors = execution.exchange, execution.tensors
-        found = column_moments(exchange, execution.ranges_of(self.x), x, self.layer)
+        moments = column_moments(exchange, execution.ranges_of(self.x), x, self.layer)
         if self._reads_all_columns:
-            whole = all_columns(exchange, found, x.layout, self.layer)
-            found = whole.over_all() if self.over == "all" else found
+            whole = all_columns(exchange, moments, x.layout, self.layer)
+            moments = whole.over_all() if self.over == "all" else moments
         else:
-            whole = found
+            whole = moments
         names = (self.scale, self.shift, self.mean_scale)
         scale, shift, times = (tensors.columns(name, x) for name in names)
-        mean = found.mean if times is None else found.mean * times
-        factor = self.factor / self._divisor(found, whole, mean)
+        mean = moments.mean if times is None else moments.mean * times
+        factor = self.factor / self._divisor(moments, whole, mean)
         factor = factor if scale is None else factor * scale
         return nodewise.center_(x.data, mean, factor, shift)
 
@@ -104,15 +104,15 @@ class GraphNorm(ElementStep, kind="graph_norm"):
         """Whether a column's result depends on others."""
         return self.over in ("rows", "all")
 
-    def _divisor(self, found: Moments, whole: Moments, mean: Tensor) -> Tensor:
+    def _divisor(self, moments: Moments, whole: Moments, mean: Tensor) -> Tensor:
         """[d] or [1] what our columns are divided by, where ``mean`` is subtracted from them."""
         match self.over:
             case "columns":
-                return (found.variance + (found.mean - mean).square() + self.eps).sqrt()
+                return (moments.variance + (moments.mean - mean).square() + self.eps).sqrt()
             case "rows":
                 return (whole.variance.sum(0, keepdim=True) + self.eps).sqrt()
             case "all":
-                return found.variance.sqrt() + self.eps
+                return moments.variance.sqrt() + self.eps
             case "none":
                 return torch.ones_like(mean)
 

@@ -87,14 +87,14 @@ class HeadDot(RowStep, kind="head_dot"):
         return nodewise.head_dot(x, execution.param(self.vector).reshape(self.heads, -1))
 
     def cost(self, costs: Costs, op: Run) -> None:
-        """The result beside what is read."""
+        """The inputs and the result."""
         if self.weight is None:
             costs.make(op)
         else:
             product_cost(costs, op, self.x)
 
     def flops_per_node(self, widths: dict[str, int]) -> float:
-        """Of the product, if there is one."""
+        """Those of the product, if there is one."""
         return 0.0 if self.weight is None else 2.0 * widths[self.x] * self.heads
 
 

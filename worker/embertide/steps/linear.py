@@ -58,11 +58,11 @@ class Linear(Leader, kind="linear"):
         return multiply(execution, op, self.x, execution.param(self.weight), last, onto)
 
     def cost(self, costs: Costs, op: Run) -> None:
-        """The result beside what is read; a tile is multiplied on its way to rows."""
+        """The inputs and the result; a tile is multiplied while it becomes rows."""
         product_cost(costs, op, self.x)
 
     def flops_per_node(self, widths: dict[str, int]) -> float:
-        """Two for each value of the weight."""
+        """Two operations for each value of the weight."""
         return 2.0 * widths[self.x] * widths[self.out]
 
     @property

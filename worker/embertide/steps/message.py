@@ -1,4 +1,4 @@
-"""Any message along an edge, said by a few lines of torch's operations, reduced by row.
+"""Any message along an edge, written as a few lines of torch's operations, reduced by row.
 
 The general way, for messages that no other step knows: both ends' whole rows come together at
 every edge, as in pair attention, a bounded number of edges at a time.
@@ -43,10 +43,9 @@ class Message(TogetherStep, kind="message"):
     """out[i] = reduce over j in N(i) of what ``lines`` make of x[j] and target[i].
 
     Lines read the source's row as ``s``, the target's as ``t``, the edge's weight [E, 1] as ``w``,
-    where ``edge_features`` says how many there are its features as ``e``, and the parameters as
-    ``p0``, ``p1``, ..., and make ``out`` [E, width]; `ops` says what they may be. A self-loop that
-    ``loops`` adds has ``loop_features``: a number for all, or what those of the node's other
-    in-edges come to.
+    its ``edge_features`` features as ``e``, and the parameters as ``p0``, ``p1``, ..., and make
+    ``out`` [E, width]; `ops` has the operations. A self-loop that ``loops`` adds has
+    ``loop_features``: a number for all, or a reduction of those of the node's other in-edges.
 
     For ``softmax`` lines also make ``score`` [E, H], whose softmax over N(i) weighs ``out``
     [E, H*F]; with ``log_sum`` the result has H more columns, the logarithm of the row's sum of
@@ -70,20 +69,20 @@ class Message(TogetherStep, kind="message"):
 
     def width(self, shapes: Shapes) -> int:
         """Columns of ``out``, and one for each head's logarithm."""
-        found = self._shapes(shapes)
-        width = width_of(found)
+        shapes_of_lines = self._shapes(shapes)
+        width = width_of(shapes_of_lines)
         if self.reduce != "softmax":
             if self.log_sum:
-                raise ModelError("log_sum is of softmax alone")
+                raise ModelError("log_sum is only for softmax")
             return width
-        heads = width_of(found, SCORE)
+        heads = width_of(shapes_of_lines, SCORE)
         if width % max(1, heads):
             raise ModelError(f"out has {width} columns, which {heads} heads of score do not divide")
         return width + heads if self.log_sum else width
 
     @property
     def edge_columns(self) -> int:
-        """What lines read as ``e``."""
+        """Columns of ``e``."""
         return self.edge_features
 
     def _shapes(self, shapes: Shapes) -> RowShapes:
@@ -108,17 +107,17 @@ class Message(TogetherStep, kind="message"):
         if self.target is not None:
             values["t"] = run_.tensors[self.target][edges.dst]
         values |= {f"p{at}": run_.params[name] for at, name in enumerate(self.params)}
-        made = run(self.lines, values)
+        computed = run(self.lines, values)
         if self.reduce != "softmax":
-            return _reduced(edges, made[RESULT], self.reduce)
-        share, out = edges.softmax(made[SCORE]), made[RESULT]
+            return _reduced(edges, computed[RESULT], self.reduce)
+        share, out = edges.softmax(computed[SCORE]), computed[RESULT]
         heads = share.shape[1]
         apart = out.reshape(len(out), heads, out.shape[1] // heads)
         weighed = share[:, :, None] * apart
         total = edges.sum_at(edges.dst, weighed.flatten(1))
         if not self.log_sum:
             return total
-        return torch.cat([total, edges.log_sums(made[SCORE])], 1)
+        return torch.cat([total, edges.log_sums(computed[SCORE])], 1)
 
     # -- how it runs -------------------------------------------------------------------------
 
@@ -137,10 +136,10 @@ class Message(TogetherStep, kind="message"):
         relations = [step.relation for step in steps]
         channel = execution.channel(self.layer, "world", "sddmm", *relations)
         for arrived in arriving_rows(channel, sources[0], source, execution.depth):
-            for one, found in zip(sums, sources, strict=True):
-                one.add(found.block(arrived.number), arrived.source)
-                reduced(channel, found, arrived.number, arrived.source)
-        return [one.finish() for one in sums]
+            for reduction, own in zip(sums, sources, strict=True):
+                reduction.add(own.block(arrived.number), arrived.source)
+                reduced(channel, own, arrived.number, arrived.source)
+        return [reduction.finish() for reduction in sums]
 
     def _begin(self, execution: Execution, source: Tensor) -> _Reduction:
         """The reduction before any edge. Collective: every rank must call."""
@@ -170,18 +169,18 @@ class Message(TogetherStep, kind="message"):
         costs.build(*(step.edges for step in steps))
         names, width = tuple(step.relation for step in steps), costs.width(self.x)
         costs.moves.append(WholeRows(self.edges, width, names))
-        made = sum(step._kept_bytes(costs) for step in steps)
+        results = sum(step._kept_bytes(costs) for step in steps)
         chunk = max(step._chunk_bytes(costs) for step in steps)
         in_flight = costs.size.of_relations(names).whole_in_flight(width)
-        costs.need(costs.sent(self.x) + made + chunk + in_flight)
+        costs.need(costs.sent(self.x) + results + chunk + in_flight)
 
     def _kept_bytes(self, costs: Costs) -> float:
-        """Of the result, and of what is kept beside it until all edges were added."""
+        """Bytes of the result, and of what is kept until all edges were added."""
         own = costs.whole(self.out)
         return own + (own if self.reduce in ("var", "std", "softmax") else 0.0)
 
     def _chunk_bytes(self, costs: Costs) -> float:
-        """Of what the lines hold of some edges."""
+        """Bytes of all values of the lines, for the edges of a chunk."""
         values = self._shapes(Shapes(costs.program.widths, costs.program.params)).values
         edges = costs.over(self.edges).edges / costs.grid.workers
         return FLOAT_BYTES * min(float(CHUNK_VALUES), values * edges)
@@ -222,11 +221,11 @@ class _Reduction:
             if self.features is not None:
                 own = self.features[edges.span if at is None else at[edges.span]]
                 ends["e"] = self.staging.upload(own)
-            made = run(self.step.lines, ends | self.params)
-            self.segments.add(edges, made[RESULT], made.get(SCORE))
+            values = run(self.step.lines, ends | self.params)
+            self.segments.add(edges, values[RESULT], values.get(SCORE))
 
     def _ends(self, block: Block, source: Tensor, edges: EdgeRun) -> dict[str, Tensor]:
-        """What lines read of some edges, but for their features."""
+        """The values that lines read for some edges, without the edges' features."""
         weights = block.weights if self.step.edge_weight else None
         rows = source.index_select(0, block.indices[edges.span]).float()
         if weights is None:

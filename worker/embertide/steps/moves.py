@@ -1,4 +1,4 @@
-"""What moves between workers during the layers: one class for each way, with what decides its size.
+"""Moves between workers during the layers: one class for each kind, with what decides its size.
 
 Steps count which of these their operations do; `planning.traffic` has the formulas.
 """
@@ -15,7 +15,7 @@ from embertide.primitives.views import EdgeView
 
 @dataclass(frozen=True)
 class Landing:
-    """A product of the loaded features, or they themselves, on the way to their places.
+    """A product of the loaded features, or the features, sent to the owners of the rows.
 
     Attributes:
         x: the features, by the name of their tensor.

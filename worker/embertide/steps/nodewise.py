@@ -1,4 +1,4 @@
-"""What steps have in common that touch each node alone."""
+"""The common base of steps that compute each node's row from that node alone."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ElementStep(Step):
         """The result, which may be ``x.data`` itself."""
 
     def width(self, shapes: Shapes) -> int:
-        """That of ``x``."""
+        """The width of ``x``."""
         return shapes.width(self.x)
 
     def place(self, op: Run, at: Alive) -> Run:

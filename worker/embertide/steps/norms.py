@@ -37,7 +37,7 @@ Norm = Literal[
 """
 
 _Power = tuple[End, float]
-"""Of the degrees at an end of the edges."""
+"""The end whose degrees are taken, and their exponent."""
 
 _POWERS: dict[Norm, tuple[_Power | None, _Power | None]] = {
     "none": (None, None),
@@ -85,7 +85,7 @@ def source_factors(norm: Norm, view: EdgeView, graph: LayerGraph) -> torch.Tenso
 
 
 def target_factors(norm: Norm, view: EdgeView, graph: LayerGraph) -> torch.Tensor | None:
-    """[N/P] those of our rows as targets, as :func:`source_factors`."""
+    """[N/P] factors of our rows as targets, if the norm has any."""
     return _factors(norm, _POWERS[norm][1], view, graph)
 
 

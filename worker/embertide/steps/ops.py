@@ -61,21 +61,21 @@ def run(lines: tuple[str, ...], values: Mapping[str, Any]) -> dict[str, Tensor]:
         values: what lines may read: tensors of rows, and parameters.
     """
     known = dict(values)
-    for one in parse(lines):
-        known[one.out] = FUNCTIONS[one.function](
-            *(_filled(a, known) for a in one.args),
-            **{name: _filled(a, known) for name, a in one.kwargs},
+    for op in parse(lines):
+        known[op.out] = FUNCTIONS[op.function](
+            *(_filled(a, known) for a in op.args),
+            **{name: _filled(a, known) for name, a in op.kwargs},
         )
     return known
 
 
 @dataclass(frozen=True)
 class RowShapes:
-    """What follows from the shapes of what lines read.
+    """Shapes and sizes of the values of lines, for the shapes that they read.
 
     Attributes:
         shapes: name of a line's value -> the dimensions of one row.
-        numbers: those that are numbers, and not truth values.
+        numbers: the names of values that are numbers, and not truth values.
         values: numbers that are held for a row, all lines together.
     """
 
@@ -98,12 +98,12 @@ def shapes_of(
     """
     first, second = (_tried(lines, count, rows, params) for count in _TRIED)
     shapes = {}
-    for one in parse(lines):
-        found = first[one.out].shape, second[one.out].shape
-        counts = tuple(shape[:1] for shape in found)
-        if counts != tuple((count,) for count in _TRIED) or found[0][1:] != found[1][1:]:
-            raise ModelError(f"{one.line!r} does not give a row for each row")
-        shapes[one.out] = tuple(found[0][1:])
+    for op in parse(lines):
+        tried = first[op.out].shape, second[op.out].shape
+        counts = tuple(shape[:1] for shape in tried)
+        if counts != tuple((count,) for count in _TRIED) or tried[0][1:] != tried[1][1:]:
+            raise ModelError(f"{op.line!r} does not give a row for each row")
+        shapes[op.out] = tuple(tried[0][1:])
     values = sum(first[name].numel() // _TRIED[0] for name in shapes)
     numbers = frozenset(name for name in shapes if first[name].is_floating_point())
     return RowShapes(shapes, numbers, values + sum(rows.values()))
@@ -119,8 +119,8 @@ def width_of(shapes: RowShapes, name: str = RESULT) -> int:
     if name not in shapes.shapes:
         raise ModelError(f"no line makes {name!r}")
     if len(shapes.shapes[name]) != 1:
-        found = list(shapes.shapes[name])
-        raise ModelError(f"a row of {name!r} has shape {found}, but must have columns alone")
+        shape = list(shapes.shapes[name])
+        raise ModelError(f"a row of {name!r} has shape {shape}, but must have one dimension")
     if name not in shapes.numbers:
         raise ModelError(f"values of {name!r} must be numbers; `where` makes them of truth values")
     return shapes.shapes[name][0]
@@ -134,19 +134,19 @@ def _tried(
     shapes |= {name: (count, width) for name, width in rows.items()}
     # One number each, which looks like all: torch would import its compiler for tensors on "meta".
     known = {name: torch.zeros(()).expand(shape) for name, shape in shapes.items()}
-    for one in parse(lines):
-        unknown = [name for name in _names((one.args, one.kwargs)) if name not in known]
+    for op in parse(lines):
+        unknown = [name for name in _names((op.args, op.kwargs)) if name not in known]
         if unknown:
-            raise ModelError(f"{one.line!r} reads {unknown[0]!r}, which nothing before it makes")
-        if one.out in known:
-            raise ModelError(f"{one.line!r} makes {one.out!r}, which is there already")
+            raise ModelError(f"{op.line!r} reads {unknown[0]!r}, which nothing before it makes")
+        if op.out in known:
+            raise ModelError(f"{op.line!r} makes {op.out!r}, which is there already")
         try:
-            known = run((one.line,), known)
+            known = run((op.line,), known)
         except RowError as error:
-            raise ModelError(f"{one.line!r}: {error}") from None
+            raise ModelError(f"{op.line!r}: {error}") from None
         except (RuntimeError, TypeError, ValueError, IndexError, KeyError) as error:
-            told = str(error).splitlines()[0]
-            raise ModelError(f"{one.line!r} does not fit: {told}") from None
+            reason = str(error).splitlines()[0]
+            raise ModelError(f"{op.line!r} does not fit: {reason}") from None
     return known
 
 
@@ -176,7 +176,7 @@ def _parse_line(line: str) -> Operation:
     return Operation(
         out=statement.targets[0].id,
         function=function,
-        args=tuple(_argument(one, line) for one in call.args),
+        args=tuple(_argument(arg, line) for arg in call.args),
         kwargs=tuple((str(k.arg), _argument(k.value, line)) for k in call.keywords),
         line=line,
     )

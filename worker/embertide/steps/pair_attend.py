@@ -54,7 +54,7 @@ class PairAttend(TogetherStep, kind="pair_attend"):
     reads_rows: ClassVar[tuple[str, ...]] = ("key", "query", "before")
 
     def width(self, shapes: Shapes) -> int:
-        """That of ``x``, and one column for each head's logarithm."""
+        """The width of ``x``, and one column for each head's logarithm."""
         shapes.per_head(self.x, self.heads)
         shapes.per_head(self.key, self.heads)
         both = shapes.same([self.key, self.query])
@@ -118,7 +118,7 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         return [step._finish(execution, sums.pop(0), own) for step, own in ends]
 
     def _in_one_pass(self, execution: Execution, steps: Sequence[PairAttend]) -> list[Shard]:
-        """Where we read every row, a softmax goes on where the one before ended.
+        """Where we read every row, a softmax continues the one before.
 
         Collective: every rank must call.
         """
@@ -127,13 +127,13 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         data = [step._room(execution, x) for step in steps]
         parts = [
             attention.Pairs(
-                sources=found,
+                sources=own,
                 query=execution.rows(step.query, self.layer),
                 score=step._score(execution),
                 sums=step._sums_in(room, x.shape[1]),
                 weighted=step.edge_weight,
             )
-            for step, found, room in zip(steps, graphs[0].tiles_with(graphs[1:]), data, strict=True)
+            for step, own, room in zip(steps, graphs[0].tiles_with(graphs[1:]), data, strict=True)
         ]
         relations = [step.relation for step in steps]
         channel = execution.channel(self.layer, "graph", "spmm", *relations)
@@ -142,7 +142,7 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         return [step._ended(room, part.sums) for step, room, part in ends]
 
     def _room(self, execution: Execution, x: torch.Tensor) -> torch.Tensor:
-        """[rows, D] for our sums, and beside them for logarithms; those of the edges before."""
+        """[rows, D] for our sums and their logarithms; those of the step before, if any."""
         if self.before is not None:
             return execution.owned(self.before, "rows", self.layer).data
         rows = len(execution.rows(self.query, self.layer))
@@ -155,7 +155,7 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         return RowSums.begin_in(room[:, :width], columns, softmax_blocks=2 if self.log_sum else 1)
 
     def _ended(self, room: torch.Tensor, sums: RowSums) -> Shard:
-        """The result, where the sums are in their room."""
+        """The result, from sums that are in place."""
         width = sums.heads.width
         if self.log_sum:
             room[:, width:] = sums.logs()
@@ -163,7 +163,7 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         return Shard("rows" if self.in_parts else "tile", data, data.shape[1])
 
     def _finished(self, out: torch.Tensor, logs: torch.Tensor) -> Shard:
-        """[rows, H*F'] sums of our rows, with their logarithms where a later step goes on."""
+        """[rows, H*F'] sums of our rows, with their logarithms where a later step continues."""
         data = torch.cat([out, logs], 1) if self.log_sum else out.contiguous()
         return Shard("rows", data, data.shape[1])
 
@@ -174,11 +174,11 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         sources = graphs[0].pairs_with(graphs[1:])
         parts = [
             attention.Scoring(
-                sources=found,
+                sources=own,
                 queries=execution.rows(step.query, self.layer),
                 score=step._score(execution),
             )
-            for step, found in zip(steps, sources, strict=True)
+            for step, own in zip(steps, sources, strict=True)
         ]
         relations = [step.relation for step in steps]
         channel = execution.channel(self.layer, "world", "sddmm", *relations)
@@ -213,10 +213,10 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         grid, width = execution.grid, execution.program.widths[self.x]
         graphs = [execution.graph(step.edges) for step in steps]
         sources, parts = graphs[0].tiles_with(graphs[1:]), []
-        for step, found in zip(steps, sources, strict=True):
+        for step, own in zip(steps, sources, strict=True):
             channel = execution.channel(self.layer, "feature", "sddmm", step.relation)
             part = attention.Weighing(
-                sources=found,
+                sources=own,
                 shares=attention.scatter_heads(channel, shares.pop(0), width),
                 heads=attention.head_columns(grid, step.heads, width, grid.m),
                 weighted=step.edge_weight,

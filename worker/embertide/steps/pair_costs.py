@@ -1,4 +1,4 @@
-"""What attention with scores of both ends (``pair_attend``) holds and moves."""
+"""Memory and traffic of attention with scores of both ends (``pair_attend``)."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def cost_pairs(costs: Costs, steps: Sequence[PairAttend]) -> None:
     if not reads_all:
         costs.need(keys + _shared_bytes(steps, costs))
         scores = sum(_received_bytes(step, costs) for step in steps)
-    made = sum(costs.of(step.out).tensor(width) for step in steps)
-    costs.need((keys if reads_all else 0.0) + copy + made + scores + union.in_flight(width))
+    results = sum(costs.of(step.out).tensor(width) for step in steps)
+    costs.need((keys if reads_all else 0.0) + copy + results + scores + union.in_flight(width))
     parts = [step for step in steps if step.in_parts]
     if parts:
         _parts(costs, parts)
 
 
 def _parts(costs: Costs, steps: Sequence[PairAttend]) -> None:
-    """Sums become rows one after the other, beside the logarithms of all."""
+    """Sums become rows one after the other, while the logarithms of all are kept."""
     if costs.grid.feature > 1:
         costs.moves += [Conversion(s.layer, s.out, costs.width(s.x)) for s in steps]
     whole = [costs.of(s.out).tensor(costs.width(s.x) + s.heads) for s in steps]
     logs = [costs.of(s.out).tensor(s.heads) for s in steps]
     if costs.size.reads_all:
-        # Where they are, beside what they are made of.
+        # In place, with the logarithms that they are computed from.
         costs.need(sum(whole) + 3 * sum(logs))
     else:
         costs.need(sum(whole) + max(whole) + sum(logs))

@@ -150,16 +150,16 @@ class Program:
 
     def only_reader(self, step: Step, name: str) -> bool:
         """Whether a step reads a tensor, once, and nothing else does."""
-        reads = [read for one in self.steps for read in one.reads()]
+        reads = [read for other in self.steps for read in other.reads()]
         return name in step.reads() and reads.count(name) == 1 and name not in self.results.values()
 
     @cached_property
     def only_gathered(self) -> frozenset[str]:
-        """The results of steps that others read at the sources of edges, and nobody else."""
+        """The tensors that steps read only at the sources of edges, and that are no result."""
         reads = Counter(name for step in self.steps for name in step.reads())
         gathered = Counter(name for step in self.steps for name in step.gathered)
-        made = {step.out for step in self.steps}
-        read = (made & reads.keys()) - set(self.results.values())
+        outputs = {step.out for step in self.steps}
+        read = (outputs & reads.keys()) - set(self.results.values())
         return frozenset(name for name in read if reads[name] == gathered[name])
 
     def last_reads(self) -> dict[str, int]:
@@ -174,7 +174,7 @@ class Program:
         )
 
     def edge_needs(self, relation: str = "") -> EdgeNeeds:
-        """What the steps need of a relation's layer graphs beside the tile pattern."""
+        """Parts of a relation's layer graphs that the steps need besides the tile pattern."""
         over_edges = [
             (step, step.edges)
             for step in self.steps
@@ -198,14 +198,14 @@ class Program:
         Raises:
             ModelError: two steps want different numbers of the same edges.
         """
-        found: dict[str, int] = {}
+        columns: dict[str, int] = {}
         for step in self.steps:
             if step.edges is None or not step.edge_columns:
                 continue
             relation = step.edges.relation
-            if found.setdefault(relation, step.edge_columns) != step.edge_columns:
+            if columns.setdefault(relation, step.edge_columns) != step.edge_columns:
                 raise ModelError(
                     f"step {step.out!r} reads {step.edge_columns} features of each edge of"
-                    f" {relation or 'the graph'}, but an earlier one {found[relation]}"
+                    f" {relation or 'the graph'}, but an earlier one {columns[relation]}"
                 )
-        return found
+        return columns

@@ -51,7 +51,7 @@ class Propagate(EdgeStep, kind="propagate"):
     hops: tuple[float, ...] | None = None
 
     def width(self, shapes: Shapes) -> int:
-        """That of ``x``."""
+        """The width of ``x``."""
         if self.times < 1:
             raise ModelError(f"times is {self.times}, but must be at least 1")
         if self.hops is not None and len(self.hops) != self.times + 1:
@@ -65,18 +65,18 @@ class Propagate(EdgeStep, kind="propagate"):
 
     @property
     def gathered(self) -> tuple[str, ...]:
-        """What is summed first, where that is all that is done to it."""
+        """``x``, where it is only summed."""
         return (self.x,) if self.only_gathers else ()
 
     def node_type(self, types: dict[str, str]) -> str:
         """The one type that all sums are of."""
-        found = super().node_type(types)
-        if found != types[self.x]:
+        node_type = super().node_type(types)
+        if node_type != types[self.x]:
             raise ModelError(
                 f"step {self.out!r} sums again what it has summed, but {self.relation} leads from"
                 " one node type to another"
             )
-        return found
+        return node_type
 
     def reference(self, run: ReferenceRun) -> Tensor:
         """One sum after the other."""
@@ -104,11 +104,11 @@ class Propagate(EdgeStep, kind="propagate"):
 
     @property
     def degrees_read(self) -> set[tuple[End, bool]]:
-        """Those of the norm."""
+        """The degrees that the norm needs."""
         return degrees_read(self.norm)
 
     def reference_source_factors(self, degrees: Degrees) -> Tensor | None:
-        """Those of the norm."""
+        """The norm's factors of sources."""
         return reference_source_factors(self.norm, degrees)
 
     # -- how it runs -------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class Propagate(EdgeStep, kind="propagate"):
         total = None if self.hops is None else x * self.hops[0]
         del x
         if teleport is None:
-            # What is read once makes room for the second sum.
+            # A tensor that is read once is freed before the second sum.
             tensors.read(self.x)
         for number in range(1, self.times + 1):
             # Factors of sources are multiplied once per node, by the sum before: but for the first
@@ -143,7 +143,7 @@ class Propagate(EdgeStep, kind="propagate"):
         return Shard("tile", h if total is None else total, width)
 
     def _over(self, execution: Execution, x: Tensor) -> _Over:
-        """What every sum has in common. Collective: every rank must call."""
+        """The values that every sum needs. Collective: every rank must call."""
         graph = execution.graph(self.edges)
         source = source_factors(self.norm, self.edges, graph)
         target = target_factors(self.norm, self.edges, graph)
@@ -156,7 +156,7 @@ class Propagate(EdgeStep, kind="propagate"):
     def _hop(
         self, execution: Execution, over: _Over, h: Operand, last: Epilogue, dtype: torch.dtype
     ) -> Tensor:
-        """The next h, beside the one before. Collective: every rank must call."""
+        """The next h, in another tensor than the last. Collective: every rank must call."""
         channel = execution.channel(self.layer, "graph", "spmm", self.relation)
         return spmm(
             channel, over.sources, h, over.reduction, last, depth=execution.depth, dtype=dtype
@@ -165,25 +165,25 @@ class Propagate(EdgeStep, kind="propagate"):
     # -- what it costs -----------------------------------------------------------------------
 
     def cost(self, costs: Costs, op: Run) -> None:
-        """Two sums at a time beside what stays; the rows of neighbours for each."""
+        """Two sums at a time and what stays; the rows of neighbours for each."""
         costs.take_inputs(op)
         costs.build(self.edges)
         if counts_out(self.norm):
             costs.degrees(self.edges, weighted=weighs(self.norm))
-        width, one = costs.width(self.x), costs.whole(self.out)
+        width, whole = costs.width(self.x), costs.whole(self.out)
         costs.moves += [
             TileRows(self.edges, width / costs.grid.feature, (self.relation,))
         ] * self.times
-        beside = costs.over(self.edges).in_flight(width) + (0.0 if self.hops is None else one)
-        # Of all but the last one; as groups are added to it, it is float32 first.
+        beside = costs.over(self.edges).in_flight(width) + (0.0 if self.hops is None else whole)
+        # A sum before the last one; while groups are added to it, it is float32.
         inner = costs.of(self.out).tensor(width, costs.size.row_bytes)
         grouped = costs.grid.graph > 1 and not costs.size.in_place
-        made = inner + one if grouped and inner < one else inner
-        costs.need(costs.sent(self.x) + (made if self.times > 1 else one) + beside)
+        partial = inner + whole if grouped and inner < whole else inner
+        costs.need(costs.sent(self.x) + (partial if self.times > 1 else whole) + beside)
         if not self.alpha:
             costs.read(self.x)
         if self.times > 1:
-            costs.need(inner + max(made, one) + beside)
+            costs.need(inner + max(partial, whole) + beside)
 
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """The columns of a row, each time."""
@@ -197,7 +197,7 @@ class Propagate(EdgeStep, kind="propagate"):
 
 @dataclass(frozen=True)
 class _Over:
-    """What every sum has in common."""
+    """The values that every sum needs."""
 
     sources: Sources
     source: Tensor | None

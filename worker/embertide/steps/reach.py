@@ -1,4 +1,4 @@
-"""What of the other nodes a step needs for a row of its result."""
+"""How much of the other nodes a step needs for a row of its result."""
 
 from __future__ import annotations
 

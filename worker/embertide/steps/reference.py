@@ -1,4 +1,4 @@
-"""What the reference of a step is given: whole tensors in float64, edges as plain lists."""
+"""The input of a step's reference: whole tensors in float64, edges as plain lists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from embertide.primitives.views import EdgeView
 from embertide.spec.relations import Relation
 
 End = Literal["in", "out"]
-"""Of an edge: ``in`` edges are counted at their destination, ``out`` edges at their source."""
+"""``in`` edges are counted at their destination, ``out`` edges at their source."""
 Degrees = Mapping[tuple[End, bool], Tensor]
 """(end, whether weights are added up) -> [n] float64 of the nodes at that end."""
 
@@ -26,7 +26,7 @@ LayerGraph = (
 [E, K], where its edges have some."""
 
 _SCATTERED = {"add": "sum", "mean": "mean", "min": "amin", "max": "amax", "mul": "prod"}
-"""What torch calls the ways in which features of added self-loops are made of the others'."""
+"""Reduction of the other in-edges' features for added self-loops -> its name in torch."""
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,8 @@ class ReferenceRun:
         weight = torch.ones(len(src), dtype=torch.float64)
         if counts and stored is not None:
             weight = stored.double()
-        given = more[0] if more else None
-        features = None if loop_features is None or given is None else given.double()
+        of_edges = more[0] if more else None
+        features = None if loop_features is None or of_edges is None else of_edges.double()
         every = ReferenceEdges(src, dst, weight, nodes, sources, features)
         if view.loops == "keep":
             return every

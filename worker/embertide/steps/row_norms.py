@@ -24,7 +24,7 @@ class LayerNorm(RowStep, kind="layer_norm"):
     eps: float = 1e-5
 
     def width(self, shapes: Shapes) -> int:
-        """That of ``x``."""
+        """The width of ``x``."""
         width = shapes.width(self.x)
         shapes.values(self.scale, width)
         shapes.values(self.shift, width)
@@ -48,7 +48,7 @@ class RowNormalize(RowStep, kind="row_normalize"):
     eps: float = 1e-12
 
     def width(self, shapes: Shapes) -> int:
-        """That of ``x``."""
+        """The width of ``x``."""
         return shapes.width(self.x)
 
     def reference(self, run: ReferenceRun) -> Tensor:

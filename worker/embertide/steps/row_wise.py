@@ -1,4 +1,4 @@
-"""Any function of a row, said by a few lines of torch's operations."""
+"""Any function of a row, written as a few lines of torch's operations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RowWise(Step, kind="row_wise"):
     """out = what ``lines`` make of each row of ``inputs``, in the ``rows`` layout.
 
     Lines read the inputs as ``x0``, ``x1``, ... and the parameters as ``p0``, ``p1``, ..., and
-    make ``out`` [N, width]; `ops` says what they may be.
+    make ``out`` [N, width]; `ops` has the operations.
     """
 
     inputs: tuple[Read, ...]
@@ -65,7 +65,7 @@ class RowWise(Step, kind="row_wise"):
         return Shard("rows", out, out.shape[1])
 
     def cost(self, costs: Costs, op: Run) -> None:
-        """The result and a chunk's values beside what is read."""
+        """The inputs, the result and a chunk's values."""
         rows = costs.of(self.out).nodes / costs.grid.workers
         values = self._shapes(Shapes(costs.program.widths, costs.program.params)).values
         costs.make(op, FLOAT_BYTES * min(float(CHUNK_VALUES), values * rows))

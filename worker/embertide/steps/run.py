@@ -50,9 +50,9 @@ class Input(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """Consecutive steps: one that makes rows, then what is done to each row.
+    """Consecutive steps that run as one: the first makes rows, the others change each row.
 
-    How it runs (:meth:`lower`) and what it costs (:meth:`cost`) follow from what stands here.
+    How it runs (:meth:`lower`) and what it costs (:meth:`cost`) follow from its fields.
 
     Attributes:
         steps: all of them, in order.
@@ -60,8 +60,8 @@ class Run:
         product: the product after the leader, if it takes one.
         shift: the bias, if any, by the name of its parameter.
         activation: the last step, if it is one.
-        reader: the step that alone reads the result, if the next one multiplies what it reads by
-            a factor a row: the operation may do that instead, and so once per node.
+        reader: the only step that reads the result, if it is the next one and multiplies its input
+            by a factor a row: the operation may do that instead, and so once per node.
         onto: the tensor that the product is added to, which becomes the result: a sum of several
             products is made in place.
         part: a later operation adds to the result, which must be in ``rows``.
@@ -92,7 +92,7 @@ class Run:
 
     @property
     def reach(self) -> Reach:
-        """What of the other nodes a row of the result needs."""
+        """How much of the other nodes a row of the result needs."""
         return max(step.reach for step in self.steps)
 
     @property
@@ -102,7 +102,7 @@ class Run:
 
     def reads(self, name: str, layout: Held) -> bool:
         """Whether a tensor is read in a layout."""
-        return any(name == one.name and layout == one.layout for one in self.inputs)
+        return any(name == read.name and layout == read.layout for read in self.inputs)
 
     @property
     def finishes_sums(self) -> bool:
@@ -142,10 +142,10 @@ class Run:
         """Our shard of the result. Collective: every rank must call."""
         if self.reuses is not None:
             execution.tensors.settle(self.reuses)
-        made = self.steps[0].lower(execution, self)
+        result = self.steps[0].lower(execution, self)
         if self.onto is not None:
             execution.tensors.take(self.onto)
-        return made
+        return result
 
     def cost(self, costs: Costs) -> None:
         """Count what :meth:`lower` holds and moves."""

@@ -44,7 +44,7 @@ class SemanticAttend(Step, kind="semantic_attend"):
     bias: Param | None = None
 
     def width(self, shapes: Shapes) -> int:
-        """That of all."""
+        """The width of all inputs, which is the same."""
         width = shapes.same(list(self.inputs))
         hidden = shapes.matrix(self.weight, width)
         shapes.values(self.vector, hidden)
@@ -85,7 +85,7 @@ class SemanticAttend(Step, kind="semantic_attend"):
         return total @ vector.double()
 
     def cost(self, costs: Costs, op: Run) -> None:
-        """A chunk's values beside the result; a number for each tensor moves."""
+        """The result and a chunk's values; a number for each tensor moves."""
         costs.make(op, 3.0 * FLOAT_BYTES * CHUNK_VALUES)
         costs.moves.append(Statistics(self.layer, "world", float(len(self.inputs))))
 

@@ -1,4 +1,4 @@
-"""The widths that follow from a step: what fits together, said of every step by itself."""
+"""The shapes that steps check and derive, one step at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from embertide.errors import ModelError
 
 @dataclass(frozen=True)
 class Shapes:
-    """The tensors before a step and the parameters, by what is known of their shapes."""
+    """The widths of the tensors before a step, and the parameters."""
 
     widths: dict[str, int]
     params: dict[str, torch.Tensor]
@@ -35,8 +35,8 @@ class Shapes:
         """
         widths = {name: self.width(name) for name in names}
         if len(set(widths.values())) != 1:
-            told = ", ".join(f"{name!r} has {width}" for name, width in widths.items())
-            raise ModelError(f"needs tensors of one width, but {told or 'reads none'}")
+            listed = ", ".join(f"{name!r} has {width}" for name, width in widths.items())
+            raise ModelError(f"needs tensors of one width, but {listed or 'reads none'}")
         return widths[names[0]]
 
     def per_head(self, name: str, heads: int) -> int:
@@ -58,9 +58,9 @@ class Shapes:
         """
         for name in names:
             if self.width(name) != heads:
-                found = self.width(name)
+                width = self.width(name)
                 raise ModelError(
-                    f"{name!r} must have a column for each of {heads} heads, not {found}"
+                    f"{name!r} must have a column for each of {heads} heads, not {width}"
                 )
 
     def param(self, name: str) -> torch.Tensor:

@@ -23,7 +23,7 @@ def reads_together(step: Step) -> tuple[object, ...] | None:
 
 def find_groups(steps: Sequence[Step]) -> Groups:
     """Every step over edges with those whose rows travel with its own."""
-    made = {step.out: at for at, step in enumerate(steps)}
+    places = {step.out: at for at, step in enumerate(steps)}
     groups: list[list[EdgeStep]] = []
     by_key: dict[tuple[object, ...], list[list[EdgeStep]]] = {}
     for step in steps:
@@ -32,7 +32,7 @@ def find_groups(steps: Sequence[Step]) -> Groups:
         key = reads_together(step)
         alike = [] if key is None else by_key.setdefault(key, [])
         for group in alike:
-            if all(made.get(name, -1) < made[group[0].out] for name in step.reads()):
+            if all(places.get(name, -1) < places[group[0].out] for name in step.reads()):
                 group.append(step)
                 break
         else:

@@ -31,17 +31,17 @@ from embertide.steps.moves import LoadedRows, TileRows
 from embertide.steps.run import Input, Run
 
 SOURCE_BYTES = 14
-"""Of a source while its row is looked up at its loader."""
+"""A source while its row is looked up at its loader."""
 _CHECKED_IDS = 1 << 16
-"""Ids of which it is seen at a time whether they follow each other."""
+"""Ids that are checked at a time for whether they follow each other."""
 _REQUEST_BYTES = 4
-"""Of a row that was asked for: its number."""
+"""The number of a row that was requested."""
 
 
 def place(x: str, at: Alive) -> Input:
     """How sums read their sources: where they were loaded, or in a tile.
 
-    One partition puts loaded rows in order instead: a pattern of its own would cost more than the
+    One partition puts loaded rows in order instead: another pattern would cost more than the
     copy, and than the few rows that no edge needs.
     """
     loaded = at.has(x, "loaded") and at.grid.graph > 1
@@ -49,7 +49,7 @@ def place(x: str, at: Alive) -> Input:
 
 
 def are_in_place(x: str, at: Alive) -> bool:
-    """Whether rows are read where they stand: then each sum is made alone, as it is needed."""
+    """Whether rows are read in place: then each sum is computed by itself, when it is needed."""
     return at.in_place and (at.grid.feature == 1 or place(x, at).layout == "tile")
 
 
@@ -84,7 +84,7 @@ def _at_loaders(
     """Features on the ranks that loaded them. Collective: every rank must call."""
     ranges, locations = execution.ranges_of(x), execution.locations[execution.program.types[x]]
     if execution.reads_all:
-        # Each sum is made alone.
+        # Each sum is computed by itself.
         (graph,) = graphs
         return [_seen_at_loaders(execution, channel, x, graph)]
     holders = LoadedHolders(channel.axis, partial(look_up_ascending, channel, ranges, locations))
@@ -101,7 +101,7 @@ def _seen_at_loaders(execution: Execution, channel: Channel, x: str, graph: Laye
     if [first for _, first in loaded] == window.bounds[:-1].tolist():
         return graph.loaded_in_place(window, partial(window.of_rows, others=owned))
     rows = _rows_in(window, locations)
-    # Found before they are shown: nothing else may be exchanged meanwhile.
+    # Before rows are shared: nothing else may be exchanged while they are.
     channel.read_in_place(graph.tiles().read_in_place * rows.element_size())
     with shown(channel, [rows]) as (where,):
         return graph.loaded_in_place(window, partial(_picked, where.window(owned)))
@@ -116,8 +116,8 @@ def _rows_in(window: WindowRows, locations: torch.Tensor) -> torch.Tensor:
 
 
 def _picked(values: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
-    found = memory.empty((len(at),), values.dtype)
-    return torch.index_select(values, 0, at, out=found)
+    rows = memory.empty((len(at),), values.dtype)
+    return torch.index_select(values, 0, at, out=rows)
 
 
 def first_in_order(ids: torch.Tensor) -> int | None:
@@ -145,7 +145,7 @@ def _loaded(
 
 
 def cost(costs: Costs, op: Run, steps: Sequence[EdgeStep], *, scaled: bool) -> float:
-    """Count what :func:`find` takes, and that the rows move; bytes of what is held of them.
+    """Count memory and traffic of :func:`find`; returns bytes of the rows that are kept.
 
     Args:
         scaled: their holders multiply them by factors.
@@ -153,11 +153,11 @@ def cost(costs: Costs, op: Run, steps: Sequence[EdgeStep], *, scaled: bool) -> f
     first, names = steps[0], tuple(step.relation for step in steps)
     x, width, union = first.x, costs.width(first.x), costs.size.of_relations(names)
     loaded = op.reads(x, "loaded")
-    held = union.in_flight(width, loaded=loaded)
+    size_bytes = union.in_flight(width, loaded=loaded)
     if loaded:
-        held += _find_loaded(costs, steps, union)
+        size_bytes += _find_loaded(costs, steps, union)
         copy = costs.sent(x)
-        held += copy + ((copy or costs.tensor(x)) if union.feature > 1 else 0.0)
+        size_bytes += copy + ((copy or costs.tensor(x)) if union.feature > 1 else 0.0)
         costs.moves.append(LoadedRows(first.edges, x, width, scaled, names))
     else:
         costs.take(Input(x, "tile"))
@@ -166,13 +166,13 @@ def cost(costs: Costs, op: Run, steps: Sequence[EdgeStep], *, scaled: bool) -> f
         if copy:
             # The copy is what is summed.
             costs.read(x)
-        held += copy
+        size_bytes += copy
         if scaled and union.in_place and union.graph > 1:
             # Factors are copied to where peers can read them.
-            held += FLOAT_BYTES * union.columns / union.graph
+            size_bytes += FLOAT_BYTES * union.columns / union.graph
         costs.moves.append(TileRows(first.edges, width / union.feature, names))
     costs.build(*(step.edges for step in steps))
-    return held
+    return size_bytes
 
 
 def _find_loaded(costs: Costs, steps: Sequence[EdgeStep], union: Size) -> float:

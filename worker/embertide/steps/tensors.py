@@ -97,7 +97,7 @@ class Tensors:
             self._settle.pop(name)()
 
     def add(self, steps: Iterable[Step], shards: Sequence[Shard]) -> None:
-        """What is made of several steps at once, in float32, until their own operations take it."""
+        """Keep results of several steps, in float32, until their operations take them."""
         for step, shard in zip(steps, shards, strict=True):
             self._alive[step.out] = {shard.layout: shard}
 
@@ -145,7 +145,7 @@ class Tensors:
         Args:
             channel: of the feature axis; a conversion is counted under its label.
         """
-        planned = any(one.name == name and one.layout == layout for one in self._inputs)
+        planned = any(read.name == name and read.layout == layout for read in self._inputs)
         assert planned, f"{name!r} is read in {layout}, unlike planned"
         if self.is_loaded(name):
             width, layer = self._program.widths[name], channel.label.layer
@@ -217,7 +217,7 @@ class Tensors:
                 return batch
             return linear(batch, product.weight, product.last if onto is None else NOTHING)
 
-        made = land(
+        landed = land(
             channel,
             self._ranges[node_type],
             loaded,
@@ -228,8 +228,8 @@ class Tensors:
             dtype=dtype,
         )
         if product is None or onto is None:
-            return made
-        return replace(made, data=product.last.apply_(onto.add_(made.data)))
+            return landed
+        return replace(landed, data=product.last.apply_(onto.add_(landed.data)))
 
     def param(self, name: str | None) -> torch.Tensor | None:
         """A parameter, whole, on the device; None for no name."""

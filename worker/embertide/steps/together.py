@@ -20,7 +20,7 @@ class TogetherStep(EdgeStep):
 
     @property
     def shares_rows(self) -> bool:
-        """Each relation has targets of its own, and reads the same sources."""
+        """True: relations have different targets and read the same sources."""
         return True
 
     @abstractmethod
@@ -29,7 +29,7 @@ class TogetherStep(EdgeStep):
 
     @abstractmethod
     def cost_all(self, costs: Costs, steps: Sequence[Self]) -> None:
-        """Count what :meth:`lower_all` holds and moves beside the inputs."""
+        """Count what :meth:`lower_all` holds and moves, without the inputs."""
 
     def lower(self, execution: Execution, op: Run) -> Shard:
         """Collective: every rank must call."""
@@ -38,7 +38,7 @@ class TogetherStep(EdgeStep):
         return execution.tensors.take(self.out)
 
     def cost(self, costs: Costs, op: Run) -> None:
-        """As :meth:`lower` does."""
+        """Count the group's cost at its first step, which computes all."""
         if op.brings:
             costs.take_inputs(op)
             self.cost_all(costs, self._alike(op.brings))
