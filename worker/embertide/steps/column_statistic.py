@@ -37,7 +37,7 @@ class ColumnStatistic(Step, kind="column_statistic"):
     smallest value are exact.
 
     For `max` and `min`, `count` may name one column: rows where it is 0 do not count, such as those
-    of nodes without in-edges in a statistic over edges. Of no rows the largest value is -inf, the
+    of nodes without in-edges in a statistic over edges. The largest value of no rows is -inf, the
     smallest inf.
     """
 
@@ -51,7 +51,7 @@ class ColumnStatistic(Step, kind="column_statistic"):
     count: Read | None = None
 
     def width(self, shapes: Shapes) -> int:
-        """That of ``x``."""
+        """As many columns as ``x``."""
         if self.count is not None:
             if self.of not in _NOTHING:
                 raise ModelError(f"count goes with of: max or min, not {self.of}")
@@ -100,20 +100,20 @@ class ColumnStatistic(Step, kind="column_statistic"):
 
     def _moments(self, execution: Execution, x: Shard) -> Tensor:
         """[D] float64."""
-        found = column_moments(execution.exchange, execution.ranges_of(self.x), x, self.layer)
+        moments = column_moments(execution.exchange, execution.ranges_of(self.x), x, self.layer)
         match self.of:
             case "mean":
-                return found.mean
+                return moments.mean
             case "sum":
-                return found.mean * found.count
+                return moments.mean * moments.count
             case "norm":
-                return (found.squares + found.mean.square() * found.count).sqrt()
-        divisor = torch.full_like(found.squares, found.count - self.correction)
-        variance = found.squares / divisor
+                return (moments.squares + moments.mean.square() * moments.count).sqrt()
+        divisor = torch.full_like(moments.squares, moments.count - self.correction)
+        variance = moments.squares / divisor
         return variance if self.of == "var" else variance.sqrt()
 
     def cost(self, costs: Costs, op: Run) -> None:
-        """Of each worker two numbers per column move, or one; the rows that count are copied."""
+        """Two numbers per column of each worker move, or one; the rows that count are copied."""
         costs.make(op, 0.0 if self.count is None else costs.whole(self.x))
         axis = axis_of("rows", costs.grid.feature)
         numbers = 1 if self.of in _NOTHING else 2
