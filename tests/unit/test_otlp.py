@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from embertide.otlp.send import asked, send
-from embertide.otlp.tree import (
+from embertide.report.otlp.send import asked, send
+from embertide.report.otlp.tree import (
     MOST_CHARACTERS,
     Failure,
     Node,

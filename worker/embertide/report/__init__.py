@@ -1,4 +1,4 @@
-"""The report of a run as one HTML page: where the time went, what moved, what was held.
+"""The report of a run as one HTML page: time, traffic, memory; and as a trace (`otlp`).
 
 A page is a function of the run's report and its version's manifest, so it can be drawn when the
 version is published and again at any later time. It loads nothing and runs no script: markup

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from embertide._version import __version__
-from embertide.otlp.tree import Node
 from embertide.report.numbers import without_secrets
+from embertide.report.otlp.tree import Node
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -32,7 +32,7 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _SPEAKS = "http/protobuf"
 
-_log = logging.getLogger("embertide.otlp")
+_log = logging.getLogger("embertide.report.otlp")
 
 
 def asked() -> bool:
