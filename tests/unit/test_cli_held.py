@@ -109,7 +109,7 @@ def test_which_output_has_to_be_named(cli: Cli, output: Path, command: str) -> N
 def test_rollback_refuses_and_skips_held_versions(cli: Cli, output: Path) -> None:
     code, _, err = cli("rollback", manifest(output), NEXT)
     assert code == 6
-    assert "embertide release makes it current all the same" in err
+    assert "embertide release makes it current anyway" in err
     publish_rows(STORAGE, f"file://{output}", LATER, ROWS)
     assert cli("rollback", manifest(output), "previous")[0] == 0
     assert current(output) == CURRENT

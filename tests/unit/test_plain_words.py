@@ -13,8 +13,10 @@ from tests.support.paths import ROOT
 
 UNUSUAL = {
     "afar": "remote",
+    "all the same": "anyway",
     "anew": "again",
     "held to": "compared with",
+    "mend": "correct, fix",
     "nobody": "no one, or the passive",
     "said": "stated, set, described",
     "says so": "reports it",

@@ -64,7 +64,7 @@ def _print_warnings(console: Console, report: RunReport) -> None:
 
 
 def _print_confirmed(console: Console, report: RunReport) -> None:
-    """State that the current version is up to date, and how to compute it all the same."""
+    """State that the current version is up to date, and how to compute it anyway."""
     print_line(console, f"[bold green]Unchanged[/] {report.version}")
     print_line(console, f"  {escaped(report.uri)}")
     why = (

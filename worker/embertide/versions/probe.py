@@ -20,7 +20,7 @@ _STALE = "0" * 32
 """A tag that the probe's object never has."""
 _STORES = "use a store with conditional writes, such as AWS S3, MinIO or Ceph"
 _IGNORES = (
-    "{uri}: the store ignores {condition} and overwrites all the same, so that of two runs that"
+    "{uri}: the store ignores {condition} and overwrites anyway, so that of two runs that"
     " publish at once the older one could win; {stores}"
 )
 _REFUSES = (

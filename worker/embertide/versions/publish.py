@@ -29,7 +29,7 @@ NOT_REMOVED = (
 )
 
 IS_HELD = (
-    "version {version} of {uri} is held: {why}. embertide release makes it current all the same,"
+    "version {version} of {uri} is held: {why}. embertide release makes it current anyway,"
     " embertide discard removes it"
 )
 

@@ -1,4 +1,4 @@
-"""What people do with a held version: make it the current one all the same, or remove it."""
+"""What people do with a held version: make it the current one anyway, or remove it."""
 
 from __future__ import annotations
 
