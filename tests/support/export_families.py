@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from tests.support.export_attention import ATTENTION
 from tests.support.export_statistics import STATISTICS
 from tests.support.pyg import pyg
 
@@ -146,4 +147,4 @@ NARROW: dict[str, Callable[[], nn.Module]] = {
     "mf": lambda: pyg.MFConv(WIDTH, OUT, max_degree=3),
     "w / max": STATISTICS["w / max"],
 }
-FAMILIES = {**COMPUTED, **ROWS, **NARROW, **STATISTICS}
+FAMILIES = {**COMPUTED, **ROWS, **NARROW, **STATISTICS, **ATTENTION}

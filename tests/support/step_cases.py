@@ -13,6 +13,7 @@ from embertide.steps import (
     Degree,
     Elementwise,
     GraphNorm,
+    LinearAttend,
     Program,
     Propagate,
     RowWise,
@@ -196,6 +197,22 @@ def column_statistics() -> dict[str, Program]:
     }
 
 
+def linear_attention() -> dict[str, Program]:
+    """Of rows, sums over edges and features; of one head, and of a head for each column."""
+    of = {"layer": 0}
+    return {
+        "linear_attend": program(
+            linear("q"),
+            linear("k", weight="v"),
+            summed("s", "q"),
+            LinearAttend(out="a", q="q", k="k", v="x", **of),
+            LinearAttend(out="b", q="s", k="k", v="q", heads=7, **of),
+            linear("c", "a"),
+            Combine(out="out", layer=0, a="c", b="b", alpha=1e-3),
+        )
+    }
+
+
 def step_cases() -> dict[str, Program]:
     """Name -> program."""
     return {
@@ -205,5 +222,6 @@ def step_cases() -> dict[str, Program]:
         **graph_norms(),
         **semantic(),
         **column_statistics(),
+        **linear_attention(),
         **edge_cases(),
     }

@@ -100,7 +100,9 @@ MISTAKES: dict[str, Callable[..., Tensor]] = {
         h + torch.einsum("nd,nd->d", h, k)
     ),
     "repeat_interleave is known with a number": lambda _m, h, _k: h.repeat_interleave(2, dim=0),
-    r"(?s)computes with the number of nodes or edges \(len\(x\)": lambda _m, h, _k: h / len(h),
+    r"(?s)computes with the number of nodes or edges \(len\(x\)": lambda _m, h, _k: (
+        h / (len(h) - 1)
+    ),
 }
 
 

@@ -73,7 +73,8 @@ def test_a_phase_ends_where_rows_of_others_or_a_statistic_are_needed() -> None:
 
 
 def test_every_kind_of_step_states_its_reach() -> None:
-    graph = {GraphNorm, SizeNorm, SemanticAttend, KINDS["column_statistic"]}
+    graph = {GraphNorm, SizeNorm, SemanticAttend}
+    graph |= {KINDS["column_statistic"], KINDS["linear_attend"]}
     assert {kind for kind in KINDS.values() if kind.reach is Reach.GRAPH} == graph
     over_edges = {kind for kind in KINDS.values() if issubclass(kind, EdgeStep)}
     assert {kind for kind in KINDS.values() if kind.reach is Reach.NEIGHBOURS} == over_edges

@@ -145,6 +145,13 @@ class GPS(nn.Module):
         return self.conv(self.lin(x), edge_index, batch)
 
 
+def polynormer():
+    """After the epochs of local attention alone."""
+    model = pyg.Polynormer(WIDTH, HIDDEN, OUT)
+    model._global = True
+    return model
+
+
 class LabelPropagation(nn.Module):
     """Labels as columns of the features."""
 
@@ -175,11 +182,12 @@ EXAMPLES = [
         line="an LSTM with the nodes in its second dimension; `nn.GRUCell` is known",
     ),
     example(
-        "examples/graph_gps.py",
+        "examples/graph_gps.py --attn_type multihead",
         lambda: GPS("multihead"),
         refused="attention over all pairs",
-        line="attention over all pairs of nodes",
+        line="a softmax over all pairs of nodes; `--attn_type performer` has none",
     ),
+    example("examples/graph_gps.py --attn_type performer", lambda: GPS("performer")),
     example("examples/graph_sage_unsup.py", lambda: pyg.GraphSAGE(WIDTH, HIDDEN, 2)),
     example(
         "examples/graph_unet.py",
@@ -225,11 +233,10 @@ EXAMPLES = [
     example(
         "examples/ogbn_train.py --model polynormer", lambda: pyg.Polynormer(WIDTH, HIDDEN, OUT)
     ),
+    example("examples/ogbn_train.py --model polynormer, global", polynormer),
     example(
         "examples/ogbn_train.py --model sgformer",
-        lambda: pyg.SGFormer(WIDTH, HIDDEN, OUT),
-        refused="batch is None",
-        line="linear attention over all nodes, sorted by graph",
+        lambda: pyg.SGFormer(WIDTH, HIDDEN, OUT, trans_num_heads=2),
     ),
     example("examples/pmlp.py", lambda: pyg.PMLP(WIDTH, HIDDEN, OUT, num_layers=2)),
     example("examples/ppi.py", export_models.PPI),

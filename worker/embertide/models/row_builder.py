@@ -16,6 +16,7 @@ from embertide.steps import (
     HeadMean,
     LayerNorm,
     Linear,
+    LinearAttend,
     Over,
     RowNormalize,
     RowWise,
@@ -126,6 +127,12 @@ class RowBuilder(StepList):
             count=count,
         )
         return self._append(step, self.widths[x])
+
+    def linear_attend(self, q: str, k: str, v: str, heads: int) -> str:
+        """Each row of q times the sum over all nodes of outer(k, v); the columns of v."""
+        out = self._fresh("linear_attend")
+        step = LinearAttend(out=out, layer=self.layer, q=q, k=k, v=v, heads=heads)
+        return self._append(step, self.widths[v])
 
     def size_norm(self, x: str) -> str:
         """Divide by the root of how many nodes there are."""

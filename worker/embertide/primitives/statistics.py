@@ -51,6 +51,15 @@ def column_extremes(
     return parts.amax(0) if of == "max" else parts.amin(0)
 
 
+def sum_over_all(exchange: Exchange, own: torch.Tensor, layer: int) -> torch.Tensor:
+    """The sum of a float64 tensor of each rank's rows, which have all columns, in rank order.
+
+    Collective: every rank must call.
+    """
+    channel = exchange.channel(axis_of("rows", exchange.grid.feature), PRIMITIVE, layer)
+    return torch.stack(channel.all_gather(own.flatten())).sum(0).view_as(own)
+
+
 def all_columns(exchange: Exchange, own: Moments, layout: Layout, layer: int) -> Moments:
     """The moments of every column, by those of each slice. Collective: every rank must call."""
     if layout == "rows" or exchange.grid.feature == 1:

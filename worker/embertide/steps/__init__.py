@@ -13,6 +13,7 @@ from embertide.steps.elementwise import Elementwise
 from embertide.steps.graph_norm import GraphNorm, Over, SizeNorm
 from embertide.steps.heads import HeadDot, HeadMean
 from embertide.steps.linear import Linear
+from embertide.steps.linear_attend import LinearAttend
 from embertide.steps.message import Message
 from embertide.steps.norms import Norm
 from embertide.steps.pair_attend import PairAttend
@@ -41,6 +42,7 @@ __all__ = [
     "LayerNorm",
     "Leader",
     "Linear",
+    "LinearAttend",
     "Loops",
     "Message",
     "Norm",

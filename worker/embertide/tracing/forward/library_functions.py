@@ -39,6 +39,7 @@ def _edge_softmax(_recording: Recording, real: Function) -> Function:
 _MAKERS: dict[tuple[str, str], Maker] = {
     ("torch_geometric.utils", "softmax"): pyg_functions.softmax,
     ("torch_geometric.utils", "degree"): pyg_functions.degree,
+    ("torch_geometric.utils", "to_dense_batch"): pyg_functions.to_dense_batch,
     ("torch_geometric.utils", "scatter"): pyg_functions.scatter,
     ("torch_geometric.utils", "add_self_loops"): pyg_functions.add_self_loops,
     (

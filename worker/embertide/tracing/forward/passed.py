@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from embertide.tracing.record.graphs import GraphTypes
+from embertide.tracing.record.one_graph import OneGraph
+from embertide.tracing.record.traced import Traced
 from embertide.tracing.record.user_code import here, refuse
 
 OfTypes = Mapping[str, Mapping[str, Tensor]]
@@ -56,6 +59,23 @@ def of_one_type(values: OfTypes, merged: Mapping[str, Tensor]) -> dict[str, Any]
     """
     found = {role: next(iter(of_role.values())) for role, of_role in values.items() if of_role}
     return found | dict(merged)
+
+
+_SORTING = ("SGFormer", "Polynormer")
+"""Models of PyG's that sort nodes by graph before they attend to all of them, and need numbers."""
+
+
+def batch_of(module: nn.Module, counts: Mapping[str, int], x: Any) -> Any:
+    """``batch`` where all nodes are of one graph: None, or zeros for models that sort by it.
+
+    Args:
+        x: the features that are passed, which are traced while the module is recorded.
+    """
+    kinds = {type(one).__name__ for one in module.modules()}
+    if kinds.isdisjoint(_SORTING) or len(counts) > 1:
+        return None
+    (nodes,) = counts.values()
+    return OneGraph(nodes) if isinstance(x, Traced) else torch.zeros(nodes, dtype=torch.int64)
 
 
 def data_of(values: Mapping[str, Any], types: GraphTypes) -> Any:

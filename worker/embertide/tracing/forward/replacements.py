@@ -10,6 +10,7 @@ from embertide.tracing.dgl.edge_convs import edge_weight_norm, egat
 from embertide.tracing.dgl.towers import tower
 from embertide.tracing.pyg.degree_convs import cluster_gcn, grouped_linear, molecular
 from embertide.tracing.pyg.filters import arma, cheb
+from embertide.tracing.pyg.global_attention import performer, polynormer, sgformer
 from embertide.tracing.pyg.jumping import jump
 from embertide.tracing.record.recording import Recording
 from embertide.tracing.typed.hetero_convs import han, hgt
@@ -43,6 +44,12 @@ WITHIN: dict[Key, Callable[..., Any]] = {
     ("dgl", "EGATConv"): egat,
 }
 """Of one relation; where steps of their own say them, as `known` tells, these are not asked."""
+OVER_ALL: dict[Key, Callable[..., Any]] = {
+    ("torch_geometric", "PerformerAttention"): performer,
+    ("torch_geometric", "PolynormerAttention"): polynormer,
+    ("torch_geometric", "SGFormerAttention"): sgformer,
+}
+"""Over all nodes."""
 PARTS = {("dgl", "PNAConvTower"), ("dgl", "DGNConvTower")}
 """Parts of a convolution, which make one layer with it."""
 _JUMPS = {("torch_geometric", "JumpingKnowledge"), ("dgl", "JumpingKnowledge")}
@@ -57,7 +64,8 @@ def respelled(recording: Recording, module: Any) -> Callable[..., Any] | None:
         return partial(grouped_linear, module)
     if key in PARTS:
         return partial(tower, recording, module)
-    found = BY_RELATION.get(key) or BY_NUMBER.get(key) or WITHIN.get(key)
+    found = BY_RELATION.get(key) or BY_NUMBER.get(key)
+    found = found or WITHIN.get(key) or OVER_ALL.get(key)
     return None if found is None else partial(found, recording, module)
 
 

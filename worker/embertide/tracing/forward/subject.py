@@ -18,7 +18,7 @@ from embertide.tracing.dgl.homogeneous import TogetherGraph
 from embertide.tracing.dgl.real_graph import real_graph
 from embertide.tracing.forward.hints import hint
 from embertide.tracing.forward.module_calls import recorded
-from embertide.tracing.forward.passed import by_type, data_of, of_one_type, told
+from embertide.tracing.forward.passed import batch_of, by_type, data_of, of_one_type, told
 from embertide.tracing.forward.results import HOW_TO_CHOOSE, Returned, returned
 from embertide.tracing.record.adjacency import Adjacency, matrix
 from embertide.tracing.record.arguments import KEPT, arguments_of, keeping, left_out
@@ -307,7 +307,7 @@ class Subject:
             if role == "edge_weight" and role not in values:
                 continue
             if role == "batch":
-                given[name] = None
+                given[name] = batch_of(self.module, random.counts, values.get("x"))
             elif role == "data":
                 given[name] = data_of(values, types)
             elif role in ("graph", "blocks"):

@@ -18,7 +18,11 @@ from embertide.tracing.lower import layers
 from embertide.tracing.lower.attention import lower_semantic
 from embertide.tracing.lower.convs import lower_conv
 from embertide.tracing.lower.edge_sums import lower_aggregate, lower_degree
-from embertide.tracing.lower.graph_norms import lower_graph_norm, lower_over_nodes
+from embertide.tracing.lower.graph_norms import (
+    lower_attend_all,
+    lower_graph_norm,
+    lower_over_nodes,
+)
 from embertide.tracing.lower.line_names import BINARY, REFLECTED, UNARY
 from embertide.tracing.lower.lowering import Lowering
 from embertide.tracing.lower.merged_softmax import lower_attended, lower_merged
@@ -53,6 +57,8 @@ def lower_function(low: Lowering, node: Node) -> Any:
         return lower_graph_norm(low, node, *node.args)
     if node.op == "over_nodes":
         return lower_over_nodes(low, node, *node.args)
+    if node.op == "attend_all":
+        return lower_attend_all(low, *node.args)
     if node.op == "item":
         return _item(low, node)
     if node.op in ("chunk", "split"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from embertide.models.after import graph_norm, layer_norm
 from embertide.models.norm_options import GraphNormOptions, LayerNormOptions
 from embertide.models.weights import Scope
@@ -37,3 +39,10 @@ def lower_over_nodes(
     if of == "mean":
         low.means[made] = name
     return Rows(made)
+
+
+def lower_attend_all(low: Lowering, q: Node, k: Node, v: Node) -> Rows:
+    """Linear attention over all nodes; heads are all dimensions but the last."""
+    names = [low.name(low.rows(one, low.values.get(one))) for one in (q, k, v)]
+    heads = prod(q.value.shape[1:-1])
+    return Rows(low.b.linear_attend(names[0], names[1], names[2], heads))

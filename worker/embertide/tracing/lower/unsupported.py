@@ -16,7 +16,7 @@ _SEQUENCE = (
 _ATTENTION = (
     "looks at every pair of rows, which needs the whole graph at once; attention over edges is"
     " known (TransformerConv, GATConv), and torch's scaled_dot_product_attention over tokens that"
-    " each node has, [N, tokens, columns]"
+    " each node has, [N, tokens, columns]; linear attention over all nodes, q @ (k.T @ v)"
 )
 _REASONS = {
     **dict.fromkeys(("sort", "argsort", "topk", "kthvalue", "msort"), _ORDERS),
@@ -26,7 +26,8 @@ _REASONS = {
     **dict.fromkeys(
         ("t", "cdist", "pdist", "mT", "T"),
         "makes a matrix with the nodes in both dimensions, which needs the whole graph at once;"
-        " sums over edges are known (propagate, torch.spmm(adj, x))",
+        " sums over edges are known (propagate, torch.spmm(adj, x)), and linear attention over all"
+        " nodes, q @ (k.T @ v), where no softmax is taken over pairs of them",
     ),
     "bernoulli": "draws random numbers; draw none in eval mode, or keep them as a buffer",
 }

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from embertide.tracing.record.edges import Edges
+from embertide.tracing.record.one_graph import DENSE, OneGraph
 from embertide.tracing.record.recording import Recording
 from embertide.tracing.record.roles import edges_of, is_features, is_weight, shaped, target_of
 from embertide.tracing.record.scatter import ends_of, summed
@@ -19,15 +20,10 @@ from embertide.tracing.record.user_code import here, refuse
 Function = Callable[..., Any]
 _FILLS = ("add", "mean", "min", "max", "mul")
 _UNDIRECTED = "say directed: false in the manifest, and leave the call out"
-_DENSE = (
-    "to_dense_batch puts all nodes into one matrix, for attention over all pairs of nodes, which"
-    " needs the whole graph at once; attention over edges is known (TransformerConv, GATConv)"
-)
 _OTHERS = "change the job's edges before, and give the module these"
 REFUSED: dict[str, str] = {
     "to_undirected": f"to_undirected adds the edges the other way; {_UNDIRECTED}",
     "is_undirected": "is_undirected looks at all edges; decide by an argument of the module",
-    "to_dense_batch": _DENSE,
     "to_dense_adj": "to_dense_adj makes a matrix of all pairs of nodes; use a convolution, or"
     " propagate, over edge_index",
     **{
@@ -76,6 +72,22 @@ def refused(name: str) -> Callable[[Recording, Function], Function]:
         return replacing
 
     return make
+
+
+def to_dense_batch(_recording: Recording, real: Function) -> Function:
+    """`torch_geometric.utils.to_dense_batch` of all nodes, which stay as they are.
+
+    What attends to all of them is known as a whole (`pyg.global_attention`).
+    """
+
+    def replacing(x: Any, batch: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(x, Traced):
+            return real(x, batch, *args, **kwargs)
+        if not (batch is None or isinstance(batch, OneGraph)) or args or kwargs:
+            raise refuse(here(), DENSE)
+        return x, OneGraph(len(x))
+
+    return replacing
 
 
 def degree(recording: Recording, real: Function) -> Function:

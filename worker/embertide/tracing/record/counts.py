@@ -20,9 +20,14 @@ from embertide.tracing.record.user_code import is_users, refuse
 
 
 class Count(int):
-    """A number of nodes or edges; what is computed from it is one, too."""
+    """A number of nodes or edges; what is computed from it is one, too.
+
+    Attributes:
+        rows: the tensor that has as many rows; None of a number that was computed.
+    """
 
     computed = False
+    rows: Traced | None = None
 
     def __bool__(self) -> bool:
         if self.computed:
@@ -80,16 +85,25 @@ def _refuse_for(frame: Any) -> None:
         )
 
 
-def counted(value: Any, place: int, dim: int | None) -> Any:
+def counted(value: Any, place: int, dim: int | None, of: Traced) -> Any:
     """What a tensor's ``size``, ``shape`` or ``numel`` gives; the number of its rows is a `Count`.
 
     Args:
+        of: the tensor.
         place: the dimension of nodes or edges.
         dim: the dimension whose size was asked for; None of all.
     """
     if isinstance(value, torch.Size):
-        return torch.Size(Count(one) if at == place else one for at, one in enumerate(value))
-    return Count(value) if dim in (None, place) else value
+        return torch.Size(_of(of, one) if at == place else one for at, one in enumerate(value))
+    return _of(of, value) if dim in (None, place) else value
+
+
+def _of(rows: Traced, count: int) -> Count:
+    number = Count(count)
+    is_rows = not rows.node.whole and isinstance(rows.node.value, torch.Tensor)
+    if is_rows and len(rows.node.value) == count:
+        number.rows = rows
+    return number
 
 
 @contextmanager
@@ -99,7 +113,7 @@ def counted_lengths() -> Iterator[None]:
 
     def length(of: Any) -> int:
         found = real(of)
-        return Count(found) if isinstance(of, Traced) else found
+        return _of(of, found) if isinstance(of, Traced) else found
 
     builtins.len = length
     try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from embertide.steps import Statistic
+from embertide.tracing.record.counts import Count
 from embertide.tracing.record.node_statistics import (
     BESIDE_ROWS,
     ON_STATISTICS,
@@ -22,7 +23,7 @@ from embertide.tracing.record.node_statistics import (
     reduction_of,
 )
 from embertide.tracing.record.operations import DECIDES, SAME_WAY
-from embertide.tracing.record.traced import Traced, plain, traced_in
+from embertide.tracing.record.traced import Traced, plain, traced_in, viewed
 from embertide.tracing.record.user_code import here, refuse
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ def over_all(tape: Tape, op: str, args: tuple[Any, ...], kwargs: dict[str, Any])
         return None
     if is_shape_for_rows(op, x.node.value, args[1:]):
         return x
+    if _is_column(op, x, args):
+        return viewed(x, [*x.node.value.shape[1:], 1])
     if op in DECIDES:
         raise refuse(here(), DECIDES[op] + SAME_WAY)
     if op not in ON_STATISTICS:
@@ -63,6 +66,12 @@ def over_all(tape: Tape, op: str, args: tuple[Any, ...], kwargs: dict[str, Any])
             " activations and Linear, before it is put beside their rows",
         )
     return None
+
+
+def _is_column(op: str, x: Traced, args: tuple[Any, ...]) -> bool:
+    """Whether a statistic becomes a column, for a product with rows."""
+    turned = op in ("T", "t", "mT") and x.node.value.dim() == 2
+    return turned or (op == "unsqueeze" and args[1:] == (-1,))
 
 
 @contextmanager
@@ -77,14 +86,27 @@ def _parts(tape: Tape) -> Iterator[None]:
 
 def beside_rows(tape: Tape, op: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments of a function, statistics among them as rows of what they stand beside."""
+    if op not in BESIDE_ROWS:
+        return args
+    args = tuple(_number(tape, one) if isinstance(one, Count) else one for one in args)
     traced = [one for one in args if isinstance(one, Traced)]
     others = [one for one in traced if not one.node.whole]
-    if op not in BESIDE_ROWS or not others or len(others) == len(traced):
+    if len(traced) < 2 or len(others) == len(traced):
         return args
+    most = max(others or traced, key=lambda one: one.node.value.dim())
     return tuple(
-        _beside(tape, one, others[0]) if isinstance(one, Traced) and one.node.whole else one
+        _beside(tape, one, most) if isinstance(one, Traced) and one.node.whole else one
         for one in args
     )
+
+
+def _number(tape: Tape, count: Count) -> Any:
+    """How many nodes or edges there are, as a statistic; a number that was computed as it is."""
+    rows = None if count.rows is None else _rows_of(tape, count.rows)
+    if rows is None:
+        return count
+    with _parts(tape):
+        return rows.number()
 
 
 def _beside(tape: Tape, statistic: Traced, other: Traced) -> Traced:
@@ -101,14 +123,7 @@ def _beside(tape: Tape, statistic: Traced, other: Traced) -> Traced:
     missing = other.dim() - 1 - len(columns)
     if missing < 0 or rows.dim() == other.dim():
         return rows  # type: ignore[no-any-return]
-    return _viewed(rows, [1] * missing + columns)
-
-
-def _viewed(x: Any, columns: list[int]) -> Traced:
-    """Rows of other dimensions."""
-    tape: Tape = x.tape
-    shape = (len(x.node.value), *columns)
-    return tape.wrap(tape.add("view", (x, shape), {}, plain(x).view(shape)))
+    return viewed(rows, [1] * missing + columns)
 
 
 def _dim_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
@@ -226,4 +241,4 @@ def _of_squares(rows: _OfNodes | _OfEdges, x: Any, of: Reduction) -> Any:
 
 def _divided(total: Any, count: Any) -> Any:
     """Both stand for a row of each node."""
-    return total / _viewed(count, [1] * (total.dim() - 1))
+    return total / viewed(count, [1] * (total.dim() - 1))

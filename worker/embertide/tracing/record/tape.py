@@ -17,6 +17,7 @@ from torch import Tensor
 
 from embertide.tracing.record.counts import counted
 from embertide.tracing.record.decomposed import DECOMPOSED, OF_NUMBERS, as_numbers
+from embertide.tracing.record.linear_attention import over_pairs
 from embertide.tracing.record.operations import (
     DECIDES,
     IN_PLACE,
@@ -133,6 +134,9 @@ class Tape:
             return self._asked(name, args, kwargs, func(*plain(args), **plain(kwargs)))
         if name == "detach_":
             return args[0]
+        if name in ("to", "type_as") and not isinstance(args[0], Traced):
+            # A constant takes the type of a recorded tensor, and nothing of its numbers.
+            return func(*plain(args), **plain(kwargs))
         if self.beside is not None:
             shaped = self.beside.shaped(name, func, args, kwargs)
             if shaped is not None:
@@ -157,6 +161,9 @@ class Tape:
             )
         if name in OF_NUMBERS:
             args = tuple(as_numbers(one) for one in args)
+        paired = over_pairs(self, func, name, args, kwargs)
+        if paired is not None:
+            return paired
         reduced = over_all(self, name, args, kwargs)
         if reduced is not None:
             return reduced
@@ -178,7 +185,7 @@ class Tape:
             return value
         dim = (*args[1:], *kwargs.values(), None)[0]
         place = 0 if edges_of(node) is None else 1
-        return counted(value, place, None if dim is None else dim % args[0].dim())
+        return counted(value, place, None if dim is None else dim % args[0].dim(), args[0])
 
     def edges_of(self, x: Traced) -> Edges | None:
         """The edges that a tensor has a row for each of; None of those of all relations."""

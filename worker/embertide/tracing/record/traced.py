@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +74,14 @@ def plain(value: Any) -> Any:
         with torch._C.DisableTorchFunctionSubclass():
             return value.as_subclass(Tensor)
     return _mapped(plain, value)
+
+
+def viewed(x: Any, columns: Sequence[int]) -> Traced:
+    """A traced tensor of rows with other dimensions within a row."""
+    shape = (len(x.node.value), *columns)
+    return x.tape.wrap(  # type: ignore[no-any-return]
+        x.tape.add("view", (x, shape), {}, plain(x).reshape(shape))
+    )
 
 
 def as_nodes(value: Any) -> Any:

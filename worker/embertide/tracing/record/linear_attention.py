@@ -1,0 +1,311 @@
+"""Products over all nodes: ``k.T @ v``, a sum of products of rows, and ``q @ (k.T @ v)``.
+
+Linear attention makes a small matrix of all nodes' keys and values, by which each node's query is
+multiplied. The matrix is no tensor of nodes or edges, so it is recorded by its factors until rows
+meet it. Nodes may stand in any dimension before, as where heads come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from embertide.tracing.record.constants import uniform
+from embertide.tracing.record.node_statistics import BESIDE_ROWS
+from embertide.tracing.record.traced import Node, Traced, plain, traced_in, viewed
+from embertide.tracing.record.user_code import here, refuse
+
+if TYPE_CHECKING:
+    from embertide.tracing.record.tape import Tape
+
+OUTER, ATTEND = "outer", "attend_all"
+_MATMUL = ("matmul", "mm", "bmm", "__matmul__")
+_SCALES = ("mul", "__mul__", "__rmul__", "div", "__truediv__", "true_divide")
+_SAME = ("contiguous", "clone", "detach", "to", "float", "double", "type_as")
+_NODES, _LETTERS = "n", "abcdefgh"
+_PLACES = _NODES + _LETTERS
+_TURNS = ("transpose", "t", "T", "mT")
+_EACH = BESIDE_ROWS | {"exp", "relu", "elu", "sigmoid", "softplus", "square", "abs", "neg"}
+"""What is done value by value, in whatever dimension the nodes are."""
+
+
+def over_pairs(
+    tape: Tape, func: Callable[..., Any], op: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """What a product of torch's gives that sums over all nodes, or is multiplied with such a sum.
+
+    Returns:
+        None of other calls.
+
+    Raises:
+        ModelError: something else is done with such a sum.
+    """
+    passed = list(traced_in((args, tuple(kwargs.values()))))
+    sums = [one for one in passed if one.node.op == OUTER]
+    if any(one.node.edges for one in passed):
+        return None
+    made: Any = None
+    if op in _MATMUL and len(args) == 2 and len(passed) == 2:
+        made = _multiplied(tape, *args)
+    elif op == "einsum":
+        made = _einsum(tape, *args)
+    elif sums and op in _SCALES and len(args) == 2:
+        made = _scaled(tape, op, *args)
+    elif sums and op in _SAME:
+        made = args[0]
+    elif not sums and isinstance(args[0] if args else None, Traced):
+        made = _of_turned(func, op, args, kwargs)
+    if made is None and sums:
+        raise refuse(
+            here(),
+            f"{op} of a sum over all nodes of products of their rows is not known; known are its"
+            " product with rows, q @ (k.T @ v), and its multiples",
+        )
+    return made
+
+
+# Dimensions: as letters, of which one is of the nodes.
+
+
+def _displayed(x: Traced) -> tuple[Traced, str]:
+    """The rows that a tensor shows, nodes first, and the letters of its own dimensions.
+
+    The letters of the rows are n, a, b, ..., in order.
+    """
+    node, swaps = x.node, list[tuple[int, int]]()
+    dims = x.dim()
+    while isinstance(node.value, Tensor) and node.value.dim() == dims:
+        swapped = _swapped(node)
+        if swapped is None and node.op not in _SAME:
+            break
+        swaps += [] if swapped is None else [swapped]
+        if not isinstance(node.args[0], Node):
+            break
+        node = node.args[0]
+    letters = list(_NODES + _LETTERS[: dims - 1])
+    for a, b in reversed(swaps):
+        letters[a], letters[b] = letters[b], letters[a]
+    return x.tape.wrap(node), "".join(letters)
+
+
+def _swapped(node: Node) -> tuple[int, int] | None:
+    """The two dimensions that an operation exchanges."""
+    dims = node.value.dim() if isinstance(node.value, Tensor) else 0
+    if node.op == "mT" or (node.op in ("t", "T") and dims == 2):
+        return dims - 2, dims - 1
+    if node.op == "transpose":
+        places = [*node.args[1:], *node.kwargs.values()]
+        if len(places) == 2:
+            return places[0] % dims, places[1] % dims
+    return None
+
+
+def _of_turned(
+    func: Callable[..., Any], op: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """What is done with rows whose nodes are not in front, with them in front; else None."""
+    x, *others = args
+    if x.node.whole or not isinstance(x.node.value, Tensor) or not 2 <= x.node.value.dim() <= 4:
+        return None
+    rows, own = _displayed(x)
+    dims = list(own)
+    if op in _TURNS:
+        a, b = (
+            (len(dims) - 2, len(dims) - 1)
+            if op != "transpose"
+            else (place % len(dims) for place in (*others, *kwargs.values()))
+        )
+        dims[a], dims[b] = dims[b], dims[a]
+        return rows if "".join(dims) == _PLACES[: len(dims)] else None
+    if own[0] == _NODES:
+        return None
+    if op == "sum":
+        return _sum_of_turned(rows, own, (*others, *kwargs.values()))
+    traced = [one for one in args if isinstance(one, Traced)]
+    alike = all(not one.node.whole and _displayed(one)[1] == own for one in traced)
+    numbers = all(isinstance(one, (Traced, int, float)) for one in args)
+    if op not in _EACH or not alike or not numbers:
+        return None
+    moved = (_displayed(one)[0] if isinstance(one, Traced) else one for one in args)
+    return _turned(func(*moved, **kwargs), _PLACES[: len(own)], own)
+
+
+def _sum_of_turned(rows: Any, own: str, places: tuple[Any, ...]) -> Any:
+    """``k.sum(dim)`` over the nodes, where they are not in front."""
+    if len(places) != 1 or type(places[0]) is not int or own[places[0] % len(own)] != _NODES:
+        return None
+    left = own.replace(_NODES, "")
+    return rows.sum(0) if left == _LETTERS[: len(left)] else None
+
+
+def _rows(x: Traced, letters: str, wanted: str) -> Any:
+    """Rows with their dimensions in another order, of which the nodes stay first."""
+    rows, own = _displayed(x)
+    order = [_PLACES.index(own[letters.index(one)]) for one in wanted]
+    return rows if order == sorted(order) else rows.permute(*order)
+
+
+def _is_rows(x: Any) -> bool:
+    return isinstance(x, Traced) and not x.node.whole and x.node.op != OUTER
+
+
+def _node_letter(x: Traced, letters: str) -> str | None:
+    """The letter of the nodes' dimension; None where a tensor has no such dimension."""
+    rows, own = _displayed(x)
+    if rows.node.value.shape[0] != x.tape.counts.get(x.node.of) or len(own) != len(letters):
+        return None
+    return letters[own.index(_NODES)]
+
+
+# Products by their letters.
+
+
+def _multiplied(tape: Tape, a: Any, b: Any) -> Any:
+    """``a @ b`` of two tensors."""
+    if b.node.whole and _is_rows(a):
+        return _with_statistic(a, b)
+    dims = a.dim()
+    if b.dim() != dims or not 2 <= dims <= 3:
+        return None
+    lead = "h" * (dims - 2)
+    return _product(tape, f"{lead}xy", f"{lead}yz", f"{lead}xz", a, b)
+
+
+def _with_statistic(a: Any, b: Traced) -> Any:
+    """``q @ k.sum(0)``, of which each node has a row while a module is recorded."""
+    shape = list(b.node.value.shape)
+    column = len(shape) == a.dim() + 1 and shape[-1] == 1
+    rows, own = _displayed(a)
+    if (not column and len(shape) != 2) or sorted(own) != sorted(_PLACES[: len(own)]):
+        return None
+    if own.replace(_NODES, "") != _LETTERS[: len(own) - 1]:
+        return None
+    statistic: Any = viewed(b, shape[1:-1]) if column else b
+    total = (rows * statistic).sum(-1, keepdim=column)  # type: ignore[operator]
+    return _turned(total, _PLACES[: len(own)], own) if column else total
+
+
+def _einsum(tape: Tape, equation: Any, *operands: Any) -> Any:
+    listed = len(operands) == 1 and isinstance(operands[0], (list, tuple))
+    parts = list(operands[0] if listed else operands)
+    terms, arrow, result = str(equation).replace(" ", "").partition("->")
+    letters = terms.split(",")
+    if "." in terms or not arrow or len(letters) != len(parts):
+        return None
+    if len(parts) == 1:
+        return _summed(letters[0], result, parts[0])
+    if len(parts) != 2:
+        return None
+    traced = [isinstance(one, Traced) for one in parts]
+    if traced == [False, True]:
+        letters, parts, traced = letters[::-1], parts[::-1], traced[::-1]
+    if traced == [True, False]:
+        number = uniform(parts[1]) if isinstance(parts[1], Tensor) else None
+        own = len(letters[1]) == 1 and letters[1] == _node_letter(parts[0], letters[0])
+        made = _summed(letters[0], result, parts[0]) if own and number is not None else None
+        return None if made is None else made * float(number or 0.0)
+    return _product(tape, *letters, result, *parts)
+
+
+def _summed(letters: str, result: str, x: Any) -> Any:
+    """A sum over all nodes alone; None of other ones."""
+    if not _is_rows(x):
+        return None
+    nodes = _node_letter(x, letters)
+    if nodes is None or sorted(result) != sorted(letters.replace(nodes, "", 1)):
+        return None
+    return _rows(x, letters, nodes + result).sum(0)
+
+
+def _product(tape: Tape, of_a: str, of_b: str, result: str, a: Any, b: Any) -> Any:
+    """A product of two tensors by the letters of their dimensions; None where no sum is in it."""
+    if _is_rows(b) and not _is_rows(a):
+        of_a, of_b, a, b = of_b, of_a, b, a
+    if not _is_rows(a):
+        return None
+    nodes = _node_letter(a, of_a)
+    if nodes is None:
+        return None
+    if b.node.op == OUTER:
+        return _attended(tape, of_a, of_b, result, a, b, nodes)
+    if b.node.whole:
+        return _beside(of_a, of_b, result, a, b, nodes)
+    if nodes in result or _node_letter(b, of_b) != nodes:
+        return None
+    return _outer(tape, of_a, of_b, result, a, b, nodes)
+
+
+def _beside(of_a: str, of_b: str, result: str, a: Any, b: Any, nodes: str) -> Any:
+    """Rows and a statistic, which has a row for each node while a module is recorded."""
+    if nodes in of_b or nodes not in result or b.dim() != len(of_b) + 1:
+        return None
+    rest = result.replace(nodes, "", 1)
+    rows = _rows(a, of_a, nodes + of_a.replace(nodes, "", 1))
+    made = torch.einsum(
+        f"{nodes}{of_a.replace(nodes, '', 1)},{nodes}{of_b}->{nodes}{rest}", rows, b
+    )
+    return _turned(made, nodes + rest, result)
+
+
+def _outer(
+    tape: Tape, of_a: str, of_b: str, result: str, a: Any, b: Any, nodes: str
+) -> Traced | None:
+    """The sum over all nodes of products of their rows, by its factors."""
+    heads = "".join(one for one in result if one in of_a and one in of_b)
+    first, second = (
+        "".join(one for one in result if one in of and one not in heads) for of in (of_a, of_b)
+    )
+    used = sorted(nodes + heads + first), sorted(nodes + heads + second)
+    if (sorted(of_a), sorted(of_b)) != used or len(first) != 1 or len(second) != 1:
+        return None
+    k, v = _rows(a, of_a, nodes + heads + first), _rows(b, of_b, nodes + heads + second)
+    value = torch.einsum(f"{of_a},{of_b}->{result}", plain(a), plain(b))
+    roles = "".join("k" if one == first else "v" if one == second else "h" for one in result)
+    return tape.wrap(tape.add(OUTER, (k, v, roles), {}, value))
+
+
+def _attended(
+    tape: Tape, of_q: str, of_sum: str, result: str, q: Any, total: Traced, nodes: str
+) -> Any:
+    """Rows times such a sum."""
+    k, v, roles = total.node.args
+    if len(of_sum) != len(roles):
+        return None
+    heads = "".join(one for one, role in zip(of_sum, roles, strict=True) if role == "h")
+    of_k, of_v = of_sum[roles.index("k")], of_sum[roles.index("v")]
+    if of_k in result:
+        k, v, of_k, of_v = v, k, of_v, of_k
+    fits = sorted(of_q) == sorted(nodes + heads + of_k)
+    if not fits or sorted(result) != sorted(nodes + heads + of_v):
+        return None
+    rows = _rows(q, of_q, nodes + heads + of_k)
+    value = torch.einsum(f"{of_q},{of_sum}->{nodes}{heads}{of_v}", plain(q), plain(total))
+    made = tape.wrap(tape.add(ATTEND, (rows, tape.wrap(k), tape.wrap(v)), {}, value))
+    return _turned(made, nodes + heads + of_v, result)
+
+
+def _turned(x: Any, letters: str, result: str) -> Any:
+    """Rows with their dimensions as a result has them."""
+    return x if letters == result else x.permute(*(letters.index(one) for one in result))
+
+
+def _scaled(tape: Tape, op: str, a: Any, b: Any) -> Traced | None:
+    """A multiple of such a sum, which is one of the rows that it is made of."""
+    total, factor = (a, b) if isinstance(a, Traced) and a.node.op == OUTER else (b, a)
+    divides = op not in ("mul", "__mul__", "__rmul__")
+    is_number = isinstance(factor, (int, float)) or (
+        isinstance(factor, Tensor) and not isinstance(factor, Traced) and factor.numel() == 1
+    )
+    if isinstance(factor, Traced):
+        is_number = factor.node.whole and factor.node.value[0].numel() == 1
+    if not is_number or (divides and total is b):
+        return None
+    k, v, roles = total.node.args
+    rows: Any = tape.wrap(v)
+    rows = rows / factor if divides else rows * factor
+    number = plain(factor)[0] if isinstance(factor, Traced) else factor
+    value = plain(total) / number if divides else plain(total) * number
+    return tape.wrap(tape.add(OUTER, (tape.wrap(k), rows, roles), {}, value))
