@@ -14,6 +14,12 @@ from tests.support.crd_cases import (
     Case,
 )
 
+
+def _pushed(**fields: object) -> dict[str, object]:
+    """A job with an index."""
+    return {"spec.push": {"uri": "qdrant+https://qdrant:6333", **fields}}
+
+
 BOUNDS = (
     Case("no spec", {"spec": ABSENT}, "spec"),
     Case("no output", {"spec.output": ABSENT}, "spec.output"),
@@ -190,6 +196,10 @@ BOUNDS = (
         {"spec.storage": {"stores": [{"prefix": "file:///a"}]}},
         "spec.storage.stores[0].prefix",
     ),
+    Case("no version kept in the index", _pushed(keepVersions=0), "greater than or equal to 1"),
+    Case("an index's name in capitals", _pushed(name="Products"), "should match"),
+    Case("no time to push", _pushed(activeDeadlineSeconds=0), "greater than or equal to 1"),
+    Case("fewer retries than none", _pushed(backoffLimit=-1), "greater than or equal to 0"),
     Case("a secret in capitals", {"spec.storage.credentialsSecret": "S3"}, "should match"),
     Case("a controller without a domain", {"spec.managedBy": "multikueue"}, "should match"),
     Case("no time to start", {"spec.preRunningDeadlineSeconds": 0}, "greater than or equal to 1"),

@@ -319,6 +319,26 @@ RULES = (
     Case("more than all rows", {"spec.output.gate": {"maxNewRows": "101%"}}, _SHARE),
     Case("a share of none", {"spec.output.gate": {"minOverlap": "half"}}, _SHARE),
     Case(
+        "an index of another kind",
+        {"spec.push": {"uri": "redis://cache/0"}},
+        "must be postgresql://USER@HOST/DB",
+    ),
+    Case(
+        "an index with a password",
+        {"spec.push": {"uri": "postgresql://shop:hunter2@db/shop"}},
+        "must have no password, key or token in it",
+    ),
+    Case(
+        "an index with a key",
+        {"spec.push": {"uri": "qdrant+https://q:6333/?API_KEY=hunter2"}},
+        "must have no password, key or token in it",
+    ),
+    Case(
+        "a secret for an index in S3",
+        {"spec.push": {"uri": "lancedb+s3://shop/lance", "credentialsSecret": "s3"}},
+        "must not be set for LanceDB",
+    ),
+    Case(
         "output is a bucket",
         {"spec.model.uri": "s3://models/7", "spec.output.uri": "s3://models"},
         f"{_APART}spec.model.uri",

@@ -56,6 +56,7 @@ CHANGES: dict[str, tuple[Any, Affects]] = {
     "storage.region": ("eu-west-3", WORKERS),
     "freshness": ({"maxAge": "27h"}, OPERATOR),
     "refresh": ({"mode": "full"}, Affects.NEITHER),
+    "push": ({"uri": "lancedb+s3://shop/lance"}, Affects.NEITHER),
     "managedBy": ("kueue.x-k8s.io/multikueue", OPERATOR),
     "operatorClass": ("gpu", OPERATOR),
     "suspend": (True, OPERATOR),

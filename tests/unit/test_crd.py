@@ -140,7 +140,7 @@ def test_columns_show_what_the_status_has() -> None:
             continue
         assert fields[path]["type"] == column["type"], path
     wide = [c["name"] for c in version()["additionalPrinterColumns"] if c.get("priority")]
-    assert wide == ["Output", "Embeddings", "Operator", "Failure"]
+    assert wide == ["Output", "Embeddings", "Pushed", "Operator", "Failure"]
 
 
 def test_items_of_lists_have_no_defaults() -> None:

@@ -42,6 +42,7 @@ _COLUMNS = (
     ("Missing", "string", ".status.inputs.missing", 0),
     ("Output", "string", ".status.output.version", 1),
     ("Embeddings", "string", ".status.output.summary", 1),
+    ("Pushed", "string", ".status.push.state", 1),
     ("Operator", "string", ".status.operator", 1),
     ("Failure", "string", ".status.failure", 1),
 )

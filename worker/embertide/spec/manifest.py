@@ -39,6 +39,7 @@ from embertide.spec.nodes import IdKind, NodeInput, NodeTable
 from embertide.spec.output import Output, unknown_types
 from embertide.spec.overlap import OUTPUT_RULES, output_overlaps
 from embertide.spec.problems import Loc
+from embertide.spec.push import Push
 from embertide.spec.readiness import Ready
 from embertide.spec.refresh import Refresh
 from embertide.spec.storage import StorageSettings
@@ -69,6 +70,7 @@ __all__ = [
     "NodeInput",
     "NodeTable",
     "Output",
+    "Push",
     "Ready",
     "Refresh",
     "StorageSettings",
@@ -130,6 +132,13 @@ class JobSpec(SpecModel):
     )
     refresh: Annotated[Refresh, Affects.NEITHER] = Field(
         default_factory=Refresh, description="When embeddings are computed again."
+    )
+    push: Annotated[Push | None, Affects.NEITHER] = Field(
+        default=None,
+        description="The index that serves the embeddings. Once a version is published and "
+        "current, it is pushed into it: a new table is loaded and verified, and readers are "
+        "switched in one step, which the condition Pushed reports. It can change at any time: "
+        "then the current version is pushed again. If unset, nothing is pushed.",
     )
     managed_by: Annotated[str | None, Affects.OPERATOR] = Field(
         default=None,

@@ -69,6 +69,10 @@ def _run(name: str, unit: Unit, text: str, *labels: str) -> Metric:
     return _operator(f"last_run_{name}", "gauge", unit, text, *RUN_LABELS, *labels)
 
 
+def _push(name: str, unit: Unit, text: str) -> Metric:
+    return _operator(f"push_{name}", "gauge", unit, text, *JOB_LABELS)
+
+
 def _schedule(name: str, unit: Unit, text: str, *labels: str) -> Metric:
     return _operator(f"schedule_{name}", "gauge", unit, text, *SCHEDULE_LABELS, *labels)
 
@@ -344,6 +348,22 @@ RUN_STORAGE_RETRIES = _run("storage_retries", "",
     "Requests that all workers sent to the object store again after a failure in the last run.")
 RUN_STORAGE_ERRORS = _run("storage_errors", "",
     "Calls of the object store that failed after all retries in the last run.")
+
+# -- the push of a job's version into the index of spec.push, as long as the job exists ----------
+
+PUSH_REQUESTED = _push("requested_timestamp_seconds", "seconds",
+    "When the newest push was asked for: by the job's completion, another spec.push or the "
+    "annotation embertide.dev/push-requested.")
+PUSH_FAILURES = _push("failures", "",
+    "Attempts of the newest push that failed, those that a disruption ended apart.")
+PUSH_LAST_SUCCESS = _push("last_success_timestamp_seconds", "seconds",
+    "When this job last switched readers of the index; absent before the first time.")
+PUSH_VERSION_TIME = _push("version_timestamp_seconds", "seconds",
+    "When the run began that computed the version that readers were switched to, from which its "
+    "age counts; absent before the first.")
+PUSH_ROWS = _push("rows", "", "Rows of that version in the index.")
+PUSH_SECONDS = _push("duration_seconds", "seconds",
+    "Duration of the attempt that switched readers to it, in seconds.")
 
 # -- an output: kept after its jobs are deleted and after a restart of the operator -------------
 

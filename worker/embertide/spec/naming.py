@@ -23,14 +23,20 @@ LABEL_JOB = f"{GROUP}/job"
 LABEL_JOB_UID = f"{GROUP}/job-uid"
 """On every object of a job: the job's UID, which an earlier job of the same name does not share."""
 LABEL_ROLE = f"{GROUP}/role"
-"""On pods: ``worker``, ``planner``, or ``inputs`` for one that looks whether inputs are ready."""
+"""On pods: ``worker``, ``planner``, ``inputs`` for one that looks whether inputs are ready, or
+``push`` for one that pushes a version into an index."""
 LABEL_ATTEMPT = f"{GROUP}/attempt"
 """On pods and the StatefulSet: the number of their attempt, from 1."""
 LABEL_SCHEDULE = f"{GROUP}/schedule"
 """On a job that ``embertide submit`` created: the schedule, which is the name in its template."""
 SCHEDULED_TIME = f"{GROUP}/scheduled-time"
 """Annotation of the same jobs: the time that they were scheduled for, RFC 3339 in UTC."""
-ROLE_WORKER, ROLE_PLANNER, ROLE_LOOKER = "worker", "planner", "inputs"
+PUSH_REQUESTED = f"{GROUP}/push-requested"
+"""Annotation of a job with ``spec.push``: with each new value, such as the time, the version that
+is current then is pushed again."""
+LABEL_PUSH = f"{GROUP}/push"
+"""On a pod that pushes: a hash of what it was asked for."""
+ROLE_WORKER, ROLE_PLANNER, ROLE_LOOKER, ROLE_PUSHER = "worker", "planner", "inputs", "push"
 
 HTTP_PORT = 8080
 RENDEZVOUS_PORT = 29500
@@ -87,6 +93,11 @@ def planner_name(job: str) -> str:
 def looker_name(job: str) -> str:
     """The name of the pod that looks whether a job's inputs are ready."""
     return f"{job}-inputs"
+
+
+def pusher_name(job: str) -> str:
+    """The name of the pod that pushes a job's version into an index."""
+    return f"{job}-push"
 
 
 def worker_name(job: str, rank: int) -> str:

@@ -214,3 +214,31 @@ class PlanResult(ReportModel):
         if len(text.encode()) <= _LONGEST_BYTES or not self.tables:
             return text
         return self.model_copy(update={"tables": {}}).to_text()
+
+
+class PushReport(ReportModel):
+    """What a pod that pushes has done.
+
+    Attributes:
+        version: that readers of the index see now; "" where nothing was pushed.
+        current: where nothing was pushed: the version that is current in the place of the one that
+            was to be pushed.
+        rows: of all tables.
+        names: that readers use, the first ones.
+        seconds: that it took.
+        not_dropped: tables of earlier versions that could not be dropped; at most 1000 characters.
+    """
+
+    version: str = ""
+    current: str = ""
+    rows: int = 0
+    names: list[str] = Field(default_factory=list, max_length=MAX_ENTRIES)
+    seconds: float = 0.0
+    not_dropped: str | None = Field(default=None, max_length=1000)
+
+    def to_text(self) -> str:
+        """Compact JSON of at most 4000 bytes; with fewer names where it does not fit."""
+        text = super().to_text()
+        if len(text.encode()) <= _LONGEST_BYTES or not self.names:
+            return text
+        return self.model_copy(update={"names": self.names[:-1]}).to_text()

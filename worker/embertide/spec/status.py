@@ -30,6 +30,7 @@ ConditionType = Literal[
     "WorkersReady",
     "Progressing",
     "Published",
+    "Pushed",
     "Pruned",
     "Complete",
     "Failed",
@@ -47,7 +48,7 @@ class Condition(StatusModel):
     type: str = Field(
         max_length=316,
         description="Type of condition: Accepted, Suspended, InputsReady, WorkersReady, "
-        "Progressing, Published, Pruned, Complete, Failed, Fresh, Ready or Stalled.",
+        "Progressing, Published, Pushed, Pruned, Complete, Failed, Fresh, Ready or Stalled.",
     )
     status: Literal["True", "False", "Unknown"] = Field(
         description="Status of the condition: True, False or Unknown."
@@ -223,6 +224,48 @@ class OutputStatus(StatusModel):
     )
 
 
+class PushStatus(StatusModel):
+    """The push of a version into the index of spec.push."""
+
+    request: str | None = Field(
+        default=None,
+        description="Hash of spec.push and of the annotation embertide.dev/push-requested that "
+        "this push is for.",
+    )
+    state: str | None = Field(
+        default=None, description="For display: the reason of the condition Pushed."
+    )
+    request_time: Time | None = Field(
+        default=None, description="When the operator saw that it was asked for."
+    )
+    attempts: int | None = Field(
+        default=None, description="Number of attempts that failed and count against backoffLimit."
+    )
+    start_time: Time | None = Field(
+        default=None, description="When the current attempt began; unset while none is made."
+    )
+    retry_time: Time | None = Field(default=None, description="When the next retry may start.")
+    completion_time: Time | None = Field(
+        default=None,
+        description="When the push ended: pushed, or failed without further retries.",
+    )
+    version: str | None = Field(
+        default=None, description="Version that readers of the index were switched to last."
+    )
+    pushed_time: Time | None = Field(
+        default=None, description="When the operator saw that they were switched."
+    )
+    rows: int | None = Field(default=None, description="Rows of that version in the index.")
+    seconds: float | None = Field(
+        default=None, description="Duration of the attempt that switched them, in seconds."
+    )
+    names: list[str] | None = Field(
+        default=None,
+        max_length=MAX_ENTRIES,
+        description="Names that readers use: views, aliases or tables.",
+    )
+
+
 class FailureStatus(StatusModel):
     """The cause of the most recent failed attempt."""
 
@@ -290,7 +333,7 @@ class JobStatus(StatusModel):
         default_factory=list,
         max_length=32,
         description="Conditions of the job: Accepted, Suspended, InputsReady, WorkersReady, "
-        "Progressing, Published, Pruned, Complete, Failed, Fresh, Ready, Stalled.",
+        "Progressing, Published, Pushed, Pruned, Complete, Failed, Fresh, Ready, Stalled.",
         json_schema_extra={
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["type"],
@@ -317,6 +360,9 @@ class JobStatus(StatusModel):
     )
     output: OutputStatus | None = Field(
         default=None, description="The version that this job published."
+    )
+    push: PushStatus | None = Field(
+        default=None, description="The push of a version into the index of spec.push."
     )
     report: RunStatus | None = Field(
         default=None, description="What the attempt that published did, in total."

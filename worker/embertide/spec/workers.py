@@ -15,6 +15,7 @@ from embertide.spec.inputs import Input
 from embertide.spec.storage import StorageSettings
 
 __all__ = [
+    "RESOURCES",
     "WORKERS_RULES",
     "GridChoice",
     "StorageSettings",
@@ -74,7 +75,7 @@ def _named_fields(**descriptions: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "object", **any_content, "properties": fields})
 
 
-_RESOURCES = _named_fields(
+RESOURCES = _named_fields(
     limits="The most that the container may use of each resource.",
     requests="What the scheduler sets aside of each resource.",
     claims="Claims of the pod that the container uses.",
@@ -117,7 +118,7 @@ class Workers(SpecModel):
         description="Container image of the workers. If unset, the operator's default for this "
         "device. Ignored outside Kubernetes.",
     )
-    resources: Annotated[FreeForm, _RESOURCES] | None = Field(
+    resources: Annotated[FreeForm, RESOURCES] | None = Field(
         default=None,
         description="Resource limits and requests of each worker's container, as in a pod. "
         "If memory is unset, it is planned from the size of the inputs. Ignored outside "
