@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from embertide.cli.options import EndpointOption, JsonOption, OutputOption, job_and_rest, place_of
+from embertide.cli.versions import print_how_to_push
 
 if TYPE_CHECKING:
     from embertide.cli.options import Place
@@ -52,6 +53,7 @@ def release(
         write_json(sys.stdout, dataclasses.asdict(info))
         return
     print(f"{info.version} is now the current version of {place.uri}")
+    print_how_to_push(place.job)
 
 
 def discard(

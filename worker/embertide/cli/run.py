@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,11 +21,19 @@ from embertide.cli.options import (
     with_memory,
     with_workers,
 )
-from embertide.errors import VersionHeld
+from embertide.errors import EmbertideError, VersionHeld
+
+if TYPE_CHECKING:
+    from embertide.spec.manifest import EmbeddingJob
+    from embertide.telemetry.report import RunReport
 
 _HELD = (
     "{version} is complete but held: {why}. Readers keep the version before; embertide release"
     " makes it current, embertide discard removes it"
+)
+_NOT_PUSHED = (
+    "{version} is published, but the index of spec.push does not have it: {why}. embertide push"
+    " tries again"
 )
 
 
@@ -74,6 +82,14 @@ def run(
             show_default=False,
         ),
     ] = None,
+    push: Annotated[
+        bool,
+        typer.Option(
+            "--push/--no-push",
+            help="Push the version into the index of the manifest's spec.push, where it has one.",
+            show_default=False,
+        ),
+    ] = True,
     json_output: JsonOption = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Show no progress, only the result.")
@@ -98,6 +114,9 @@ def run(
     Where spec.output.gate holds the version, the command ends with exit code 11: readers keep
     the previous one until `embertide release`.
 
+    Where the manifest has an index (spec.push), the current version is pushed into it, as
+    `embertide push JOB.yaml` does.
+
     Progress goes to stderr and the result to stdout. With --json both go to stdout, one JSON
     object a line: "event" is progress, report or error.
     """
@@ -116,6 +135,11 @@ def run(
 
     from embertide.cli.progress_view import progress_view, write_json
     from embertide.launch.local import run_job
+
+    if push and job.spec.push is not None:
+        from embertide.indexes.push.targets import require_client
+
+        require_client(job.spec.push.uri)
 
     with progress_view(
         json_output=json_output, quiet=quiet, stdout=sys.stdout, stderr=sys.stderr
@@ -138,3 +162,23 @@ def run(
         print_report(Console(), report)
     if report.held:
         raise VersionHeld(_HELD.format(version=report.version, why="; ".join(report.held)))
+    if push and job.spec.push is not None:
+        _push(job, report, json_output=json_output, quiet=quiet)
+
+
+def _push(job: EmbeddingJob, report: RunReport, *, json_output: bool, quiet: bool) -> None:
+    """Push the current version; what fails leaves it published.
+
+    Raises:
+        EmbertideError: of the push, which says that the version is published.
+    """
+    from embertide.cli.push import push_progress, show_pushed
+    from embertide.indexes.push.configured import push_current
+    from embertide.storage.opening import open_storage
+
+    try:
+        with push_progress(shown=not (json_output or quiet)) as on_rows:
+            done = push_current(open_storage(job.spec.storage), job, on_rows)
+    except EmbertideError as error:
+        raise type(error)(_NOT_PUSHED.format(version=report.version, why=error)) from error
+    show_pushed(done, json_output=json_output)

@@ -23,6 +23,7 @@ from embertide.telemetry.format import human_bytes
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from embertide.spec.manifest import EmbeddingJob
     from embertide.storage.protocol import Storage
     from embertide.versions.catalog import VersionInfo
 
@@ -111,6 +112,20 @@ def rollback(
         write_json(sys.stdout, dataclasses.asdict(info))
         return
     print(f"{info.version} is now the current version of {place.uri}")
+    print_how_to_push(place.job)
+
+
+def print_how_to_push(job: EmbeddingJob | None) -> None:
+    """Where the job has an index: that it still has another version, and how to push this one."""
+    if job is None or job.spec.push is None:
+        return
+    from embertide.spec.naming import PUSH_REQUESTED
+
+    print(
+        "The index of spec.push keeps the version that it has until the next push: embertide push"
+        f" JOB.yaml, or on Kubernetes kubectl annotate --overwrite ej {job.metadata.name}"
+        f' {PUSH_REQUESTED}="$(date -u +%FT%TZ)"'
+    )
 
 
 def named_version(storage: Storage, uri: str, name: str) -> str:

@@ -68,7 +68,7 @@ def session_of(settings: Store, retries: Retries) -> Any:
         botocore.exceptions.ProfileNotFound: by name.
     """
     profile = None if naming.ENV_IN_POD in os.environ else settings.profile
-    folder = _folder_of(settings)
+    folder = folder_of(settings)
     session = botocore.session.Session(profile=profile)
     # Of STS; a client of the store has its own settings of the same.
     once = Config(
@@ -88,7 +88,7 @@ def session_of(settings: Store, retries: Retries) -> Any:
     return session
 
 
-def _folder_of(settings: Store) -> Path | None:
+def folder_of(settings: Store) -> Path | None:
     """Where the keys of the store's Secret are; None outside a pod, and without a Secret."""
     if not isinstance(settings, NamedStore):
         mounted = os.environ.get(naming.ENV_CREDENTIALS_FOLDER)

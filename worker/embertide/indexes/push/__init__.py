@@ -9,9 +9,11 @@ postgres   PostgreSQL with pgvector: tables and a view
 qdrant     Qdrant: collections and an alias
 milvus     Milvus: collections and an alias
 lance      LanceDB: branches of a table and a tag
+lance_s3   the options of a LanceDB in S3
 loading    a version's parts into a table: resumed part by part, retried
 verify     a table compared with its version: the count, and a sample of rows
 plan       what a push has to do: a table for each result
 push       the order of all of it
+configured what a job's spec.push makes of it
 =========  ===================================================================================
 """

@@ -31,6 +31,7 @@ class Lance:
 
     Args:
         location: a folder, or a bucket and prefix of S3.
+        options: of the store; see :func:`embertide.indexes.push.lance_s3.s3_options`.
     """
 
     transient: Errors = (OSError,)
@@ -38,8 +39,8 @@ class Lance:
     derives = True
     longest_name = 255
 
-    def __init__(self, location: str) -> None:
-        self._database = lancedb.connect(location)
+    def __init__(self, location: str, options: Mapping[str, str] | None = None) -> None:
+        self._database = lancedb.connect(location, storage_options=dict(options or {}))
 
     def tables(self, alias: str) -> list[Table]:
         """The branches that are not half derived of others."""

@@ -31,6 +31,7 @@ class Options:
         name: that readers use; of several node types, each has ``_`` and its name after it.
         version: None is the current one.
         node_type, result: None is all of them.
+        deltas: whether a table may be made of that of the version before and of what changed.
         held: whether a held version may be pushed.
         keep: versions whose tables stay, the newest ones.
         restart: whether what an earlier push of this version has loaded is loaded again.
@@ -44,6 +45,7 @@ class Options:
     vectors: str = "float32"
     normalize: bool = False
     search_index: bool = True
+    deltas: bool = True
     held: bool = False
     keep: int = 2
     restart: bool = False
@@ -159,7 +161,8 @@ def _work(
     has_delta = of_type.delta is not None and "why" not in of_type.delta
     # Other values than the published ones are off by another distance.
     as_published = not options.normalize and options.vectors == dtype
-    delta = delta_of(info.uri, of_type) if has_delta and as_published and index.derives else None
+    wanted = options.deltas and has_delta and as_published and index.derives
+    delta = delta_of(info.uri, of_type) if wanted else None
     return Work(table, spec, source, index.current(table.alias), delta)
 
 

@@ -67,6 +67,12 @@ class Mismatch(OutputError):
     """The table is not what the version has."""
 
 
+class Overtaken(OutputError):
+    """Another version has become current, or was pushed, meanwhile; a new push takes that one."""
+
+    permanent = False
+
+
 class Index(Protocol):
     """An index that versions are pushed into.
 

@@ -17,7 +17,7 @@ from typing import Literal
 from embertide.errors import OutputError, StoreUnavailable
 from embertide.indexes.push.loading import load, retried
 from embertide.indexes.push.plan import Options, Work, chosen_version, plan
-from embertide.indexes.push.protocol import Index, Mismatch, Table
+from embertide.indexes.push.protocol import Index, Mismatch, Overtaken, Table
 from embertide.indexes.push.verify import verify
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import VersionInfo, latest
@@ -203,14 +203,14 @@ def _check_still_wanted(
 ) -> None:  # fmt: skip
     """Refuse to switch where someone else has decided otherwise while rows were loaded."""
     if options.version is None and (now := latest(storage, output_uri).version) != info.version:
-        raise OutputError(
+        raise Overtaken(
             f"the current version of {output_uri} is {now} now, {info.version} was loaded; nothing"
             " was switched, push again"
         )
     for work in works:
         current = index.current(work.table.alias)
         if current != work.previous and current is not None and current > work.table:
-            raise OutputError(
+            raise Overtaken(
                 f"another push has switched {work.table.alias} to {current.version} while"
                 f" {info.version} was loaded; nothing was switched"
             )

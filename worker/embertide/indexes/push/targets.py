@@ -3,56 +3,77 @@
 postgresql://user@host:5432/database   PGPASSWORD, PGPASSFILE and what else libpq reads
 qdrant+https://host:6333               QDRANT_API_KEY; qdrant:///folder is a folder of this machine
 milvus+https://host:19530              MILVUS_TOKEN; milvus:///file.db is Milvus Lite
-lancedb:///folder, lancedb+s3://bucket/prefix    the AWS variables
+lancedb:///folder, lancedb+s3://bucket/prefix    spec.storage and the AWS variables
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from urllib.parse import parse_qs, urlsplit
+from importlib.util import find_spec
+from urllib.parse import urlsplit
 
 from embertide.errors import AccessDenied, InputError, StoreUnavailable
 from embertide.indexes.push.protocol import Index
+from embertide.spec.push import has_secret, kind_of_index, without_secrets
+from embertide.spec.storage import StorageSettings
 
 QDRANT_KEY, MILVUS_TOKEN = "QDRANT_API_KEY", "MILVUS_TOKEN"
+_CLIENTS = {
+    "postgresql": ("psycopg", "pgvector"),
+    "qdrant": ("qdrant_client", "qdrant"),
+    "milvus": ("pymilvus", "milvus"),
+    "lancedb": ("lancedb", "lancedb"),
+}
+"""Kind -> the module of its client, and the extra that installs it."""
+_NO_CLIENT = (
+    "{kind} needs the module {module}, which is not installed: install embertide[{extra}]; on"
+    " Kubernetes, spec.push.image names an image that has it (docs/indexes.md)"
+)
 
 
-def open_index(location: str) -> Index:
+def open_index(location: str, settings: StorageSettings | None = None) -> Index:
     """Connect to an index.
 
+    Args:
+        settings: how to access an index in S3; None is the environment's.
+
     Raises:
-        InputError: the location is malformed, of no kind that is known, or has a secret in it.
+        InputError: the location is malformed, of no kind that is known, or has a secret in it, or
+            the kind's client is not installed.
         StoreUnavailable: it does not answer.
-        ModuleNotFoundError: the kind's client is not installed.
     """
-    kind, _, _ = urlsplit(location).scheme.partition("+")
-    opener = _OPENERS.get("postgresql" if kind == "postgres" else kind)
-    if opener is None:
-        known = ", ".join(_OPENERS)
+    kind = kind_of_index(location)
+    if kind not in _CLIENTS:
+        known = ", ".join(_CLIENTS)
         raise InputError(
-            f"--to is {without_secrets(location)!r}; it must begin with one of {known}"
+            f"the index is {without_secrets(location)!r}; it must begin with one of {known}"
         )
     _refuse_secrets(location)
-    return opener(location)
+    require_client(location)
+    if kind == "lancedb":
+        return _lance(location, settings or StorageSettings())
+    return _OPENERS[kind](location)
 
 
-def without_secrets(location: str) -> str:
-    """A location as it may be shown: without what stands before an @, and without a query."""
-    parts = urlsplit(location)
-    shown = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="")
-    return shown.geturl()
+def require_client(location: str) -> None:
+    """Refuse a kind of index whose client is not installed, before anything is computed for it.
+
+    Raises:
+        InputError: says what to install.
+    """
+    kind = kind_of_index(location)
+    module, extra = _CLIENTS[kind]
+    if find_spec(module) is None:
+        raise InputError(_NO_CLIENT.format(kind=kind, module=module, extra=extra))
 
 
 def _refuse_secrets(location: str) -> None:
-    parts = urlsplit(location)
-    secret = parts.password is not None or any(
-        "password" in name or "key" in name or "token" in name for name in parse_qs(parts.query)
-    )
-    if secret:
+    if has_secret(location):
         raise InputError(
-            f"--to {without_secrets(location)} has a secret in it, which logs and process lists"
-            " would show; set it in the environment (PGPASSWORD, QDRANT_API_KEY, MILVUS_TOKEN)"
+            f"the index {without_secrets(location)} has a secret in its location, which logs and"
+            " process lists would show; set it in the environment (PGPASSWORD, QDRANT_API_KEY,"
+            " MILVUS_TOKEN)"
         )
 
 
@@ -66,9 +87,7 @@ def _postgres(location: str) -> Index:
     except psycopg.OperationalError as error:
         raise _unreachable(location, error) from None
     except psycopg.ProgrammingError as error:
-        raise InputError(
-            f"--to {without_secrets(location)} is no URI of PostgreSQL: {error}"
-        ) from None
+        raise InputError(f"{without_secrets(location)} is no URI of PostgreSQL: {error}") from None
 
 
 def _qdrant(location: str) -> Index:
@@ -100,11 +119,15 @@ def _milvus(location: str) -> Index:
         raise _unreachable(location, error) from None
 
 
-def _lance(location: str) -> Index:
+def _lance(location: str, settings: StorageSettings) -> Index:
     from embertide.indexes.push.lance import Lance
 
     url, path = _url_or_path(location)
-    return Lance(path or url)
+    if path:
+        return Lance(path)
+    from embertide.indexes.push.lance_s3 import s3_options
+
+    return Lance(url, s3_options(settings.of(url)))
 
 
 def _url_or_path(location: str) -> tuple[str, str]:
@@ -116,7 +139,7 @@ def _url_or_path(location: str) -> tuple[str, str]:
     parts = urlsplit(location)
     if parts.netloc or not parts.path.strip("/"):
         raise InputError(
-            f"--to is {without_secrets(location)!r}; must be {kind}:///PATH, or {kind}+SCHEME://HOST"
+            f"the index is {without_secrets(location)!r}; must be {kind}:///PATH, or {kind}+SCHEME://HOST"
         )
     return "", parts.path
 
@@ -132,5 +155,4 @@ _OPENERS: dict[str, Callable[[str], Index]] = {
     "postgresql": _postgres,
     "qdrant": _qdrant,
     "milvus": _milvus,
-    "lancedb": _lance,
 }
