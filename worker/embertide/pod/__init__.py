@@ -1,14 +1,16 @@
-"""The cluster's way in: one worker, the planner or a look at inputs, as a container's main process.
+"""The cluster's way in: one worker, the planner, a look at inputs or a push, as a container's main
+process.
 
-``python -m embertide.pod work``, ``plan`` and ``look``. None of them talks to
+``python -m embertide.pod work``, ``plan``, ``look`` and ``push``. None of them talks to
 Kubernetes: settings come as variables and files, answers leave through HTTP and the termination
 message, and SIGTERM ends it all.
 
     __main__.py    the signal's handler, then one of
     work.py        a worker's container: serve, attempt, hold or end
-    once.py        a container that works out one answer and ends: both of the next
+    once.py        a container that works out one answer and ends: those of the next three
     plan.py        the planner: grid and memory
     look.py        whether inputs are ready that a job waits for
+    push.py        the current version into the index of spec.push
     attempt.py     one attempt: earlier versions, inputs, rendezvous, the worker process
     rendezvous.py  how pods find each other
     restart.py     what a container that is started again knows of the one before

@@ -1,4 +1,4 @@
-"""``python -m embertide.pod work|plan|look``, the entry point of the worker image."""
+"""``python -m embertide.pod work|plan|look|push``, the entry point of the worker image."""
 
 from __future__ import annotations
 
@@ -27,8 +27,12 @@ def main() -> None:
         from embertide.pod.look import look
 
         code = look(stop)
+    elif command == ["push"]:
+        from embertide.pod.push import push
+
+        code = push(stop)
     else:
-        print("usage: python -m embertide.pod work|plan|look", file=sys.stderr)
+        print("usage: python -m embertide.pod work|plan|look|push", file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
     # Libraries' threads may be waiting for other pods; they are not waited for.

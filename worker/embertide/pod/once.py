@@ -1,4 +1,4 @@
-"""A container that works out one answer and ends: the planner, and the look at inputs."""
+"""A container that works out one answer and ends: the planner, the look at inputs, and a push."""
 
 from __future__ import annotations
 

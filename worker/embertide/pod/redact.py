@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from embertide.spec import naming
+from embertide.spec.push import SECRET_KEYS
 
 SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
+_OF_INDEXES = tuple(name for names in SECRET_KEYS.values() for name in names)
 _SHORTEST = 8
 """Characters; a shorter value is no key, and may be part of any word."""
 _IN_PLACE = "[redacted]"
@@ -25,7 +27,7 @@ def redact(text: str, env: Mapping[str, str] = os.environ) -> str:
 
 
 def _credentials(env: Mapping[str, str]) -> list[str]:
-    values = [env.get(name, "") for name in SECRETS]
+    values = [env.get(name, "") for name in (*SECRETS, *_OF_INDEXES)]
     if folder := env.get(naming.ENV_CREDENTIALS_FOLDER):
         values += [_content(Path(folder) / name) for name in SECRETS]
     if folder := env.get(naming.ENV_STORES_FOLDER):
