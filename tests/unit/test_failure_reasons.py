@@ -23,6 +23,7 @@ NEVER_THE_CAUSE = {
     "SpecChanged": "the workers are restarted, and nothing has failed",
     "WorkerDisrupted": "retried; too many in a row are TooManyDisruptions",
     "BackoffLimitExceeded": "the reason of the last failure stands in its place",
+    "PushFailed": "the version is published, so the job is complete",
     "ProcessDied": "reported as WorkerFailed, with what died",
 }
 OF_KUBERNETES = {"Evicted"}

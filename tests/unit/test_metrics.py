@@ -14,6 +14,7 @@ from embertide.pod.summary import run_status
 from embertide.spec import metric_names as names
 from embertide.spec.grid import GridShape
 from embertide.spec.metric_names import OPERATOR_METRICS, WORKER_METRICS, Metric
+from embertide.spec.reports import PushReport
 from embertide.spec.status import JobStatus
 from embertide.telemetry.comparison import Comparison, Distribution, TypeComparison
 from embertide.telemetry.omissions import DroppedEdges, FilledNodes, Omissions
@@ -155,14 +156,20 @@ SHORT_OF_DATA = replace(report(), omissions=OMISSIONS, comparison=COMPARISON, se
 
 def complete_job() -> dict[str, Any]:
     """A job that has published, with its report."""
-    world = World(freshness={"maxAge": "26h"})
+    world = World(freshness={"maxAge": "26h"}, push={"uri": "lancedb+s3://shop/lance"})
     world.reconcile()
     world.reconcile(3, pods=world.pods(world.running(), world.running()))
     world.reconcile(2, report=world.report())
     done = world.report("succeeded", 100)
     sent = done.model_copy(update={"report": run_status(SHORT_OF_DATA, 1)})
     world.reconcile(30, report=type(done).parse(sent.to_text()))
-    world.reconcile(1, pods=[], report=None)
+    (pod,) = [c for c in world.reconcile(1, pods=[], report=None).apply if c["kind"] == "Pod"]
+    pushed = PushReport(version=done.output.version, rows=10, names=["products"], seconds=1.5)
+    end = {"terminated": {"exitCode": 0, "message": pushed.to_text()}}
+    pod["status"] = {"containerStatuses": [{"name": "worker", "state": end}]}
+    pod["metadata"]["uid"] = "push"
+    world.reconcile(1, pods=[pod])
+    world.reconcile(1, pods=[])
     return world.job
 
 

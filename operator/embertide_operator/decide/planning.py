@@ -16,13 +16,9 @@ from embertide_operator.decide.obstacles import REFUSED, check_obstacle, note_ob
 from embertide_operator.decide.worker_limit import planned_too_many
 from embertide_operator.job.disruptions import was_stopped
 from embertide_operator.job.failures import (
-    KILLED,
     Failure,
     disruption_of,
-    exit_text,
-    log_of,
-    out_of_memory,
-    reported_failure,
+    failure_of,
     why_not_running,
 )
 from embertide_operator.job.observe import Observed, container_status
@@ -164,10 +160,4 @@ def _read_plan(pod: Object) -> PlanResult | Failure | None:
         return None
     if end["exitCode"] == 0 and plan is not None:
         return plan
-    if ending is not None:
-        return reported_failure(pod, end, ending)
-    if end.get("reason") == KILLED:
-        return out_of_memory(pod, end)
-    message = f"the planner {exit_text(end)}"
-    code, log = end["exitCode"], log_of(end)
-    return Failure("PlannerFailed", message, worker=name, exit_code=code, log=log)
+    return failure_of(pod, end, "PlannerFailed")

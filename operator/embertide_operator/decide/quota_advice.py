@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from embertide.spec.naming import CONTAINER, looker_name, planner_name
+from embertide.spec.naming import CONTAINER, looker_name, planner_name, pusher_name
 
 _NOT_SET = "must specify "
 _ONE = re.compile(r"([\w./-]+)(?: for: ([\w,.-]+))?")
@@ -21,6 +21,8 @@ def with_advice(why: str, job: str) -> str:
     """
     pod = _POD.search(why)
     planner = pod is not None and pod[1] in (planner_name(job), looker_name(job))
+    if pod is not None and pod[1] == pusher_name(job):
+        return f"{why}; set spec.push.resources" if _is_by_quota(why) else why
     _, not_set, missing = why.partition(_NOT_SET)
     if not_set:
         return f"{why}; {_what_to_set(_ONE.findall(missing), planner=planner)}"
@@ -29,6 +31,10 @@ def with_advice(why: str, job: str) -> str:
     if planner:
         return f"{why}; lower worker.planner.resources of the operator's chart, or raise the quota"
     return f"{why}; lower spec.workers.resources, use fewer workers, wait, or raise the quota"
+
+
+def _is_by_quota(why: str) -> bool:
+    return _NOT_SET in why or _USED_UP in why
 
 
 def _what_to_set(missing: list[tuple[str, str]], *, planner: bool) -> str:

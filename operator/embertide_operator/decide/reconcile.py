@@ -5,7 +5,8 @@ decisions are in the job's status, which is written before any other action. So 
 continues where one died.
 
     published                  the job is complete, whatever else is true (``published.py``)
-    finished                   scale to zero, delete its objects; the job after its time to live
+    finished                   push the version (``pushing.py``); scale to zero, delete its objects;
+                               the job after its time to live
     invalid spec               reject the job, stop its pods
     suspended                  stop the pods, keep the job
     no running attempt         wait for a competing job, the inputs (``waiting.py``), room, the
@@ -32,11 +33,12 @@ from embertide_operator.decide.decision import (
 from embertide_operator.decide.earlier_versions import forget_settled, with_next
 from embertide_operator.decide.ending_namespace import LEFT_ALONE_SECONDS, is_left_alone
 from embertide_operator.decide.published import complete_if_published
+from embertide_operator.decide.pushing import push_version
 from embertide_operator.decide.tracking import set_stage
 from embertide_operator.decide.validate import read_job
 from embertide_operator.decide.waiting import await_inputs
 from embertide_operator.decide.worker_limit import TOO_MANY, too_many_workers
-from embertide_operator.job.conditions import set_failure, set_fresh, set_ready
+from embertide_operator.job.conditions import set_failure, set_fresh, set_push_state, set_ready
 from embertide_operator.job.disruptions import count_disruption, pause_seconds, too_many
 from embertide_operator.job.failures import Failure
 from embertide_operator.job.observe import Observed, is_finished
@@ -65,6 +67,7 @@ def decide(seen: Observed, settings: Settings, now: datetime) -> Decision:
     set_ready(draft)
     set_stage(draft)
     set_failure(draft)
+    set_push_state(draft)
     stale_after = set_fresh(draft, seen.job, seen.last_success)
     if stale_after is not None:
         sooner = [item for item in (stale_after, decision.requeue_after) if item is not None]
@@ -80,7 +83,7 @@ def _decide(seen: Observed, settings: Settings, draft: Draft) -> Decision:
         if published is not None:
             return published
     if is_finished(seen.job):
-        return _finished(seen, draft)
+        return push_version(seen, settings, draft) or _finished(seen, draft)
     job = read_job(seen.job, settings)
     if not isinstance(job, EmbeddingJob):
         text = "; ".join(f"{path}: {message}" for path, message in job)

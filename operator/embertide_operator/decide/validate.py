@@ -43,9 +43,17 @@ def _image(job: EmbeddingJob, settings: Settings) -> Problems:
 
 def _resources(job: EmbeddingJob) -> Problems:
     """Invalid quantities; the API server would reject them later, with a less clear message."""
+    push = job.spec.push
+    return [
+        *_amounts("spec.workers.resources", job.spec.workers.resources),
+        *_amounts("spec.push.resources", push.resources if push is not None else None),
+    ]
+
+
+def _amounts(field: str, resources: Object | None) -> Problems:
     found: Problems = []
-    for section, amounts in (job.spec.workers.resources or {}).items():
-        at = f"spec.workers.resources.{section}"
+    for section, amounts in (resources or {}).items():
+        at = f"{field}.{section}"
         if section not in ("limits", "requests"):
             found.append((at, "unknown field; allowed: limits, requests"))
             continue

@@ -48,6 +48,12 @@ def set_failure(draft: Draft) -> None:
     draft["failure"] = f"{shown['reason']}: {shown['message']}"[:LONGEST_MESSAGE] if shown else None
 
 
+def set_push_state(draft: Draft) -> None:
+    """Set ``status.push.state``, which people see first."""
+    if draft["push"] is not None:
+        draft["push"] = {**draft["push"], "state": draft.condition("Pushed")["reason"]}
+
+
 def objective_of(job: Object) -> int | None:
     """``spec.freshness.maxAge`` in seconds; None without one, or with one that is refused."""
     text = ((job["spec"].get("freshness") or {}).get("maxAge")) or ""

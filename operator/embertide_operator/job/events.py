@@ -2,8 +2,8 @@
 
 Accepted Rejected Waiting InputsNotReady InputsReady Planned AttemptStarted WorkersReady
 StageStarted AttemptFailed SpecChanged Suspended Resumed Published Held RemovalFailed Completed
-Failed Stale TakenOver WorkerUnreachable, and what keeps pods from starting: ChildRefused
-PodsRefused FailedMount, or the pod's own reason.
+Pushed PushFailed Failed Stale TakenOver WorkerUnreachable, and what keeps pods from starting:
+ChildRefused PodsRefused FailedMount, or the pod's own reason.
 """
 
 from __future__ import annotations

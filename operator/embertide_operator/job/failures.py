@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 
-from embertide.spec.naming import CONTAINER, LABEL_ROLE, ROLE_WORKER
+from embertide.spec.naming import CONTAINER, LABEL_ROLE, ROLE_PUSHER, ROLE_WORKER
 from embertide.spec.reports import Ending, OutputReport
 from embertide_operator.api.quantities import size_text
 from embertide_operator.api.routes import Object
@@ -20,6 +20,13 @@ _TIME_UNKNOWN = datetime.max.replace(tzinfo=UTC)
 """Sorts after every known time."""
 _NORMAL_WAITING_REASONS = ("ContainerCreating", "PodInitializing")
 OUT_OF_MEMORY = "OutOfMemory"
+_MORE_MEMORY = {
+    ROLE_WORKER: "use more workers, or raise spec.workers.resources.limits.memory",
+    ROLE_PUSHER: "raise spec.push.resources.limits.memory",
+}
+_MORE_FOR_PLANNERS = (
+    "set spec.workers.grid and resources.limits.memory, then nothing is left to plan"
+)
 KILLED = "OOMKilled"
 """What the kubelet calls the end of a container of which the kernel killed any process."""
 _MOST_LINES, _MOST_BYTES = 40, 4096
@@ -72,11 +79,7 @@ def out_of_memory(pod: Object, end: Object) -> Failure:
     """The failure of a container that the kernel killed, or a process of it, for its memory."""
     limit = memory_limit(pod)
     used = f"all of its memory limit, {limit}" if limit else "all of the memory that it may use"
-    advice = (
-        "use more workers, or raise spec.workers.resources.limits.memory"
-        if label(pod, LABEL_ROLE) == ROLE_WORKER
-        else "set spec.workers.grid and resources.limits.memory, then nothing is left to plan"
-    )
+    advice = _MORE_MEMORY.get(label(pod, LABEL_ROLE), _MORE_FOR_PLANNERS)
     return Failure(
         OUT_OF_MEMORY,
         f"{pod_title(pod)} ran out of memory: its container used {used}, and was killed; {advice}",
@@ -92,6 +95,22 @@ def memory_limit(pod: Object) -> str:
     ours: Object = next((item for item in containers if item["name"] == CONTAINER), {})
     limits = (ours.get("resources") or {}).get("limits") or {}
     return size_text(limits["memory"]) if "memory" in limits else ""
+
+
+def failure_of(pod: Object, end: Object, reason: str) -> Failure:
+    """The failure of a container that runs once and has ended with no result.
+
+    Args:
+        reason: where the container reported none and was not killed for its memory.
+    """
+    ending = Ending.parse(end.get("message") or "")
+    if ending is not None:
+        return reported_failure(pod, end, ending)
+    if end.get("reason") == KILLED:
+        return out_of_memory(pod, end)
+    message = f"{pod_title(pod)} {exit_text(end)}"
+    name, code = pod["metadata"]["name"], end["exitCode"]
+    return Failure(reason, message, worker=name, exit_code=code, log=log_of(end))
 
 
 def exit_text(end: Object) -> str:

@@ -16,6 +16,7 @@ from embertide.spec.naming import (
     LABEL_ROLE,
     MANAGED_BY,
     ROLE_LOOKER,
+    ROLE_PUSHER,
     ROLE_WORKER,
 )
 from embertide.spec.reports import WorkerStatus
@@ -36,7 +37,8 @@ class Observed:
         name_conflicts: "Kind/name" of objects that have a child's name but another owner.
         predecessors: "Kind/name" of what a deleted job of this name has left and Kubernetes is
             still removing.
-        pods: every pod of the job: workers of all attempts, and the planner.
+        pods: every pod of the job: workers of all attempts, the planner, and those that look at
+            inputs or push.
         pod_creation_error: why the StatefulSet could not create its pods; "" when no Event says.
         pod_loss: the Event that says why a pod of the attempt is gone; {} where none does.
         mount_error: what is missing for a pod's volumes; "" when no Event says.
@@ -88,12 +90,22 @@ class Observed:
 
     def planners(self) -> list[Object]:
         """The planner's pods of all attempts."""
-        others = (ROLE_WORKER, ROLE_LOOKER)
+        others = (ROLE_WORKER, ROLE_LOOKER, ROLE_PUSHER)
         return [pod for pod in self.pods if label(pod, LABEL_ROLE) not in others]
 
     def lookers(self) -> list[Object]:
         """The pods that look whether the inputs are ready."""
         return [pod for pod in self.pods if label(pod, LABEL_ROLE) == ROLE_LOOKER]
+
+    def pushers(self) -> list[Object]:
+        """The pods that push a version into an index."""
+        return [pod for pod in self.pods if label(pod, LABEL_ROLE) == ROLE_PUSHER]
+
+    def without_pushers(self) -> Observed:
+        """The same without them, who do not stop when the workers do."""
+        return replace(
+            self, pods=[pod for pod in self.pods if label(pod, LABEL_ROLE) != ROLE_PUSHER]
+        )
 
 
 def label(item: Object, key: str) -> str:
@@ -112,11 +124,13 @@ def rank_of(pod: Object) -> int:
     return int(last) if last.isdigit() else -1
 
 
+_TITLES = {ROLE_LOOKER: "the look at the inputs", ROLE_PUSHER: "the push"}
+
+
 def pod_title(pod: Object) -> str:
-    """How messages name a pod: ``worker 3``, ``the planner``, or ``the look at the inputs``."""
-    if label(pod, LABEL_ROLE) == ROLE_LOOKER:
-        return "the look at the inputs"
-    return f"worker {rank_of(pod)}" if label(pod, LABEL_ROLE) == ROLE_WORKER else "the planner"
+    """How messages name a pod: ``worker 3``, ``the planner``, ``the look at the inputs``, ..."""
+    role = label(pod, LABEL_ROLE)
+    return f"worker {rank_of(pod)}" if role == ROLE_WORKER else _TITLES.get(role, "the planner")
 
 
 def container_status(pod: Object) -> Object:

@@ -11,6 +11,7 @@ from embertide.spec import metric_names as names
 from embertide.spec.grid import GridShape
 from embertide.spec.metric_names import Metric
 from embertide.spec.status import Phase
+from embertide.spec.version_names import begun
 from embertide_operator.api.routes import Object
 from embertide_operator.api.store import Name
 from embertide_operator.job.observe import condition, output_of
@@ -65,6 +66,7 @@ def job_series(jobs: Iterable[Object]) -> Series:
         phases[phase] = phases.get(phase, 0) + 1
         _add_job(series, job, status, phase)
         _add_conditions(series, job, status)
+        _add_push(series, _who(job), status.get("push") or {})
         _add_run(series, job, status.get("report") or {})
     for phase, count in phases.items():
         series.add(names.JOBS, (phase,), count)
@@ -113,6 +115,22 @@ def _add_conditions(series: Series, job: Object, status: Object) -> None:
     for item in status.get("conditions") or []:
         labels = (*_who(job), item["type"], item["reason"])
         series.add(names.JOB_CONDITION, labels, float(item["status"] == "True"))
+
+
+def _add_push(series: Series, who: Labels, push: Object) -> None:
+    """What the index has; nothing of a job that pushes nothing."""
+    if not push:
+        return
+    version = push.get("version")
+    for metric, value in (
+        (names.PUSH_REQUESTED, seconds(push.get("requestTime"))),
+        (names.PUSH_FAILURES, push.get("attempts", 0)),
+        (names.PUSH_LAST_SUCCESS, seconds(push.get("pushedTime"))),
+        (names.PUSH_VERSION_TIME, begun(version).timestamp() if version else None),
+        (names.PUSH_ROWS, push.get("rows")),
+        (names.PUSH_SECONDS, push.get("seconds")),
+    ):
+        series.add(metric, who, value)
 
 
 def _add_run(series: Series, job: Object, report: Object) -> None:

@@ -22,6 +22,7 @@ from embertide_operator.pods.gangs import (
     queue_labels,
 )
 from embertide_operator.pods.network_policy import policy_spec
+from embertide_operator.pods.push_pod import pusher_template
 from embertide_operator.pods.worker_pods import (
     Attempt,
     labels,
@@ -172,6 +173,33 @@ def looker(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Object:
     """The pod that looks whether the inputs are ready, with the same image and credentials."""
     name = naming.looker_name(job.metadata.name)
     return _pod(name, looker_template(job, attempt, settings), job, attempt)
+
+
+def pusher(
+    job: EmbeddingJob, attempt: Attempt, settings: Settings, version: str, request: str
+) -> Object:
+    """The pod that pushes the current version into the index of ``spec.push``.
+
+    Args:
+        version: that is pushed if it is current; "" for whichever is.
+        request: hash of what is asked for, for its label.
+    """
+    name = naming.pusher_name(job.metadata.name)
+    template = pusher_template(job, attempt, settings, version)
+    template["metadata"]["labels"][naming.LABEL_PUSH] = request
+    return _pod(name, template, job, attempt)
+
+
+def push_request(job: EmbeddingJob, asked: str) -> str:
+    """Hash of what is to be pushed; a new one is a new push.
+
+    Args:
+        asked: the annotation that asks for another one; "" for none.
+    """
+    assert job.spec.push is not None
+    # Without defaults: a release that adds a field does not push the versions of all jobs again.
+    spec = job.spec.push.model_dump(by_alias=True, mode="json", exclude_defaults=True)
+    return _digest([spec, asked])
 
 
 def _pod(name: str, template: Object, job: EmbeddingJob, attempt: Attempt) -> Object:

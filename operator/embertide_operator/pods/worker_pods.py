@@ -72,7 +72,7 @@ def labels(job: EmbeddingJob, uid: str) -> dict[str, str]:
 
 def worker_template(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Object:
     """The pod template of the StatefulSet."""
-    container = _container(job, settings, "work")
+    container = container_of(job, settings, "work")
     container["env"] += _worker_env(job, attempt, settings)
     container["resources"] = _resources(job, attempt, settings)
     container["ports"] = [
@@ -104,9 +104,16 @@ def planner_template(job: EmbeddingJob, attempt: Attempt, settings: Settings) ->
 def _apart_template(
     job: EmbeddingJob, attempt: Attempt, settings: Settings, verb: str, role: str
 ) -> Object:
-    """The pod template of what runs once beside the workers, and on no GPU node."""
-    container = _container(job, settings, verb)
+    """The pod template of what plans or looks, with the planner's resources."""
+    container = container_of(job, settings, verb)
     container["resources"] = settings.planner_resources
+    return once_template(job, attempt, settings, container, role)
+
+
+def once_template(
+    job: EmbeddingJob, attempt: Attempt, settings: Settings, container: Object, role: str
+) -> Object:
+    """The pod template of what runs once beside the workers, and on no GPU node."""
     apart = job.spec.workers.device == "cuda" and bool(settings.gpu_node_labels)
     given = for_planner(job.spec.workers.pod_template or {}, apart=apart)
     template = _template(job, settings, container, role, attempt, given)
@@ -170,7 +177,8 @@ def _pod_security(settings: Settings) -> Object:
     return {"runAsNonRoot": True, **ids, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
-def _container(job: EmbeddingJob, settings: Settings, verb: str) -> Object:
+def container_of(job: EmbeddingJob, settings: Settings, verb: str) -> Object:
+    """The container that runs ``python -m embertide.pod VERB``, without resources."""
     return {
         "name": naming.CONTAINER,
         "image": image_of(job, settings),

@@ -29,6 +29,7 @@ from embertide_operator.api.store import name_of
 from embertide_operator.api.transport import ApiError
 from embertide_operator.config.settings import Settings
 from embertide_operator.decide.decision import are_many
+from embertide_operator.decide.pushing import is_unsettled
 from embertide_operator.job.conditions import is_outdated
 from embertide_operator.job.observe import is_finished, label, rank_zero
 from embertide_operator.leadership.heartbeats import Ownership
@@ -208,6 +209,8 @@ class Controller:
     def _needs_pass(self, job: Object) -> bool:
         if not is_finished(job):
             return not self.admission.shows_reason(job)
+        if is_unsettled(job) and name_of(job) not in self.queue:
+            return True
         if (
             job["spec"].get("ttlSecondsAfterFinished") is not None
             and name_of(job) not in self.queue

@@ -24,6 +24,7 @@ from embertide_operator.config.settings import Settings
 from embertide_operator.decide.decision import Decision
 from embertide_operator.decide.ending_namespace import LEFT_ALONE_SECONDS, leave_alone
 from embertide_operator.decide.obstacles import note_refusal
+from embertide_operator.decide.push_ends import note_refused
 from embertide_operator.decide.quota_advice import with_advice
 from embertide_operator.decide.reconcile import decide
 from embertide_operator.job.events import event_object
@@ -224,5 +225,8 @@ def _is_weighty(job: Object, decision: Decision) -> bool:
 def _rejected_child(job: Object, error: ApiError) -> Draft:
     """The status of a job one of whose child objects the API server rejects."""
     draft = Draft(job, datetime.now(UTC))
+    if is_true(job, "Complete"):
+        note_refused(draft, with_advice(str(error), job["metadata"]["name"]))
+        return draft
     note_refusal(draft, with_advice(str(error), job["metadata"]["name"]))
     return draft
