@@ -9,6 +9,7 @@ lancedb:///folder, lancedb+s3://bucket/prefix    spec.storage and the AWS variab
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from importlib.util import find_spec
 from urllib.parse import urlsplit
@@ -127,7 +128,11 @@ def _lance(location: str, settings: StorageSettings) -> Index:
         return Lance(path)
     from embertide.indexes.push.lance_s3 import s3_options
 
-    return Lance(url, s3_options(settings.of(url)))
+    options = s3_options(settings.of(url))
+    try:
+        return Lance(url, options)
+    except Lance.errors as error:
+        raise _unreachable(location, error) from None
 
 
 def _url_or_path(location: str) -> tuple[str, str]:
@@ -145,12 +150,23 @@ def _url_or_path(location: str) -> tuple[str, str]:
 
 
 def _unreachable(location: str, error: Exception) -> Exception:
-    text = str(error).strip()
+    text = _in_short(str(error).strip())
     message = f"{without_secrets(location)} cannot be reached: {text}"
-    denied = any(word in text.lower() for word in ("authentication", "401", "403", "forbidden"))
-    return AccessDenied(message) if denied else StoreUnavailable(message)
+    return AccessDenied(message) if _DENIED.search(text) else StoreUnavailable(message)
 
 
+def _in_short(text: str) -> str:
+    """A client's words; of an answer of S3 with all that was asked, its code and message."""
+    answer = _S3_ANSWER.search(text)
+    return f"{answer[1]}: {answer[2]}" if answer else text[:_LONGEST]
+
+
+_DENIED = re.compile(
+    r"authentication|\b40[13]\b|forbidden|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch",
+    re.IGNORECASE,
+)
+_S3_ANSWER = re.compile(r"<Code>(\w+)</Code>.*?<Message>([^<]*)</Message>", re.DOTALL)
+_LONGEST = 1000
 _OPENERS: dict[str, Callable[[str], Index]] = {
     "postgresql": _postgres,
     "qdrant": _qdrant,
