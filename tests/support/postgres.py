@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,15 +20,28 @@ from tests.support.patience import WAIT_SECONDS
 from tests.support.ports import free_port
 
 _NOBODY = 65534
-_SETTINGS = ("fsync=off", "shared_buffers=64MB", "max_wal_size=2GB", "listen_addresses=127.0.0.1")
+_SETTINGS = ("fsync=off", "shared_buffers=64MB", "max_wal_size=2GB")
+_HERE = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Network:
+    """Where a server listens besides, for whom (CIDR), and the password of ``postgres`` there."""
+
+    address: str
+    peers: str
+    password: str
 
 
 @contextmanager
-def postgres() -> Iterator[str]:
+def postgres(network: Network | None = None) -> Iterator[str]:
     """The URI of a new server's database, with the extension ``vector`` in it.
 
-    It trusts every connection; it ends with the block. As root it runs as ``nobody``, since
-    PostgreSQL refuses to run as root.
+    It trusts every connection from this machine; it ends with the block. As root it runs as
+    ``nobody``, since PostgreSQL refuses to run as root.
+
+    Args:
+        network: where else it listens, and for whom.
     """
     folder = Path(tempfile.mkdtemp(prefix="postgres-"))
     user = _NOBODY if os.geteuid() == 0 else None
@@ -36,7 +50,12 @@ def postgres() -> Iterator[str]:
     data, port = folder / "data", free_port()
     try:
         _run(user, "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-N", "--no-instructions")
-        options = [option for setting in _SETTINGS for option in ("-c", setting)]
+        addresses = _HERE if network is None else f"{_HERE},{network.address}"
+        settings = (*_SETTINGS, f"listen_addresses={addresses}")
+        options = [option for setting in settings for option in ("-c", setting)]
+        if network is not None:
+            with (data / "pg_hba.conf").open("a") as rules:
+                rules.write(f"host all all {network.peers} scram-sha-256\n")
         with (folder.parent / f"{folder.name}.log").open("wb") as log:
             server = subprocess.Popen(
                 [_program("postgres"), "-D", data, "-p", str(port), "-k", folder, *options],
@@ -47,6 +66,8 @@ def postgres() -> Iterator[str]:
             _await(uri, server)
             with psycopg.connect(uri) as connection:
                 connection.execute("CREATE EXTENSION vector")
+                if network is not None:
+                    connection.execute(f"ALTER ROLE postgres PASSWORD '{network.password}'")
             yield uri
         finally:
             # Waits for no client, as SIGTERM does.

@@ -68,7 +68,15 @@ def test_no_dockerfile_names_a_base_image_itself() -> None:
     for path in DOCKER.glob("*.Dockerfile"):
         froms = re.findall(r"^FROM (\S+)", path.read_text(), re.MULTILINE)
         stages = re.findall(r"^FROM \S+ AS (\w+)", path.read_text(), re.MULTILINE)
-        assert set(froms) - set(stages) == {"${BASE}"}
+        # Upon an image that was built from here.
+        upon = {"${WORKER}"} if path.name == "push.Dockerfile" else set()
+        assert set(froms) - set(stages) == {"${BASE}"} | upon
+
+
+def test_images_are_built_by_one_release_of_uv() -> None:
+    files = DOCKER.glob("*.Dockerfile")
+    versions = {re.findall(r"^ARG UV_VERSION=(\S+)", f.read_text(), re.MULTILINE)[0] for f in files}
+    assert len(versions) == 1
 
 
 @pytest.mark.parametrize(("torch", "compiler"), [("cuda", True), ("cpu", False)])

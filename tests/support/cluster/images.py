@@ -12,7 +12,7 @@ import hashlib
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -37,7 +37,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def build_images(say: Callable[[str], None] = print) -> dict[str, str]:
-    """Image names by role: ``pause``, ``operator``, ``worker``; builds what has changed.
+    """Image names by role: ``pause``, ``operator``, ``worker``, ``push``; builds what has changed.
 
     From nothing this takes minutes (PyTorch is large); a change of code takes seconds.
     """
@@ -46,7 +46,9 @@ def build_images(say: Callable[[str], None] = print) -> dict[str, str]:
         _timed(say, "pause", partial(_make_pause, buildah))
         _timed(say, "base", partial(make_base, buildah))
         for role in ("operator", "worker"):
-            names[role] = _timed(say, role, partial(_make, buildah, role))
+            names[role] = _timed(say, role, partial(_make, buildah, role, {}))
+        upon = {"WORKER": names["worker"], "INDEXES": "pgvector"}
+        names["push"] = _timed(say, "push", partial(_make, buildah, "push", upon))
         _prune(buildah, set(names.values()) | {BASE_IMAGE})
     return names
 
@@ -60,9 +62,9 @@ def locked_store() -> Iterator[Buildah]:
         yield buildah
 
 
-def _make(buildah: Buildah, role: str) -> str:
+def _make(buildah: Buildah, role: str, arguments: Mapping[str, str]) -> str:
     dockerfile = ROOT / "docker" / f"{role}.Dockerfile"
-    identifier = buildah.build(dockerfile, ROOT, {"BASE": BASE_IMAGE})
+    identifier = buildah.build(dockerfile, ROOT, {"BASE": BASE_IMAGE, **arguments})
     # The letters keep it from being read as a number where YAML comes in between.
     name = f"localhost/embertide-{role}:id-{identifier[:12]}"
     if not buildah.has(name):

@@ -1,0 +1,173 @@
+"""Versions into a real PostgreSQL by pods: readers are switched, back too; what fails is shown."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+import numpy as np
+import psycopg
+import pytest
+import yaml
+
+from embertide.versions.catalog import latest
+from embertide.versions.reading import iter_embeddings
+from tests.support.cluster.fixture import KubernetesCluster
+from tests.support.cluster.jobs import Inputs, Jobs, Manifest, find_condition
+from tests.support.cluster.layout import HOST, RANGE
+from tests.support.ports import free_port
+from tests.support.postgres import Network, postgres
+
+pytestmark = pytest.mark.cluster
+
+_SMALL = {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}
+
+
+@dataclass(frozen=True)
+class Database:
+    """A server that pods reach with a password, and this machine without one."""
+
+    here: str
+    port: int
+    password: str
+
+    def rows(self, name: str) -> dict[int, np.ndarray]:
+        """What readers of a name see."""
+        with psycopg.connect(self.here) as connection:
+            found = connection.execute(f"SELECT id, embedding::real[] FROM {name}").fetchall()
+        return {key: np.array(vector, np.float32) for key, vector in found}
+
+
+@pytest.fixture(scope="module")
+def database(cluster: KubernetesCluster) -> Iterator[Database]:
+    """PostgreSQL on this machine, at its address in the cluster's network."""
+    password = secrets.token_hex(12)
+    with postgres(Network(HOST, RANGE, password)) as uri:
+        port = urlsplit(uri).port
+        assert port is not None
+        yield Database(uri, port, password)
+
+
+@pytest.fixture
+def name() -> str:
+    """That readers use, new in each test."""
+    return f"products_{secrets.token_hex(4)}"
+
+
+def with_index(tiny: Inputs, jobs: Jobs, job: str, database: Database, name: str) -> Manifest:
+    """A job that is pushed; all of them have the same output."""
+    manifest = tiny.job(job, f"{jobs.root}/out")
+    manifest["spec"]["push"] = {
+        "uri": f"postgresql://postgres@{HOST}:{database.port}/postgres",
+        "name": name,
+        "credentialsSecret": "index",
+        "image": jobs.cluster.images["push"],
+        "resources": _SMALL,
+    }
+    return manifest
+
+
+def make_secret(jobs: Jobs, database: Database) -> None:
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "index"}}
+    jobs.apply(secret | {"stringData": {"PGPASSWORD": database.password}})
+
+
+def await_pushed(jobs: Jobs, job: str, version: str) -> Manifest:
+    """Wait until the status says that readers of the index have a version."""
+
+    def is_pushed(status: Manifest) -> bool:
+        done = find_condition(status, "Pushed").get("status") == "True"
+        return done and status["push"]["version"] == version
+
+    return jobs.await_(job, is_pushed, 120)
+
+
+def see(database: Database, name: str, tiny: Inputs, output: str, version: str) -> None:
+    """Readers of the index see this version, bit for bit."""
+    seen, count = database.rows(name), 0
+    for ids, vectors in iter_embeddings(tiny.storage, output, version):
+        for key, vector in zip(ids, vectors, strict=True):
+            assert np.array_equal(seen[int(key)], vector)
+            count += 1
+    assert count == len(seen) > 0
+
+
+def roll_back(jobs: Jobs, version: str) -> None:
+    """``embertide rollback``, as a person at a terminal would run it."""
+    s3 = jobs.cluster.s3
+    env = os.environ | {"AWS_ENDPOINT_URL": s3.endpoint, "AWS_REGION": s3.region}
+    command = [sys.executable, "-m", "embertide", "rollback", "--output", f"{jobs.root}/out"]
+    subprocess.run([*command, version], env=env, check=True, capture_output=True)
+
+
+def test_each_version_is_pushed_and_a_rollback_is_once_it_is_asked_for(
+    tiny: Inputs, jobs: Jobs, database: Database, name: str
+) -> None:
+    make_secret(jobs, database)
+    output, versions = f"{jobs.root}/out", []
+    for night in ("first", "second"):
+        jobs.apply(with_index(tiny, jobs, night, database, name))
+        version = jobs.complete(night)["output"]["version"]
+        status = await_pushed(jobs, night, version)
+        assert (status["push"]["rows"], status["push"]["names"]) == (64, [name])
+        assert find_condition(status, "Ready")["status"] == "True"
+        see(database, name, tiny, output, version)
+        assert "Pushed" in jobs.reasons(night)
+        versions.append(version)
+    jobs.await_no_pods()
+    roll_back(jobs, versions[0])
+    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    jobs.kubectl("annotate", "--overwrite", "ej", "second", f"embertide.dev/push-requested={now}")
+    await_pushed(jobs, "second", versions[0])
+    see(database, name, tiny, output, versions[0])
+    shown = jobs.kubectl("get", "ej", "second", "-o", "wide")
+    assert "PUSHED" in shown.splitlines()[0]
+    everything = jobs.kubectl("get", "ej,configmaps,events", "-o", "yaml")
+    assert database.password not in everything
+
+
+def test_an_index_that_refuses_leaves_the_job_complete_and_says_what_is_wrong(
+    tiny: Inputs, jobs: Jobs, database: Database, name: str
+) -> None:
+    make_secret(jobs, database)
+    job = with_index(tiny, jobs, "night", database, name)
+    nowhere = f"postgresql://postgres@{HOST}:{free_port()}/postgres"
+    job["spec"]["push"] |= {"uri": nowhere, "backoffLimit": 1}
+    jobs.apply(job)
+    version = jobs.complete("night")["output"]["version"]
+    status = jobs.await_("night", lambda s: (s.get("push") or {}).get("completionTime"), 180)
+    pushed = find_condition(status, "Pushed")
+    assert (pushed["status"], pushed["reason"]) == ("False", "StoreUnavailable")
+    assert f"{HOST}:" in pushed["message"]
+    assert "cannot be reached" in pushed["message"]
+    assert "spec.push.backoffLimit is 1" in pushed["message"]
+    assert status["phase"] == "Succeeded"
+    assert find_condition(status, "Published")["status"] == "True"
+    assert latest(tiny.storage, f"{jobs.root}/out").version == version
+    assert jobs.reasons("night").count("PushFailed") == 2
+    # The index is mended in the spec, which a finished job takes.
+    good = with_index(tiny, jobs, "night", database, name)["spec"]["push"]
+    jobs.patch("night", {"push": good})
+    await_pushed(jobs, "night", version)
+    see(database, name, tiny, f"{jobs.root}/out", version)
+
+
+def test_a_secret_that_is_missing_is_shown_and_waited_for(
+    tiny: Inputs, jobs: Jobs, database: Database, name: str
+) -> None:
+    jobs.apply(with_index(tiny, jobs, "night", database, name))
+    version = jobs.complete("night")["output"]["version"]
+    reason = "CreateContainerConfigError"
+    status = jobs.await_("night", lambda s: find_condition(s, "Pushed").get("reason") == reason)
+    assert 'secret "index" not found' in find_condition(status, "Pushed")["message"]
+    assert status["phase"] == "Succeeded"
+    pods = [pod for pod in jobs.pods() if pod["metadata"]["name"] == "night-push"]
+    assert len(pods) == 1, yaml.safe_dump(pods)
+    make_secret(jobs, database)
+    await_pushed(jobs, "night", version)
