@@ -69,6 +69,8 @@ LEFT_OUT = {
     "embertide discard job.yaml": "tests/unit/test_cli_held.py runs it",
     "pip install '.": "a second environment takes minutes; setup installs the same extras",
     "docker build --file docker/worker": "the cluster's images are built from the same file",
+    "docker build --file docker/push": "the cluster's tests build it, and push from its pods",
+    "kubectl annotate --overwrite ej products": "tests/cluster/test_push.py asks for a push so",
     "docker push registry.example": "tests/cluster/test_publishing.py pushes to a registry",
     "cosign verify": "needs a signature that a workflow has made with its identity",
     "helm upgrade --install embertide oci://": "tests/cluster/test_publishing.py pulls the chart",

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from embertide.spec.metric_names import OPERATOR_METRICS, WORKER_METRICS
-from tests.support.monitoring.alert_cases import CASES, FIRINGS, SILENT, Case
-from tests.support.monitoring.healthy import healthy
+from tests.support.monitoring.alert_cases import CASES, FIRINGS, NOT_PUSHED, SILENT, Case
+from tests.support.monitoring.healthy import JOB, healthy
 from tests.support.monitoring.panels import FILES as DASHBOARDS
 from tests.support.monitoring.panels import load, queries
 from tests.support.monitoring.promql import exposed, metrics_in
@@ -75,6 +75,21 @@ def test_a_page_names_the_newest_job_that_failed(tmp_path: Path) -> None:
     expected = {"exp_labels": labels | {"severity": "critical"}, "exp_annotations": annotations}
     test = {"alertname": "EmbertideJobFailed", "eval_time": "40m", "exp_alerts": [expected]}
     _promtool_test(tmp_path, FIRINGS, alert_rule_test=[test])
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        {f"embertide_push_last_success_timestamp_seconds{{{JOB}}}": "180x120"},
+        {NOT_PUSHED: "", NOT_PUSHED.replace("StoreUnavailable", "Held"): "0x120"},
+        {NOT_PUSHED: "", NOT_PUSHED.replace("StoreUnavailable", "Pushing"): "0x120"},
+        {NOT_PUSHED: "", NOT_PUSHED.replace("StoreUnavailable", "Pushed"): "1x120"},
+    ],
+    ids=["pushed later", "held", "under way", "pushed"],
+)
+def test_a_push_that_is_no_failure_fires_nothing(tmp_path: Path, series: dict[str, str]) -> None:
+    case = next(case for case in CASES if case.alert == "EmbertideNotPushed")
+    _run(tmp_path, case.all_series() | series, dict.fromkeys(range(5, 121, 5)))
 
 
 def test_every_alert_has_a_fault() -> None:

@@ -82,6 +82,14 @@ _HELD: Series = {
     f"embertide_job_completion_timestamp_seconds{{{JOB}}}": "120x120",
 }
 """The job has completed with a version that its gate holds, after two minutes."""
+NOT_PUSHED = f'embertide_job_condition{{{JOB}, condition="Pushed", reason="StoreUnavailable"}}'
+_WAS_NOT_PUSHED: Series = {
+    _RUNNING: "",
+    f'embertide_job_phase{{{JOB}, phase="Succeeded"}}': "1x120",
+    f"embertide_push_requested_timestamp_seconds{{{JOB}}}": "120x120",
+    NOT_PUSHED: "0x120",
+}
+"""The job has completed after two minutes, and the push into its index fails."""
 _FAILED: Series = {
     _RUNNING: "",
     f'embertide_job_phase{{{JOB}, phase="Failed"}}': "1x120",
@@ -259,6 +267,20 @@ CASES = (
         _HELD | {_SUCCESS: "", _OBJECTIVE: "86400x120"},
         _NAME | {"output": "s3://shop/products"},
         silent_at=0,
+    ),
+    Case(
+        "EmbertideNotPushed",
+        "the first push of an output fails",
+        _WAS_NOT_PUSHED,
+        _NAME | {"output": "s3://shop/products", "reason": "StoreUnavailable"},
+        silent_at=14,
+    ),
+    Case(
+        "EmbertideNotPushed",
+        "a push that was asked for again fails, the night before's succeeded",
+        _WAS_NOT_PUSHED | {f"embertide_push_last_success_timestamp_seconds{{{JOB}}}": "60x120"},
+        _NAME | {"output": "s3://shop/products", "reason": "StoreUnavailable"},
+        silent_at=14,
     ),
     Case(
         "EmbertideOutputNeverSucceeded",
