@@ -19,16 +19,16 @@ WORKDIR /source
 FROM tools AS requirements
 ARG INDEXES=pgvector
 COPY pyproject.toml uv.lock ./
-RUN set -eu; \
+RUN set -eu; mkdir /requirements; \
     for index in ${INDEXES}; do set -- "$@" --extra "${index}"; done; \
-    /opt/tools/bin/uv export --quiet --locked --no-emit-project "$@" -o /requirements.txt
+    /opt/tools/bin/uv export --quiet --locked --no-emit-project "$@" -o /requirements/push.txt
 
 FROM ${WORKER} AS image
 USER 0
+COPY --from=requirements /requirements/ /opt/embertide/requirements/
 RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
-    --mount=type=bind,from=requirements,source=/requirements.txt,target=/requirements.txt \
     --mount=type=cache,id=embertide-uv,target=/var/cache/uv \
     UV_CACHE_DIR=/var/cache/uv UV_LINK_MODE=copy UV_COMPILE_BYTECODE=1 \
     VIRTUAL_ENV=/opt/embertide/venv \
-    /opt/tools/bin/uv pip install --require-hashes -r /requirements.txt
+    /opt/tools/bin/uv pip install --require-hashes -r /opt/embertide/requirements/push.txt
 USER 65532:65532
