@@ -7,9 +7,9 @@ import pkgutil
 
 from embertide.models import convs
 from embertide.models.layer import Layer, Library
-from embertide.models.registry import KNOWN, LAYERS, TYPED_LAYERS, sort_kinds
+from embertide.models.registry import KNOWN, KNOWN_TYPED, LAYERS, TYPED_LAYERS, sort_kinds
 
-__all__ = ["KNOWN", "LAYERS", "TYPED_LAYERS", "kinds_of"]
+__all__ = ["KNOWN", "KNOWN_TYPED", "LAYERS", "TYPED_LAYERS", "kinds_of"]
 
 for _module in pkgutil.iter_modules(convs.__path__):
     importlib.import_module(f"{convs.__name__}.{_module.name}")

@@ -40,6 +40,10 @@ class NodeTypes:
         ends = [name for one in self.relations for name in (one.source, one.destination)]
         return self.given or tuple(dict.fromkeys(ends)) or ("",)
 
+    def into(self, node_type: str) -> Relations:
+        """The relations that lead to a node type."""
+        return tuple(one for one in self.relations if one.destination == node_type)
+
     @property
     def inputs(self) -> tuple[str, ...]:
         """Those with features."""

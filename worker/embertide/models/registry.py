@@ -22,6 +22,8 @@ TYPED_LAYERS: dict[Library, dict[str, type[SeveralTypes]]] = {"dgl": {}, "pyg": 
 """Layers over several relations."""
 KNOWN: dict[Library, dict[str, KnownModule]] = {"dgl": {}, "pyg": {}}
 """Class of a library's module -> how its options are read where it is exported."""
+KNOWN_TYPED: dict[Library, dict[str, KnownModule]] = {"dgl": {}, "pyg": {}}
+"""The same of layers over several relations."""
 
 
 def convolution(
@@ -40,9 +42,9 @@ def convolution(
                 TYPED_LAYERS[library][kind.word()] = kind
             else:
                 LAYERS[library][kind.word()] = kind
-            if module is not None:
-                name = kind.module.rpartition(".")[2]
-                KNOWN[library][name] = replace(module, options=kind)
+            known = KNOWN_TYPED if issubclass(kind, SeveralTypes) else KNOWN
+            for name in kind.module.split(", ") if module is not None else ():
+                known[library][name.rpartition(".")[2]] = replace(module, options=kind)
         return kind
 
     return register

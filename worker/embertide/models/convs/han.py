@@ -13,13 +13,14 @@ from typing import Literal
 from pydantic import Field
 
 from embertide.models.builder import ProgramBuilder
+from embertide.models.known_modules import KnownModule
 from embertide.models.node_types import NodeTypes
 from embertide.models.registry import convolution
 from embertide.models.typed_layer import SeveralTypes, Tensors
 from embertide.models.weights import Scope
 
 
-@convolution("pyg")
+@convolution("pyg", module=KnownModule(bias=""))
 class PygHan(SeveralTypes):
     """Attention within each relation, then over the relations that lead to a type.
 

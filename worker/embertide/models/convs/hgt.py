@@ -1,53 +1,42 @@
-"""Heterogeneous graph transformers (Hu et al., section 3): one softmax over all relations.
+"""Heterogeneous graph transformers (Hu et al., 2020, section 3), for both libraries.
 
     score_ij = (K_r k_j) . q_i * prior_r / sqrt(D),  out_i = sum over all edges of a_ij V_r v_j
 
-The matrices of a relation are applied at the target: K_r turned to its query, V_r to the sum. So
-keys and values of a source type are the same for all relations that leave it.
+One softmax goes over the in-edges of all relations into a node type; x and out by node type,
+[N, in] and [N, H*D]. The matrices of a relation are applied at the target (`relation_heads`), so
+that keys and values of a source type travel once for all relations that leave it. Where a single
+relation leaves a type and parameters are float64, its matrices are multiplied into the weights.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from embertide.models.builder import ProgramBuilder
-from embertide.models.convs.shared.relation_heads import merged, turned
+from embertide.models.convs.shared.relation_heads import Along, attend_relations
+from embertide.models.known_modules import KnownModule
 from embertide.models.node_types import NodeTypes
 from embertide.models.registry import convolution
 from embertide.models.typed_layer import Relations, SeveralTypes, Tensors
 from embertide.models.weights import Scope
 from embertide.spec.relations import Relation
 
-Projected = tuple[str, str, str]
-"""Keys, queries and values of a node type."""
+Linear = tuple[Tensor, Tensor | None]
+"""A weight [H*D, in], and a bias [H*D]."""
+Kind = Literal["key", "query", "value"]
+KINDS: tuple[Kind, ...] = ("key", "query", "value")
+Matrices = tuple[Tensor, Tensor, Tensor]
+"""K_r [H, D, D], V_r [H, D, D] and prior_r [H, 1] of a relation."""
 
 
-Names = dict[Relation, tuple[str, str, str]]
-"""Relation -> the names of its parameters."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Heads:
-    """The tensors of all types, ``heads`` times ``width`` columns, and each relation's parameters.
-
-    Attributes:
-        query, key, value: node type -> [N, H*D].
-        names: relation -> the parameters K_r [H, D, D], V_r [H, D, D], prior_r [H, 1].
-    """
-
-    heads: int
-    width: int
-    query: Tensors
-    key: Tensors
-    value: Tensors
-    names: Names
-
-
-@convolution("pyg")
+@convolution("pyg", module=KnownModule(bias=""))
 class PygHgt(SeveralTypes):
     """Attention with one softmax over the edges of all relations, and weights by node type.
 
@@ -63,24 +52,16 @@ class PygHgt(SeveralTypes):
         """HGTConv: gelu, a Linear for each type, and a gate where the input has the same width."""
         for relation in types.relations:
             s.raw(f"p_rel.{_joined(relation)}", 1, "heads")
-        made = {}
-        for name, rows in x.items():
-            with b.of_type(name):
-                made[name] = _projected(b, s.at(s.name(f"kqv_lin.lins.{name}")), s, rows)
-        names = _pyg_relations(s, types)
-        given = _heads(s, made, names)
-        found = attend_over_relations(b, types, given)
+        linears = {name: _pyg_linears(b, s, name, rows) for name, rows in x.items()}
+        total = _Attention(b, s, x, types, linears, _pyg_matrices(s, types)).steps()
         for name in types.names:
-            for short in (
-                f"out_lin.lins.{name}.weight",
-                f"out_lin.lins.{name}.bias",
-                f"skip.{name}",
-            ):
+            for short in (f"out_lin.lins.{name}.{part}" for part in ("weight", "bias")):
                 s.pass_over(short)
-        return {name: _finish_pyg(b, s, name, h, x[name]) for name, h in found.items()}
+            s.pass_over(f"skip.{name}")
+        return {name: _finish_pyg(b, s, name, h, x[name]) for name, h in total.items()}
 
 
-@convolution("dgl")
+@convolution("dgl", module=KnownModule(bias=""))
 class DglHgt(SeveralTypes):
     """Attention with one softmax over the edges of all relations, and weights by node type.
 
@@ -102,113 +83,128 @@ class DglHgt(SeveralTypes):
         for rows in x.values():
             s.expect("in", b.widths[rows])
         heads = _count(s, "relation_pri")
-        stacks = [s.raw(f"linear_{one}.W", len(types.names), "in", "columns") for one in "kqv"]
+        stacks = [s.raw(f"linear_{kind[0]}.W", len(types.names), "in", "columns") for kind in KINDS]
         for rows in x.values():
             b.learn(rows, s.size("in"))
         s.sizes |= {"heads": heads, "width": s.size("columns") // max(1, heads)}
-        names = _dgl_relations(s, heads, types)
-        made = {}
-        for number, name in enumerate(types.names):
-            if name not in x:
-                continue
-            made[name] = x[name], x[name], x[name]
-            if None not in stacks:
-                weights = [stack[number].t() for stack in stacks if stack is not None]
-                with b.of_type(name):
-                    key, query, value = (
-                        b.linear(x[name], s.put(s.name(f"{kind}.{name}"), weight), len(weight))
-                        for kind, weight in zip(("key", "query", "value"), weights, strict=True)
-                    )
-                made[name] = key, query, value
-        found = attend_over_relations(b, types, _heads(s, made, names))
-        return _finish_dgl(b, s, self, found, x, types)
+        linears = _dgl_linears(stacks, types, x)
+        total = _Attention(b, s, x, types, linears, _dgl_matrices(s, heads, types)).steps()
+        return _finish_dgl(b, s, self, total, x, types)
 
 
-def attend_over_relations(b: ProgramBuilder, types: NodeTypes, given: _Heads) -> Tensors:
-    """Destination type -> [N, H*D] the weighted sums of the values of all its in-edges."""
-    found = {}
-    for destination in dict.fromkeys(one.destination for one in types.relations):
-        into = [one for one in types.relations if one.destination == destination]
-        parts = []
-        for relation in into:
-            with b.over(relation):
-                parts.append(_sums(b, given, relation))
-        with b.of_type(destination):
-            values = tuple(given.names[one][1] for one in into)
-            found[destination] = merged(b, tuple(parts), values, (given.heads, given.width))
-    return found
+@dataclass(frozen=True)
+class _Attention:
+    """What the steps of the attention are written from.
+
+    Attributes:
+        linears: node type -> those of its keys, queries and values; none where some are missing.
+        matrices: of the relations whose parameters are all there.
+    """
+
+    b: ProgramBuilder
+    s: Scope
+    x: Tensors
+    types: NodeTypes
+    linears: dict[str, dict[Kind, Linear]]
+    matrices: dict[Relation, Matrices]
+
+    def steps(self) -> Tensors:
+        """Destination type -> [N, H*D] the weighed sums of the values of all its in-edges."""
+        relations, total = self.types.relations, {}
+        leaving = Counter(relation.source for relation in relations)
+        shared = {
+            name: (self.rows(name, "key"), self.rows(name, "value"))
+            for name, count in leaving.items()
+            if count > 1 or not self.folds
+        }
+        for name in dict.fromkeys(relation.destination for relation in relations):
+            query, into = self.rows(name, "query"), self.types.into(name)
+            parts = [self.along(relation, shared.get(relation.source)) for relation in into]
+            heads = self.s.size("heads"), self.s.size("width")
+            with self.b.of_type(name):
+                total[name] = attend_relations(
+                    self.b, query, parts, heads, max(1, heads[1]) ** -0.5
+                )
+        return total
+
+    @property
+    def folds(self) -> bool:
+        """Whether a product of weights is rounded to no less than their own digits."""
+        return self.s.weights.dtype == torch.float64
+
+    def rows(self, name: str, kind: Kind) -> str:
+        """[N, H*D] keys, queries or values of a node type; its input where weights are missing."""
+        linear = self.linears[name].get(kind)
+        return self.x[name] if linear is None else self.linear(name, f"{kind}.{name}", *linear)
+
+    def linear(self, name: str, short: str, weight: Tensor, bias: Tensor | None) -> str:
+        """A type's rows through a Linear that is made of stored ones."""
+        s = self.s
+        shift = None if bias is None else s.put(s.name(f"{short}.bias"), bias)
+        with self.b.of_type(name):
+            return self.b.linear(self.x[name], s.put(s.name(short), weight), len(weight), shift)
+
+    def along(self, relation: Relation, shared: tuple[str, str] | None) -> Along:
+        """A relation's keys and values: those of its source type, or folded with its matrices."""
+        matrices, linears = self.matrices.get(relation), self.linears[relation.source]
+        if shared is None and (matrices is None or not linears):
+            shared = self.x[relation.source], self.x[relation.source]
+        if shared is not None:
+            names = [self.s.name(f"{kind}.{relation}") for kind in ("att", "msg", "prior")]
+            for name, matrix in zip(names, matrices or (), strict=False):
+                self.s.put(name, matrix)
+            return Along(relation, *shared, (names[0], names[1], names[2]))
+        assert matrices is not None
+        of_key, of_value, prior = (matrix.double() for matrix in matrices)
+        of_key = of_key * prior.unsqueeze(-1) * self.s.size("width") ** -0.5
+        folded = _through(linears["key"], of_key), _through(linears["value"], of_value)
+        key, value = (
+            self.linear(relation.source, f"{kind}.{relation}", *linear)
+            for kind, linear in zip(("key", "value"), folded, strict=True)
+        )
+        return Along(relation, key, value, None)
 
 
-def _sums(b: ProgramBuilder, given: _Heads, relation: Relation) -> str:
-    """[N, H*D + H] sums of values within a relation, and the logarithms of their scores' sums."""
-    matrix, _, prior = given.names[relation]
-    scale = max(1, given.width) ** -0.5
-    query = turned(
-        b, given.query[relation.destination], matrix, prior, (given.heads, given.width), scale
-    )
-    return b.pair_attend(
-        given.value[relation.source],
-        query,
-        given.heads,
-        kind="dot",
-        key=given.key[relation.source],
-        log_sum=True,
-    )
+def _through(linear: Linear, matrix: Tensor) -> Linear:
+    """A Linear followed by the matrices [H, D, D] of all heads."""
+    (weight, bias), whole = linear, torch.block_diag(*matrix)
+    return whole.t() @ weight.double(), None if bias is None else bias.double() @ whole
 
 
 def _joined(relation: Relation) -> str:
     return "__".join((relation.source, relation.name, relation.destination))
 
 
-def _heads(s: Scope, made: dict[str, Projected], names: Names) -> _Heads:
-    key, query, value = ({name: of[at] for name, of in made.items()} for at in range(3))
-    sizes = {"heads": s.size("heads"), "width": s.size("width")}
-    return _Heads(**sizes, query=query, key=key, value=value, names=names)
-
-
-def _projected(b: ProgramBuilder, inner: Scope, s: Scope, rows: str) -> Projected:
+def _pyg_linears(b: ProgramBuilder, s: Scope, name: str, rows: str) -> dict[Kind, Linear]:
     """Keys, queries and values of the Linear that makes all three."""
-    inner = Scope(s.weights, inner.prefix, s.label, {})
+    inner = Scope(s.weights, s.name(f"kqv_lin.lins.{name}"), s.label, {})
     inner.expect("in", b.widths[rows])
     weight, bias = inner.raw("weight", "three", "in"), inner.raw("bias", "three")
     b.learn(rows, inner.size("in"))
     if weight is None or bias is None:
-        return rows, rows, rows
+        return {}
     columns = len(weight) // 3
     s.agree("columns", columns)
     s.agree("width", columns // max(1, s.size("heads")))
-    key, query, value = (
-        b.linear(
-            rows,
-            inner.put(inner.name(kind), of_kind),
-            columns,
-            inner.put(inner.name(f"{kind}_bias"), shift),
-        )
-        for kind, of_kind, shift in zip(
-            ("key", "query", "value"), weight.chunk(3), bias.chunk(3), strict=True
-        )
-    )
-    return key, query, value
+    parts = zip(weight.chunk(3), bias.chunk(3), strict=True)
+    return dict(zip(KINDS, parts, strict=True))
 
 
-def _pyg_relations(s: Scope, types: NodeTypes) -> Names:
+def _pyg_matrices(s: Scope, types: NodeTypes) -> dict[Relation, Matrices]:
     """Stored head by head, and within a head by relation."""
     heads, width, count = s.size("heads"), s.size("width"), len(types.relations)
-    stacks = [
+    keys, values = (
         s.raw(f"{name}.weight", heads * count or "matrices", width or "width", width or "width")
         for name in ("k_rel", "v_rel")
-    ]
-    found = {}
-    for number, relation in enumerate(types.relations):
-        names = s.name(f"k_rel.{relation}"), s.name(f"v_rel.{relation}")
-        for name, stack in zip(names, stacks, strict=True):
-            if stack is not None:
-                s.put(name, stack[number::count])
-        prior = s.raw(f"p_rel.{_joined(relation)}", 1, "heads")
-        if prior is not None:
-            s.put(s.name(f"prior.{relation}"), prior.t())
-        found[relation] = (*names, s.name(f"prior.{relation}"))
-    return found
+    )
+    priors = [s.raw(f"p_rel.{_joined(relation)}", 1, "heads") for relation in types.relations]
+    if keys is None or values is None:
+        return {}
+    return {
+        relation: (keys[number::count], values[number::count], prior.t())
+        for number, (relation, prior) in enumerate(zip(types.relations, priors, strict=True))
+        if prior is not None
+    }
 
 
 def _finish_pyg(b: ProgramBuilder, s: Scope, node_type: str, h: str, x: str) -> str:
@@ -235,28 +231,45 @@ def _count(s: Scope, prefix: str) -> int:
     return count
 
 
-def _dgl_relations(s: Scope, heads: int, types: NodeTypes) -> Names:
+def _dgl_linears(
+    stacks: Sequence[Tensor | None], types: NodeTypes, x: Tensors
+) -> dict[str, dict[Kind, Linear]]:
+    """Stored type by type, without biases."""
+    whole = [stack for stack in stacks if stack is not None]
+    if len(whole) < len(KINDS):
+        return {name: {} for name in x}
+    return {
+        name: {kind: (stack[number].t(), None) for kind, stack in zip(KINDS, whole, strict=True)}
+        for number, name in enumerate(types.names)
+        if name in x
+    }
+
+
+def _dgl_matrices(s: Scope, heads: int, types: NodeTypes) -> dict[Relation, Matrices]:
     """Stored relation by relation for each head."""
     count, width = len(types.relations), s.size("width") or "width"
-    matrices = {
-        kind: [s.raw(f"relation_{kind}.{head}.W", count, width, width) for head in range(heads)]
+    stacks = [
+        _stacked([s.raw(f"relation_{kind}.{head}.W", count, width, width) for head in range(heads)])
         for kind in ("att", "msg")
+    ]
+    stacks.append(_stacked([s.raw(f"relation_pri.{head}", count) for head in range(heads)]))
+    keys, values, priors = stacks
+    if keys is None or values is None or priors is None:
+        return {}
+    return {
+        relation: (keys[:, number], values[:, number], priors[:, number, None])
+        for number, relation in enumerate(types.relations)
     }
-    priors = [s.raw(f"relation_pri.{head}", count) for head in range(heads)]
-    found = {}
-    for number, relation in enumerate(types.relations):
-        for kind, given in {**matrices, "pri": priors}.items():
-            of_relation = [one[number] for one in given if one is not None]
-            if len(of_relation) == heads and heads:
-                stack = torch.stack(of_relation)
-                s.put(s.name(f"{kind}.{relation}"), stack[:, None] if kind == "pri" else stack)
-        att, msg, pri = (s.name(f"{kind}.{relation}") for kind in ("att", "msg", "pri"))
-        found[relation] = (att, msg, pri)
-    return found
+
+
+def _stacked(of_heads: Sequence[Tensor | None]) -> Tensor | None:
+    """[H, R, ...] what every head has; None where one is missing, or there is none."""
+    present = [tensor for tensor in of_heads if tensor is not None]
+    return torch.stack(present) if present and len(present) == len(of_heads) else None
 
 
 def _finish_dgl(
-    b: ProgramBuilder, s: Scope, o: DglHgt, found: Tensors, x: Tensors, types: NodeTypes
+    b: ProgramBuilder, s: Scope, o: DglHgt, total: Tensors, x: Tensors, types: NodeTypes
 ) -> Tensors:
     """What follows the attention; types to which no relation leads have none of it."""
     columns = s.size("columns")
@@ -273,11 +286,11 @@ def _finish_dgl(
         share = 0.5 if gates is None else float(gates[number].double().sigmoid())
         with b.of_type(name):
             own = x[name] if residual is None else b.linear(x[name], residual, columns)
-            if name in found:
+            if name in total:
                 weight = s.name(f"linear_a.{name}")
                 if linear is not None:
                     s.put(weight, linear[number].t())
-                h = b.linear(found[name], weight, columns)
+                h = b.linear(total[name], weight, columns)
                 h = b.combine(h, own, alpha=share, beta=1.0 - share)
             else:
                 h = b.row_wise((own,), (f"out = mul(x0, {1.0 - share!r})",), (), columns)

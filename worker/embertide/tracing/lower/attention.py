@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -54,20 +53,6 @@ def lower_attention(
 
 def _rows_of(low: Lowering, node: Node) -> str:
     return low.name(low.rows(node, low.values.get(node)))
-
-
-def lower_semantic(
-    low: Lowering, node: Node, parts: Sequence[Node], weight: Tensor, vector: Tensor, bias: Tensor
-) -> Rows:
-    """Results of several relations, weighed by shares that are the same for all nodes."""
-    names = tuple(low.name(low.rows(node, low.values.get(one))) for one in parts)
-    out = low.b.semantic_attend(
-        names,
-        low.constant(weight, "weight"),
-        low.constant(vector, "vector"),
-        low.constant(bias, "bias"),
-    )
-    return Rows(out)
 
 
 def _step(ends: Ends, score: Node, name: str, message: Node, scope: Called | None) -> str:

@@ -15,7 +15,6 @@ from torch import Tensor
 from embertide.errors import ModelError
 from embertide.tracing.lower import arithmetic as do
 from embertide.tracing.lower import layers
-from embertide.tracing.lower.attention import lower_semantic
 from embertide.tracing.lower.convs import lower_conv
 from embertide.tracing.lower.edge_sums import lower_aggregate, lower_degree
 from embertide.tracing.lower.graph_norms import (
@@ -25,10 +24,11 @@ from embertide.tracing.lower.graph_norms import (
 )
 from embertide.tracing.lower.line_names import BINARY, REFLECTED, UNARY
 from embertide.tracing.lower.lowering import Lowering
-from embertide.tracing.lower.merged_softmax import lower_attended, lower_merged
+from embertide.tracing.lower.merged_softmax import lower_merged
 from embertide.tracing.lower.row_wise import lower_row_wise
 from embertide.tracing.lower.unsupported import unsupported
 from embertide.tracing.lower.values import Pending, Pieces, Rows, Stack, Value
+from embertide.tracing.lower.whole_layers import lower_layer
 from embertide.tracing.record.traced import Node
 from embertide.tracing.record.user_code import refuse
 
@@ -43,16 +43,14 @@ def lower_function(low: Lowering, node: Node) -> Any:
     """
     if node.op == "aggregate":
         return lower_aggregate(low, *node.args)
-    if node.op == "attend":
-        return lower_attended(low, *node.args)
     if node.op == "merge":
         return lower_merged(low, *node.args)
-    if node.op == "semantic":
-        return lower_semantic(low, node, *node.args)
     if node.op == "degree":
         return lower_degree(low, *node.args)
     if node.op == "conv":
         return lower_conv(low, node, *node.args)
+    if node.op == "layer":
+        return lower_layer(low, node, *node.args)
     if node.op == "graph_norm":
         return lower_graph_norm(low, node, *node.args)
     if node.op == "over_nodes":

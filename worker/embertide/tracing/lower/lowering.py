@@ -53,6 +53,8 @@ class Lowering:
         last: node type -> what was made last for it, since the layer began.
         means: name of a mean over all nodes -> the tensor that it is of.
         learned: node types with embedding tables.
+        nodes: those that the results need, in order.
+        calls: name of a layer and identity of its module -> its result of each node type.
     """
 
     module: nn.Module
@@ -67,6 +69,8 @@ class Lowering:
     last: dict[str, str] = field(default_factory=dict)
     means: dict[str, str] = field(default_factory=dict)
     learned: frozenset[str] = frozenset()
+    nodes: Sequence[Node] = ()
+    calls: dict[tuple[str, int], dict[str, str]] = field(default_factory=dict)
     _scope: str | None = None
 
     def rows(self, node: Node, value: Any) -> Rows:
@@ -149,6 +153,26 @@ class Lowering:
         """The steps that are written within it go over the edges of a relation."""
         return self.b.over(Relation.parse(relation)) if relation else nullcontext()
 
+    @contextmanager
+    def keeping_read(self, wanted: Iterable[str]) -> Iterator[dict[str, str]]:
+        """Drop those of the steps that are written within it that no wanted result reads.
+
+        Args:
+            wanted: node types of the results.
+
+        Yields:
+            To be filled: node type -> the name of its result.
+        """
+        start, before, results = len(self.b.steps), set(self.weights.params), dict[str, str]()
+        yield results
+        kept = _read(self.b.steps[start:], {results[name] for name in wanted})
+        dropped = {step.out for step in self.b.steps[start:]} - {step.out for step in kept}
+        self.b.steps[start:] = kept
+        self.b.widths = {one: width for one, width in self.b.widths.items() if one not in dropped}
+        read = {name for step in self.b.steps for name in step.param_names()}
+        for name in set(self.weights.params) - before - read:
+            del self.weights.params[name]
+
     def _finish(self) -> None:
         self.b.finish(self.last)
         self.last, self._scope = {}, None
@@ -164,7 +188,7 @@ class Lowering:
             ModelError: a parameter has another shape than its convolution expects, or nothing
                 reads the graph's features.
         """
-        nodes = needed(*outputs.values())
+        self.nodes = nodes = needed(*outputs.values())
         for node, following in zip(nodes, _layers_ahead(nodes), strict=True):
             if following is not None and following.name in node.within:
                 self.begin(following)

@@ -21,9 +21,6 @@ from embertide.tracing.record.user_code import here, refuse
 DegreeOf = Literal["in", "out", "weight", "out_weight"]
 """Edges into a node or out of it; or the sum of their weights."""
 
-Matrices = tuple[Tensor, Tensor, Tensor]
-"""A relation's K_r and V_r [H, D, D], and [H, 1] what multiplies its scores."""
-
 
 @dataclass(frozen=True)
 class Edges:

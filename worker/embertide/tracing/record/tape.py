@@ -38,7 +38,7 @@ from embertide.tracing.record.user_code import here, refuse
 if TYPE_CHECKING:
     from embertide.tracing.record.edges import Edges
 
-_TO_EDGES, _TO_NODES = ("source", "target"), ("aggregate", "attend", "conv", "degree", "merge")
+_TO_EDGES, _TO_NODES = ("source", "target"), ("aggregate", "conv", "degree", "layer", "merge")
 """Operations that take rows of nodes to edges, and back."""
 
 

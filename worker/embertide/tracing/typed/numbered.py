@@ -6,7 +6,6 @@ relation by relation; the proof holds it to the module's own.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,14 +15,15 @@ from torch.nn.functional import linear
 
 from embertide.kernels.segments import Reduce
 from embertide.models.convs.shared.aggregation import REDUCES
-from embertide.tracing.dgl.homogeneous import TogetherGraph
-from embertide.tracing.record.edges import Matrices
+from embertide.models.layer import Library
+from embertide.tracing.dgl.homogeneous import NUMBERS, TogetherGraph
+from embertide.tracing.dgl.real_graph import real_graph
 from embertide.tracing.record.recording import Recording
 from embertide.tracing.record.roles import ALL, shaped
-from embertide.tracing.record.traced import Traced
+from embertide.tracing.record.traced import Traced, plain
 from embertide.tracing.record.user_code import here, refuse
-from embertide.tracing.typed.homogeneous import joined, parts_of
-from embertide.tracing.typed.merged_softmax import OfRelation, attended
+from embertide.tracing.typed.homogeneous import joined, parts_of, spans
+from embertide.tracing.typed.whole import forward_of, record_whole
 
 HINT = "name the graph's node types and its relations, in the order of their numbers, by --graph"
 
@@ -131,52 +131,9 @@ def dgl_hgt(
     _check_graph(m, g, x, {"ntype": (ntype, "node_type"), "etype": (etype, "edge_type")})
     check_count(m, types.relations, len(m.relation_pri[0]), "relations")
     check_count(m, types.nodes, len(m.skip), "node types")
-    numbers = {name: at for at, name in enumerate(types.nodes)}
-    parts, into = parts_of(recording, x), dict[str, list[OfRelation]]()
-    leaving = Counter(types.ends(relation)[0] for relation in types.relations)
-    made: dict[str, Any] = {
-        name: tuple(parts[name] @ lin.W[numbers[name]] for lin in (m.linear_k, m.linear_v))
-        for name, relations in leaving.items()
-        if relations > 1
-    }
-    for at, relation in enumerate(types.relations):
-        source, destination = types.ends(relation)
-        matrices = _hgt_matrices(m, at)
-        if source in made:
-            key, value = made[source]
-            own = OfRelation(relation, key, value, matrices)
-        else:
-            own = OfRelation(relation, *_folded(m, parts[source], numbers[source], matrices))
-        into.setdefault(destination, []).append(own)
-    found = {}
-    for name, part in parts.items():
-        number = numbers[name]
-        if name in into:
-            query = part @ m.linear_q.W[number]
-            h = attended(recording, name, query, into[name], m.num_heads)
-            h = m.drop(h @ m.linear_a.W[number])
-        else:
-            h = nothing(part, m.head_size * m.num_heads)
-        share = m.skip[number].sigmoid()
-        own = part @ m.residual_w if part.shape != h.shape else part
-        h = h * share + own * (1 - share)
-        found[name] = m.norm(h) if m.use_norm else h
-    return joined(recording, found)
-
-
-def _hgt_matrices(m: Any, at: int) -> Matrices:
-    """A relation's matrices of each head, and its prior with the scale of scores."""
-    of_key, of_value = (
-        torch.stack([one.W[at] for one in stored]) for stored in (m.relation_att, m.relation_msg)
-    )
-    return of_key, of_value, torch.stack([one[at] for one in m.relation_pri])[:, None] / m.sqrt_d
-
-
-def _folded(m: Any, x: Any, number: int, matrices: Matrices) -> tuple[Any, Any]:
-    """[N, H*D] keys and values through a relation's matrices, each one product."""
-    of_key, of_value, prior = matrices
-    key = x @ (m.linear_k.W[number] @ diagonal(*(of_key * prior.unsqueeze(-1))))
-    return key, x @ (m.linear_v.W[number] @ diagonal(*of_value))
+    real = real_graph(recording.graph, {}, {}, numbered=True)
+    given = plain(x), real.ndata[NUMBERS], real.edata[NUMBERS]
+    return _whole(recording, m, "dgl", x, forward_of(m, real, *given))
 
 
 def typed_linear(
@@ -213,6 +170,22 @@ def _by_number(
 
 
 # What they have in common.
+
+
+def _whole(
+    recording: Recording, m: Any, library: Library, x: Any, value: Tensor, **options: Any
+) -> Any:
+    """A layer over all relations that is known as a whole, on the nodes of all types.
+
+    Args:
+        value: what the module gives for all nodes.
+    """
+    where = spans(recording.graph)
+    values = {name: value[span] for name, span in where.items()}
+    relations, parts = recording.types.relations, parts_of(recording, x)
+    return joined(
+        recording, record_whole(recording, m, library, relations, parts, values, **options)
+    )
 
 
 def _relational(

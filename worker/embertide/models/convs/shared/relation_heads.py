@@ -1,22 +1,83 @@
-"""A relation's matrices of each head, applied at the target and not to the sources' rows.
+"""One softmax over the in-edges of several relations, each with matrices of each head.
 
     (K_r k_j) . q_i = k_j . (K_r^T q_i),    sum_j a_ij V_r v_j = V_r (sum_j a_ij v_j)
 
-So keys and values of a source type are the same for all relations that leave it, and travel once.
+The matrices are applied at the target and not to the sources' rows. So keys and values of a source
+type are the same for all relations that leave it, and travel once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from embertide.models.builder import ProgramBuilder
+from embertide.spec.relations import Relation
 
 Heads = tuple[int, int]
 """How many heads, and the columns of each."""
 
 
+@dataclass(frozen=True)
+class Along:
+    """The tensors that a relation's edges carry.
+
+    Attributes:
+        key, value: [N, H*D] of its source type.
+        matrices: the parameters K_r [H, D, D], V_r [H, D, D] and prior_r [H, 1]; None where keys
+            and values have passed through them.
+    """
+
+    relation: Relation
+    key: str
+    value: str
+    matrices: tuple[str, str, str] | None
+
+
+def attend_relations(
+    b: ProgramBuilder, query: str, parts: Sequence[Along], heads: Heads, scale: float
+) -> str:
+    """[N, H*D] the values of all relations into a node type, weighed by one softmax.
+
+    Args:
+        query: [N, H*D] of the node type, which is being written.
+        scale: of scores, where a relation has matrices.
+    """
+    if all(part.matrices is None for part in parts):
+        return _in_turn(b, query, parts, heads[0])
+    sums, matrices = list[str](), list[str | None]()
+    for part in parts:
+        with b.over(part.relation):
+            own = query
+            if part.matrices is not None:
+                own = turned(b, query, part.matrices[0], part.matrices[2], heads, scale)
+            sums.append(
+                b.pair_attend(part.value, own, heads[0], kind="dot", key=part.key, log_sum=True)
+            )
+        matrices.append(None if part.matrices is None else part.matrices[1])
+    return merged(b, sums, matrices, heads)
+
+
+def _in_turn(b: ProgramBuilder, query: str, parts: Sequence[Along], heads: int) -> str:
+    """Each relation's softmax goes on where the one before it ended."""
+    made = None
+    for at, part in enumerate(parts, 1):
+        with b.over(part.relation):
+            made = b.pair_attend(
+                part.value,
+                query,
+                heads,
+                kind="dot",
+                key=part.key,
+                before=made,
+                log_sum=at < len(parts),
+            )
+    assert made is not None
+    return made
+
+
 def turned(
-    b: ProgramBuilder, query: str, matrix: str, prior: str, heads: Heads, scale: float = 1.0
+    b: ProgramBuilder, query: str, matrix: str, prior: str, heads: Heads, scale: float
 ) -> str:
     """[N, H*D] queries times K_r turned, times a relation's prior.
 

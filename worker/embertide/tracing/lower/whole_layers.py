@@ -1,0 +1,70 @@
+"""A layer over several relations that was recorded as a whole, as ``model.yaml`` would give it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from torch import nn
+
+from embertide.models.node_types import NodeTypes
+from embertide.models.typed_layer import SeveralTypes
+from embertide.models.weights import Scope
+from embertide.spec.relations import Relation
+from embertide.tracing.lower.lowering import Lowering
+from embertide.tracing.lower.values import Rows
+from embertide.tracing.record.scopes import Called
+from embertide.tracing.record.traced import Node
+
+_UNREAD = "unread "
+_INPUTS = 4
+"""Where the arguments of a node have the rows of each node type."""
+
+
+def lower_layer(
+    low: Lowering,
+    _node: Node,
+    scope: Called,
+    module: nn.Module,
+    layer: SeveralTypes,
+    relations: Sequence[str],
+    _x: Mapping[str, Node | int],
+    node_type: str,
+) -> Rows:
+    """The rows of one node type; the first one that is asked for writes the steps of all."""
+    call = scope.name, id(module)
+    if call not in low.calls:
+        nodes = [one for one in low.nodes if one.op == "layer" and _call(one) == call]
+        names = _inputs(low, nodes)
+        low.begin(scope)
+        path = next(path for path, one in low.module.named_modules() if one is module)
+        stored = Scope(low.weights, path, f"{path}, {type(module).__name__}", {})
+        types = NodeTypes(
+            tuple(map(Relation.parse, relations)), tuple(low.types.nodes), features=None, outputs=()
+        )
+        with low.keeping_read({one.args[-1] for one in nodes}) as results:
+            results |= layer.steps_by_type(low.b, stored, names, types)
+        for name in names.values():
+            if name.startswith(_UNREAD):
+                del low.b.widths[name]
+        low.calls[call] = results
+    return Rows(low.calls[call][node_type])
+
+
+def _call(node: Node) -> tuple[str, int]:
+    return node.args[0].name, id(node.args[1])
+
+
+def _inputs(low: Lowering, nodes: Sequence[Node]) -> dict[str, str]:
+    """Node type -> its tensor; of a type that no needed result reads a name without a tensor.
+
+    Steps that read such a name lead to no result, so they are dropped.
+    """
+    names = {}
+    for node in nodes:
+        for name, rows in node.args[_INPUTS].items():
+            if isinstance(rows, Node):
+                names[name] = low.name(low.rows(node, low.values.get(rows)))
+            elif name not in names:
+                names[name] = _UNREAD + name
+                low.b.widths[names[name]] = rows
+    return names

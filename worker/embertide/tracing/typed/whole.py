@@ -1,0 +1,55 @@
+"""Calls of layers over several relations that are known as a whole.
+
+A call becomes a node for each node type of its result; their steps are those of ``model.yaml``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from embertide.models.kinds import KNOWN_TYPED
+from embertide.models.layer import Library
+from embertide.tracing.record.recording import Recording
+
+
+def record_whole(
+    recording: Recording,
+    m: Any,
+    library: Library,
+    relations: Sequence[str],
+    x: Mapping[str, Any],
+    values: Mapping[str, Tensor],
+    **options: Any,
+) -> dict[str, Any]:
+    """A call of a module, recorded; node type -> its result.
+
+    Args:
+        relations: in the order of weights that are numbered by relation.
+        x: node type -> the rows that the module is given.
+        values: node type -> what the module gives.
+        options: those that the call has, not the module.
+    """
+    layer = KNOWN_TYPED[library][type(m).__name__].options_of(m, False, False, **options)
+    tape, scope, types = recording.tape, recording.scopes.current(), recording.types
+    made = {}
+    for name, value in values.items():
+        read = {name, *(types.ends(one)[0] for one in relations if types.ends(one)[1] == name)}
+        # Of the others, which this result does not need, the columns alone.
+        rows = {of: one if of in read else one.shape[1] for of, one in x.items()}
+        args = scope, m, layer, tuple(relations), rows, name
+        made[name] = tape.wrap(tape.add("layer", args, {}, value, name))
+    return made
+
+
+def forward_of(m: Any, *args: Any) -> Any:
+    """What a module gives for plain tensors, with its parts as they are when none is recorded."""
+    replaced = {part: part.__dict__.pop("forward", None) for part in m.modules()}
+    try:
+        return m.forward(*args)
+    finally:
+        for part, forward in replaced.items():
+            if forward is not None:
+                part.forward = forward
