@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from tests.support.export_attention import ATTENTION
+from tests.support.export_recurrent import RECURRENT
 from tests.support.export_statistics import STATISTICS
 from tests.support.pyg import pyg
 
@@ -147,4 +148,4 @@ NARROW: dict[str, Callable[[], nn.Module]] = {
     "mf": lambda: pyg.MFConv(WIDTH, OUT, max_degree=3),
     "w / max": STATISTICS["w / max"],
 }
-FAMILIES = {**COMPUTED, **ROWS, **NARROW, **STATISTICS, **ATTENTION}
+FAMILIES = {**COMPUTED, **ROWS, **NARROW, **STATISTICS, **ATTENTION, **RECURRENT}

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.support import export_examples, export_models
+from tests.support import export_examples, export_models, export_recurrent
 from tests.support.examples.case import OUT, WIDTH
 from tests.support.examples.pyg import HIDDEN, example
 from tests.support.pyg import pyg
@@ -120,18 +120,6 @@ class GIN(nn.Module):
         return self.lin(pyg.global_add_pool(self.encode(x, edge_index), batch))
 
 
-class GeniePath(nn.Module):
-    """An LSTM whose one step goes over all nodes."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv, self.lstm = pyg.GATConv(WIDTH, HIDDEN), nn.LSTM(HIDDEN, OUT, 1, bias=False)
-
-    def forward(self, x, edge_index):
-        out, _ = self.lstm(torch.tanh(self.conv(x, edge_index)).unsqueeze(0))
-        return out.squeeze(0)
-
-
 class GPS(nn.Module):
     """Attention over all nodes beside a convolution."""
 
@@ -175,12 +163,8 @@ EXAMPLES = [
     example("examples/compile/gcn.py", lambda: torch.compile(export_models.GCN())),
     example("examples/correct_and_smooth.py", export_examples.Smooth),
     example("examples/dna.py", export_examples.DNA),
-    example(
-        "examples/geniepath.py",
-        GeniePath,
-        refused=r"unsqueeze gives \[1, .*no sequence over all",
-        line="an LSTM with the nodes in its second dimension; `nn.GRUCell` is known",
-    ),
+    example("examples/geniepath.py", export_recurrent.GeniePath),
+    example("examples/geniepath.py GeniePathLazy", export_recurrent.GeniePathLazy),
     example(
         "examples/graph_gps.py --attn_type multihead",
         lambda: GPS("multihead"),

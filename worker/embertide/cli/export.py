@@ -59,6 +59,15 @@ def export(
             "edge_weight, edge_features, edge_type, graph, blocks or data.",
         ),
     ] = "{}",
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="What forward is called with, in a .pt, .safetensors or .npz file, or a job's "
+            ".yaml: columns and types come from it, and from tensors of integers the categories.",
+            show_default=False,
+        ),
+    ] = None,
     width: Annotated[
         int | None,
         typer.Option(
@@ -107,20 +116,22 @@ def export(
         ),
     ] = None,
     categories: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="JSON",
             help="Columns of the features that hold categories, whole numbers from 0: "
             '{"0": 10} says how many column 0 has; with --graph {"user": {"0": 10}}.',
+            show_default=False,
         ),
-    ] = "{}",
+    ] = None,
     edge_categories: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="JSON",
             help='The same of edges: {"0": 4}; with --graph {"user:buys:item": {"0": 4}}.',
+            show_default=False,
         ),
-    ] = "{}",
+    ] = None,
     results: Annotated[
         str | None,
         typer.Option(
@@ -153,6 +164,7 @@ def export(
       embertide export net.py:Net --init '{"dim": 128}' ...
       embertide export net.py:Net ... --out s3://shop/model
       embertide export net.py:Net --edge-features 3 ...
+      embertide export net.py:Net --sample batch.pt ...
       embertide export net.py:Net --table emb --width 16 ...
       embertide export hetero.py:Net --graph job.yaml ...
       embertide export net.py:Net --results hidden,logits ...
@@ -176,8 +188,9 @@ def export(
         tables=_tables(table or []),
         table_ids=_table_ids(table_ids or []),
         edge_features=edge_features,
-        categories=_by_type("--categories", categories, graph),
-        edge_categories=_by_type("--edge-categories", edge_categories, graph),
+        categories=_if_given("--categories", categories),
+        edge_categories=_if_given("--edge-categories", edge_categories),
+        sample=None if sample is None else location("--sample", sample),
         key=key,
         decoder=decoder,
         results=[] if results is None else [name.strip() for name in results.split(",")],
@@ -192,6 +205,8 @@ def export(
     from embertide.cli.show import draw
 
     draw(Console(), done.summary, steps=False)
+    if done.sample is not None:
+        print(f"From the sample, and the options beside it: {str(done.sample) or 'nothing'}")
     for line in _proved(done.exported.module, done.proof):
         print(line)
     print(out_uri)
@@ -241,10 +256,9 @@ def _table_ids(options: list[str]) -> dict[str, str]:
     return ids
 
 
-def _by_type(option: str, text: str, graph: str | None) -> dict[str, Any]:
-    """An object by node type or relation; the type is "" where the graph has one."""
-    value = _mapping(option, text)
-    return value if graph is not None or not value else {"": value}
+def _if_given(option: str, text: str | None) -> dict[str, Any] | None:
+    """The option's object; None where a sample may show it."""
+    return None if text is None else _mapping(option, text)
 
 
 def _mapping(option: str, text: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -65,6 +66,26 @@ def load_checkpoint(data: bytes, source: str, key: str = "") -> dict[str, torch.
     """
     loaded = _load(data, source)
     return _state_dict(_at_key(loaded, key, source) if key else loaded, source)
+
+
+def load_values(data: bytes, source: str) -> Any:
+    """What ``torch.save`` wrote: tensors, numbers and texts in lists, tuples and dicts.
+
+    Raises:
+        ModelError: the file is damaged, or holds objects that only its code could make.
+    """
+    try:
+        with warnings.catch_warnings():
+            # Of other protocols of pickle, before it refuses what they hold.
+            warnings.simplefilter("ignore")
+            return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError):
+        # Not torch's own words: they say how to trust the file and run its code.
+        raise ModelError(
+            f"{source} is damaged, or holds more than tensors in tuples and dicts, which cannot be"
+            " read without running code from it; save tensors alone, such as"
+            " torch.save((x, edge_index), ...)"
+        ) from None
 
 
 def _at_key(loaded: object, key: str, source: str) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,6 +35,7 @@ from embertide.tracing.record.graphs import GraphTypes, RandomGraph, random_grap
 from embertide.tracing.record.precision import quiet
 from embertide.tracing.record.tables import check_read, find_tables, with_tables
 from embertide.tracing.sample import Sample
+from embertide.tracing.sample_files import read_sample_file
 from embertide.tracing.table_rows import TableIds, read_table_ids, stored_tables
 
 NODES, SEED = 31, 1
@@ -167,8 +169,9 @@ def export_file(
     tables: Mapping[str, str | Sequence[str]] | None = None,
     table_ids: Mapping[str, str] | None = None,
     edge_features: int | None = None,
-    categories: CategoriesOf | None = None,
-    edge_categories: CategoriesOf | None = None,
+    categories: Mapping[Any, Any] | None = None,
+    edge_categories: Mapping[Any, Any] | None = None,
+    sample: str | None = None,
     key: str = "",
     results: Sequence[str] = (),
     decoder: str | None = None,
@@ -177,8 +180,9 @@ def export_file(
 
     Args:
         graph: node types and relations, as `named_types` reads them.
-        tables, edge_features, categories, edge_categories, results, decoder: as
-            for :func:`export_module`.
+        tables, edge_features, results, decoder: as for :func:`export_module`.
+        categories, edge_categories: the same, by column alone in a graph of one type.
+        sample: the path or URI of a file that shows what options leave open.
         table_ids: node type -> the path or URI of an npy file with the id of each row.
         key: where in the file of weights the state_dict is, dots between keys of nested dicts;
             "" for the only one.
@@ -190,20 +194,26 @@ def export_file(
     types = None if graph is None else named_types(graph, storage)
     module = build(target, init)
     load_weights(module, read_weights(storage, weights, key).tensors, weights)
-    done = export_module(
-        module,
-        inputs=inputs,
-        width=width,
-        init=init,
-        graph=types,
-        tables=tables,
-        table_ids={name: read_table_ids(storage, uri) for name, uri in (table_ids or {}).items()},
-        edge_features=edge_features,
-        categories=categories,
-        edge_categories=edge_categories,
-        results=results,
-        decoder=decoder,
-    )
+    shown = Sample()
+    if sample is not None:
+        shown = read_sample_file(module, sample, storage, inputs, tables=bool(tables))
+    used = shown.under(types, width, edge_features, categories, edge_categories)
+    with nullcontext() if sample is None else used.in_errors():
+        done = export_module(
+            module,
+            inputs=inputs,
+            width=used.width,
+            init=init,
+            graph=used.graph,
+            tables=tables,
+            table_ids={of: read_table_ids(storage, uri) for of, uri in (table_ids or {}).items()},
+            edge_features=used.edge_features,
+            categories=used.categories,
+            edge_categories=used.edge_categories,
+            results=results,
+            decoder=decoder,
+        )
+    done = done if sample is None else replace(done, sample=used)
     done.write(storage, out)
     return done
 

@@ -13,6 +13,7 @@ from embertide.tracing.pyg.filters import arma, cheb
 from embertide.tracing.pyg.global_attention import performer, polynormer, sgformer
 from embertide.tracing.pyg.jumping import jump
 from embertide.tracing.record.recording import Recording
+from embertide.tracing.record.recurrent import recurrent
 from embertide.tracing.typed.hetero_convs import han, hgt
 from embertide.tracing.typed.numbered import dgl_hgt, hetero_linear, rel_graph, rgcn, typed_linear
 from embertide.tracing.typed.numbered_attention import rgat
@@ -52,6 +53,7 @@ OVER_ALL: dict[Key, Callable[..., Any]] = {
 """Over all nodes."""
 PARTS = {("dgl", "PNAConvTower"), ("dgl", "DGNConvTower")}
 """Parts of a convolution, which make one layer with it."""
+_RECURRENT = {("torch", "LSTM"), ("torch", "GRU")}
 _JUMPS = {("torch_geometric", "JumpingKnowledge"), ("dgl", "JumpingKnowledge")}
 
 
@@ -62,6 +64,8 @@ def respelled(recording: Recording, module: Any) -> Callable[..., Any] | None:
         return partial(jump, module)
     if key == ("torch_geometric", "Linear") and hasattr(module, "groups"):
         return partial(grouped_linear, module)
+    if key in _RECURRENT:
+        return partial(recurrent, module)
     if key in PARTS:
         return partial(tower, recording, module)
     found = BY_RELATION.get(key) or BY_NUMBER.get(key)

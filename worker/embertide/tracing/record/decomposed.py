@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 
+from embertide.tracing.record.recurrent import called_gru_cell, called_lstm_cell
 from embertide.tracing.record.user_code import here, refuse
 
 
@@ -142,16 +142,6 @@ def _bucketize(x: Tensor, boundaries: Any, *, right: bool = False, **_kwargs: An
     return torch.where(below, 1.0, 0.0).sum(-1).long()
 
 
-def _gru_cell(
-    x: Tensor, h: Tensor, w_x: Tensor, w_h: Tensor, b_x: Any = None, b_h: Any = None
-) -> Tensor:
-    """torch.nn.GRUCell."""
-    of_x, of_h = linear(x, w_x, b_x).chunk(3, 1), linear(h, w_h, b_h).chunk(3, 1)
-    reset, update = (torch.sigmoid(of_x[at] + of_h[at]) for at in (0, 1))
-    new = torch.tanh(of_x[2] + reset * of_h[2])
-    return new + update * (h - new)
-
-
 def _attention(
     query: Tensor,
     key: Tensor,
@@ -254,7 +244,8 @@ DECOMPOSED: dict[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": _attention,
     "addcmul": lambda x, a, b, value=1: x + a * b * value,
     "lerp": lambda x, end, weight: x + (end - x) * weight,
-    "gru_cell": _gru_cell,
+    "gru_cell": called_gru_cell,
+    "lstm_cell": called_lstm_cell,
     "rms_norm": _rms_norm,
     "group_norm": _group_norm,
     "nan_to_num": _nan_to_num,

@@ -7,7 +7,7 @@ meet it. Nodes may stand in any dimension before, as where heads come first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,9 +27,13 @@ _SCALES = ("mul", "__mul__", "__rmul__", "div", "__truediv__", "true_divide")
 _SAME = ("contiguous", "clone", "detach", "to", "float", "double", "type_as")
 _NODES, _LETTERS = "n", "abcdefgh"
 _PLACES = _NODES + _LETTERS
+NODES_SECOND = "anb"
+"""The letters of [steps, N, columns]."""
 _TURNS = ("transpose", "t", "T", "mT")
 _EACH = BESIDE_ROWS | {"exp", "relu", "elu", "sigmoid", "softplus", "square", "abs", "neg"}
-"""What is done value by value, in whatever dimension the nodes are."""
+_EACH |= {"tanh", "dropout", "leaky_relu", "gelu", "linear", "layer_norm"}
+"""What leaves all dimensions but the last as they are, in whichever the nodes are."""
+_JOINS = ("cat", "concat")
 
 
 def over_pairs(
@@ -56,8 +60,10 @@ def over_pairs(
         made = _scaled(tape, op, *args)
     elif sums and op in _SAME:
         made = args[0]
-    elif not sums and isinstance(args[0] if args else None, Traced):
+    elif not sums and args and isinstance(args[0], Traced):
         made = _of_turned(func, op, args, kwargs)
+    elif not sums and op in _JOINS and len(passed) == len(args[0]):
+        made = _joined(func, passed, *args[1:], *kwargs.values())
     if made is None and sums:
         raise refuse(
             here(),
@@ -70,7 +76,7 @@ def over_pairs(
 # Dimensions: as letters, of which one is of the nodes.
 
 
-def _displayed(x: Traced) -> tuple[Traced, str]:
+def displayed(x: Traced) -> tuple[Traced, str]:
     """The rows that a tensor shows, nodes first, and the letters of its own dimensions.
 
     The letters of the rows are n, a, b, ..., in order.
@@ -110,7 +116,7 @@ def _of_turned(
     x, *others = args
     if x.node.whole or not isinstance(x.node.value, Tensor) or not 2 <= x.node.value.dim() <= 4:
         return None
-    rows, own = _displayed(x)
+    rows, own = displayed(x)
     dims = list(own)
     if op in _TURNS:
         a, b = (
@@ -121,16 +127,52 @@ def _of_turned(
         dims[a], dims[b] = dims[b], dims[a]
         return rows if "".join(dims) == _PLACES[: len(dims)] else None
     if own[0] == _NODES:
-        return None
+        # A dimension in front of the nodes is one behind them, until it is gone again.
+        front = op == "unsqueeze" and others == [0] and not kwargs
+        front |= op == "__getitem__" and _puts_in_front(others[0])
+        return rows.unsqueeze(1).transpose(0, 1) if front and len(own) == 2 else None
+    if own == NODES_SECOND and (place := _picked(op, x, others)) is not None:
+        return rows[:, place]
     if op == "sum":
         return _sum_of_turned(rows, own, (*others, *kwargs.values()))
     traced = [one for one in args if isinstance(one, Traced)]
-    alike = all(not one.node.whole and _displayed(one)[1] == own for one in traced)
-    numbers = all(isinstance(one, (Traced, int, float)) for one in args)
-    if op not in _EACH or not alike or not numbers:
+    alike = all(not one.node.whole and displayed(one)[1] == own for one in traced)
+    numbers = op == "linear" or all(
+        isinstance(one, (Traced, int, float)) or (op in ("layer_norm", "dropout")) for one in args
+    )
+    if op not in _EACH or not alike or not numbers or own[-1] != _PLACES[len(own) - 1]:
         return None
-    moved = (_displayed(one)[0] if isinstance(one, Traced) else one for one in args)
+    moved = (displayed(one)[0] if isinstance(one, Traced) else one for one in args)
     return _turned(func(*moved, **kwargs), _PLACES[: len(own)], own)
+
+
+def _puts_in_front(key: Any) -> bool:
+    """Whether a key is ``None``, or that and all rows."""
+    keys = key if isinstance(key, tuple) else (key,)
+    rest = [one for one in keys[1:] if one is not Ellipsis]
+    return keys[0] is None and all(isinstance(one, slice) and one == slice(None) for one in rest)
+
+
+def _picked(op: str, x: Traced, others: list[Any]) -> int | None:
+    """Which step of [steps, N, columns] a call takes alone."""
+    steps = x.node.value.shape[0]
+    if op == "squeeze" and steps == 1 and others in ([], [0]):
+        return 0
+    if op == "__getitem__" and type(others[0]) is int and -steps <= others[0] < steps:
+        return int(others[0]) % steps
+    return None
+
+
+def _joined(func: Callable[..., Any], parts: Sequence[Traced], *places: Any) -> Any:
+    """Tensors side by side whose nodes are all in the same dimension, and not in front."""
+    if any(one.node.whole or not isinstance(one.node.value, Tensor) for one in parts):
+        return None
+    moved = [displayed(one) for one in parts]
+    own, dims = moved[0][1], parts[0].dim()
+    if own != NODES_SECOND or any(letters != own for _, letters in moved) or len(places) != 1:
+        return None
+    dim = _PLACES.index(own[places[0] % dims])
+    return _turned(func([rows for rows, _ in moved], dim), _PLACES[:dims], own) if dim else None
 
 
 def _sum_of_turned(rows: Any, own: str, places: tuple[Any, ...]) -> Any:
@@ -143,7 +185,7 @@ def _sum_of_turned(rows: Any, own: str, places: tuple[Any, ...]) -> Any:
 
 def _rows(x: Traced, letters: str, wanted: str) -> Any:
     """Rows with their dimensions in another order, of which the nodes stay first."""
-    rows, own = _displayed(x)
+    rows, own = displayed(x)
     order = [_PLACES.index(own[letters.index(one)]) for one in wanted]
     return rows if order == sorted(order) else rows.permute(*order)
 
@@ -154,7 +196,7 @@ def _is_rows(x: Any) -> bool:
 
 def _node_letter(x: Traced, letters: str) -> str | None:
     """The letter of the nodes' dimension; None where a tensor has no such dimension."""
-    rows, own = _displayed(x)
+    rows, own = displayed(x)
     if rows.node.value.shape[0] != x.tape.counts.get(x.node.of) or len(own) != len(letters):
         return None
     return letters[own.index(_NODES)]
@@ -178,7 +220,7 @@ def _with_statistic(a: Any, b: Traced) -> Any:
     """``q @ k.sum(0)``, of which each node has a row while a module is recorded."""
     shape = list(b.node.value.shape)
     column = len(shape) == a.dim() + 1 and shape[-1] == 1
-    rows, own = _displayed(a)
+    rows, own = displayed(a)
     if (not column and len(shape) != 2) or sorted(own) != sorted(_PLACES[: len(own)]):
         return None
     if own.replace(_NODES, "") != _LETTERS[: len(own) - 1]:
