@@ -20,6 +20,7 @@ LEFT_OUT = {
     " top pods": "needs a metrics server, which the node has not",
     " --previous": "the operator's container was never started again",
     "get podmonitors": "the kind comes with prometheus-operator; test_chart.py has it for a while",
+    "logs JOB-push": "test_push.py has such pods, which end within seconds",
     "embertide plan job.yaml": "tests/distributed/test_newcomer.py runs it",
 }
 """Parts of commands that are not run, and why."""

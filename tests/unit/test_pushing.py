@@ -10,7 +10,7 @@ import pytest
 from embertide.spec.naming import PUSH_REQUESTED
 from embertide.spec.reports import Ending, PushReport
 from embertide_operator.decide.decision import Decision
-from embertide_operator.decide.pushing import is_unsettled
+from embertide_operator.decide.pushing import is_unsettled, other_pusher
 from embertide_operator.metrics.job_series import essentials, job_series
 from tests.support.operator_world import SETTINGS, UID, World
 
@@ -215,6 +215,25 @@ def test_a_disruption_does_not_count() -> None:
     assert world.status["push"]["attempts"] == 0
     assert world.condition("Pushed") == ("False", "WorkerDisrupted")
     assert pods_of(world.reconcile(3, pods=[]))
+
+
+def test_one_job_of_an_output_pushes_at_a_time() -> None:
+    """Two pods that load the table of one version would be in each other's way."""
+    busy, _ = pushing()
+    waiting = completed()
+    waiting.job["metadata"] |= {"name": "later", "uid": "another"}
+    waiting.reconcile(1)
+    jobs = [busy.job, waiting.job]
+    assert other_pusher(waiting.job, jobs) == "shop/products"
+    assert other_pusher(busy.job, jobs) == ""
+    decision = waiting.reconcile(1, pods=[], pushing_job="shop/products")
+    assert pods_of(decision) == []
+    assert decision.requeue_after == 5.0
+    message = next(c for c in waiting.status["conditions"] if c["type"] == "Pushed")["message"]
+    assert message == "waiting for the push of shop/products, which has the same output"
+    assert pods_of(waiting.reconcile(5, pushing_job=""))
+    elsewhere = {**busy.job["spec"], "output": {"uri": "s3://shop/other"}}
+    assert other_pusher(waiting.job, [{**busy.job, "spec": elsewhere}]) == ""
 
 
 def test_a_push_that_takes_too_long() -> None:

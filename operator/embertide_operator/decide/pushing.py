@@ -14,6 +14,8 @@ the annotation, is another request: so one pushes again after a failure, a relea
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from embertide.spec import naming
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import PushReport
@@ -31,7 +33,7 @@ from embertide_operator.decide.push_ends import (
 from embertide_operator.decide.validate import read_job
 from embertide_operator.job.conditions import HELD, NOT_CURRENT
 from embertide_operator.job.failures import Failure
-from embertide_operator.job.observe import Observed, label
+from embertide_operator.job.observe import Observed, label, output_of
 from embertide_operator.job.status import Draft, timestamp
 from embertide_operator.pods.children import (
     config_map,
@@ -50,6 +52,7 @@ _NOT_NOW = {
     HELD: "the version is held, so it is not pushed; embertide release, then {how}",
     NOT_CURRENT: "another version is current, so this one is not pushed; {how} pushes that one",
 }
+_WAITS = "waiting for the push of {job}, which has the same output"
 _HOW = f"kubectl annotate --overwrite ej {{name}} {naming.PUSH_REQUESTED}=TIME"
 
 
@@ -83,6 +86,19 @@ def is_unsettled(job: Object) -> bool:
     """Whether a finished job may still have a version to push."""
     push = (job.get("status") or {}).get("push")
     return bool(job["spec"].get("push")) and not (push or {}).get("completionTime")
+
+
+def other_pusher(job: Object, jobs: Iterable[Object]) -> str:
+    """The job of the same output whose pod pushes now: two would load the same table."""
+    output, uid = output_of(job), job["metadata"]["uid"]
+    others = (item for item in jobs if item["metadata"]["uid"] != uid and _is_pushing(item))
+    busy = next((item for item in others if output_of(item) == output), None)
+    return "" if busy is None else "/".join(busy["metadata"][key] for key in ("namespace", "name"))
+
+
+def _is_pushing(job: Object) -> bool:
+    push = (job.get("status") or {}).get("push") or {}
+    return is_unsettled(job) and bool(push.get("startTime"))
 
 
 def _asked(job: Object) -> str:
@@ -133,6 +149,10 @@ def _create(
     seen: Observed, job: EmbeddingJob, settings: Settings, draft: Draft, request: str
 ) -> Decision:
     """The pod, with what it needs of the job's objects, once the back-off is over."""
+    if seen.pushing_job:
+        if draft.condition("Pushed")["reason"] == PUSHING:
+            draft.set("Pushed", False, PUSHING, _WAITS.format(job=seen.pushing_job))
+        return Decision(draft, requeue_after=_POD_SECONDS)
     left = -draft.seconds_since_time(draft["push"].get("retryTime") or timestamp(draft.now))
     if left > 0:
         return Decision(draft, requeue_after=left + _MARGIN_SECONDS)

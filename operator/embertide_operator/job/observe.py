@@ -48,6 +48,7 @@ class Observed:
         server_ahead: seconds that the API server's clock is ahead of the operator's.
         competing_job: the job with the same output that runs first, and why; "" for none.
         queued: why the job has to wait for room, and in which place; "" where it may start.
+        pushing_job: another job with the same output whose version is being pushed; "" for none.
         last_success: when the output was last published by any job; "" for never.
     """
 
@@ -66,6 +67,7 @@ class Observed:
     server_ahead: float = 0.0
     competing_job: str = ""
     queued: str = ""
+    pushing_job: str = ""
     last_success: str = ""
 
     @property

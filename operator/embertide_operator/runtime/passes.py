@@ -25,6 +25,7 @@ from embertide_operator.decide.decision import Decision
 from embertide_operator.decide.ending_namespace import LEFT_ALONE_SECONDS, leave_alone
 from embertide_operator.decide.obstacles import note_refusal
 from embertide_operator.decide.push_ends import note_refused
+from embertide_operator.decide.pushing import is_unsettled, other_pusher
 from embertide_operator.decide.quota_advice import with_advice
 from embertide_operator.decide.reconcile import decide
 from embertide_operator.job.events import event_object
@@ -150,8 +151,14 @@ class Passes:
             server_ahead=self.api.server_ahead,
             competing_job=verdict.competing,
             queued=verdict.queued,
+            pushing_job=self._other_pusher(seen.job),
             last_success=self.outputs.last_success(seen.job),
         )
+
+    def _other_pusher(self, job: Object) -> str:
+        """The job that this one's push waits for; jobs that push nothing look at no others."""
+        pushes = is_finished(job) and is_unsettled(job)
+        return other_pusher(job, self.cache.jobs()) if pushes else ""
 
     def _carry_out(self, job: Object, decision: Decision) -> float | None:
         job = self._write(job, decision.draft)
