@@ -17,7 +17,8 @@ from embertide.launch.signals import StopRequest
 from embertide.pod.once import answer_once
 from embertide.pod.settings import ContainerFiles
 from embertide.spec import naming
-from embertide.spec.reports import MAX_ENTRIES, PushReport
+from embertide.spec.reports import PushReport
+from embertide.spec.run_status import MAX_ENTRIES
 
 if TYPE_CHECKING:
     from embertide.indexes.push.push import Pushed
