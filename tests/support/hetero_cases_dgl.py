@@ -20,6 +20,8 @@ from tests.support.hetero_case import (
     Chain,
     HeteroCase,
     Tensors,
+    edges,
+    weights,
 )
 from tests.support.hetero_case_one import OneGraph
 from tests.support.typed_world import WIDTHS
@@ -149,9 +151,17 @@ def by_relation(conv: Any, x: Tensor, edges: Tensor, relation: Tensor, _kinds: T
         return conv(graph, x, relation)
     if norm == "all":
         return conv(graph, x, relation, 1.0 / graph.in_degrees()[edges[1]].double()[:, None])
+    if norm == "weights":
+        return conv(graph, x, relation, edge_weights()[:, None])
     key = relation * len(x) + edges[1]
     share = 1.0 / torch.bincount(key)[key].double()
     return conv(graph, x, relation, share[:, None])
+
+
+def edge_weights() -> Tensor:
+    """[E] of the edges of all relations, one after another; 1 of those without weights."""
+    of_some = weights()
+    return torch.cat([of_some.get(one, torch.ones(len(ends[0]))) for one, ends in edges().items()])
 
 
 def _rgcn(name: str, options: str, *widths: int, norm: str = "none", **more: Any) -> Cases:
@@ -170,13 +180,15 @@ def _rgcn(name: str, options: str, *widths: int, norm: str = "none", **more: Any
     layers = "".join(f", {{conv: rgcn{options}}}" for _ in widths[1:])
     text = f"{LISTED}layers: [{{conv: linear, prefix: lins}}{layers}]"
     tolerance = FOLDED if name.endswith("many") else EXACT
-    return {f"rgcn-{name}": HeteroCase(make, text, tolerance=tolerance)}
+    case = HeteroCase(make, text, tolerance=tolerance, weighted=norm == "weights")
+    return {f"rgcn-{name}": case}
 
 
 RGCN = {
     **_rgcn("plain", "", 6, 8, 4),
     **_rgcn("narrow", "", 8, 2),
     **_rgcn("mean", ", norm: relation", 6, 4, norm="relation"),
+    **_rgcn("weighted", ", edge_weight: true", 6, 4, norm="weights"),
     **_rgcn("by-all", ", norm: all, bias: false", 6, 4, norm="all", bias=False),
     **_rgcn("no-loop", ", self_loop: false", 6, 4, self_loop=False),
     **_rgcn("own-norm", ", norm_inside: true", 6, 4, layer_norm=True),

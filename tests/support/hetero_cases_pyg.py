@@ -231,6 +231,8 @@ RGCN = {
     **_rgcn("sum", ", aggr: sum", 6, 6, aggr="sum"),
     **_rgcn("add-no-bias", ", aggr: add, bias: false", 6, 4, aggr="add", bias=False),
     **_rgcn("max", ", aggr: max", 6, 2, aggr="max"),
+    **_rgcn("min", ", aggr: min", 6, 2, aggr="min"),
+    **_rgcn("var", ", aggr: var", 6, 2, aggr="var"),
     **_rgcn("max-bases", ", aggr: max", 6, 4, aggr="max", num_bases=1),
     **_rgcn("rootless", ", root_weight: false", 6, 4, root_weight=False),
     **_rgcn("bases", "", 6, 6, 5, num_bases=1),

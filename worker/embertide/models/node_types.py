@@ -22,12 +22,15 @@ class NodeTypes:
         given: the node types as they are listed.
         features: those with features; None for all.
         outputs: those that get embeddings; none for all that have a tensor in the end.
+        every: whether a layer makes a tensor of every type, as a module does that has the nodes
+            of all types in one tensor.
     """
 
     relations: Relations
     given: tuple[str, ...]
     features: tuple[str, ...] | None
     outputs: tuple[str, ...]
+    every: bool = False
 
     @property
     def named(self) -> bool:

@@ -17,6 +17,7 @@ from torch import Tensor
 from embertide.models.builder import ProgramBuilder
 from embertide.models.convs.shared.aggregation import LINEAR, aggregate
 from embertide.models.convs.shared.relation_weights import RelationWeights, relational
+from embertide.models.known_modules import KnownModule
 from embertide.models.layer import Problems
 from embertide.models.node_types import NodeTypes
 from embertide.models.registry import convolution
@@ -45,7 +46,7 @@ class Relational(SeveralTypes):
         return super().makes(listed, have) | (have if self.rooted else set())
 
 
-@convolution("pyg")
+@convolution("pyg", module=KnownModule(read={"root_weight": lambda m: m.root is not None}))
 class PygRgcn(Relational):
     """A sum over all relations, each with its own weight, and the node itself.
 
@@ -55,7 +56,7 @@ class PygRgcn(Relational):
 
     marks = ("weight [relations, in, out]",)
     module = "torch_geometric.nn.RGCNConv, torch_geometric.nn.FastRGCNConv"
-    aggr: Literal["mean", "add", "sum", "max"] = Field(
+    aggr: Literal["mean", "add", "sum", "max", "min", "var"] = Field(
         default="mean", description="how the neighbours of one relation are joined; `add` is `sum`"
     )
     root_weight: bool = Field(default=True, description="adds the node itself (root)")
@@ -102,17 +103,32 @@ class PygRgcn(Relational):
         _tell_widths(b, s, x)
         return {
             name: _with_node(b, s, name, parts, x.get(name, ""), root, bias)
-            for name, parts in _every_type(made, x, rooted=self.root_weight).items()
+            for name, parts in _every_type(made, x, every=self.root_weight or types.every).items()
         }
 
 
-@convolution("dgl")
+@convolution(
+    "dgl",
+    module=KnownModule(
+        bias="",
+        read={
+            "bias": lambda m: bool(m.bias),
+            "regularizer": lambda m: m.linear_r.regularizer,
+            "num_bases": lambda m: (
+                m.linear_r.num_bases if m.linear_r.regularizer == "bdd" else None
+            ),
+            "norm_inside": lambda m: bool(m.layer_norm),
+        },
+        weight="norm",
+    ),
+)
 class DglRgcn(Relational):
     """A sum over all relations, each with its own weight, and the node itself.
 
     Weights are numbered in the order of `relations`.
     """
 
+    weighted = False
     marks = ("linear_r.W",)
     module = "dgl.nn.RelGraphConv"
     regularizer: Literal["basis", "bdd"] | None = Field(
@@ -139,7 +155,9 @@ class DglRgcn(Relational):
         return self.self_loop
 
     def conflicts(self) -> Problems:
-        """Blocks are counted, and nothing else is."""
+        """Blocks are counted, and nothing else is; edge weights are the `norm` of the forward."""
+        if self.uses_edge_weight and self.norm != "none":
+            return [(("edge_weight",), f"must be false beside norm: {self.norm}")]
         blocks = self.regularizer == "bdd"
         if blocks and self.num_bases is None:
             return [(("num_bases",), "is required with regularizer: bdd")]
@@ -153,11 +171,13 @@ class DglRgcn(Relational):
         root = s.take("loop_weight", "in", "out", turned=True) if self.self_loop else None
         bias = s.take("h_bias", "out") if self.bias else None
         weights = _dgl_weights(s, self, len(types.relations))
-        aggr = "mean" if self.norm == "relation" else "sum"
-        made = relational(b, s, x, types, weights, lambda h: aggregate(b, h, aggr))
+        aggr, weighted = ("mean" if self.norm == "relation" else "sum"), self.uses_edge_weight
+        made = relational(
+            b, s, x, types, weights, lambda h: aggregate(b, h, aggr, edge_weight=weighted)
+        )
         _tell_widths(b, s, x)
         found = {}
-        for name, parts in _every_type(made, x, rooted=self.self_loop).items():
+        for name, parts in _every_type(made, x, every=self.self_loop or types.every).items():
             into = [one for one in types.relations if one.destination == name]
             total = _sum(b, name, parts)
             if self.norm == "all" and into:
@@ -187,9 +207,9 @@ def _tell_widths(b: ProgramBuilder, s: Scope, x: Tensors) -> None:
         b.learn(name, s.size("in"))
 
 
-def _every_type(made: dict[str, list[str]], x: Tensors, *, rooted: bool) -> dict[str, list[str]]:
-    """Where the node itself counts, of types to which no relation leads, too."""
-    return {**({name: [] for name in x} if rooted else {}), **made}
+def _every_type(made: dict[str, list[str]], x: Tensors, *, every: bool) -> dict[str, list[str]]:
+    """The same with node types to which no relation leads, if ``every`` type has a result."""
+    return {**({name: [] for name in x} if every else {}), **made}
 
 
 def _with_node(
@@ -205,6 +225,7 @@ def _with_node(
     with b.of_type(node_type):
         if root is not None:
             parts = [*parts, b.linear(x, root, s.size("out"), bias)]
+        parts = parts or [_zeros(b, s, x)]
         total = parts[0] if len(parts) == 1 else b.elementwise(tuple(parts), "sum")
         return total if root is not None or bias is None else b.affine(total, None, bias)
 
@@ -251,14 +272,19 @@ def _over_all_degrees(
         return b.row_wise((total, degree), lines, (), b.widths[total])
 
 
+def _zeros(b: ProgramBuilder, s: Scope, x: str) -> str:
+    """[N, out] the sum over relations of a node type to which none leads."""
+    zero = s.put(s.name("nothing"), torch.zeros(s.size("out"), s.size("in")))
+    return b.linear(x, zero, s.size("out"))
+
+
 def _finish_dgl(
     b: ProgramBuilder, s: Scope, o: DglRgcn, total: str, x: str, root: str | None, bias: str | None
 ) -> str:
     """Norm, bias and the node itself; a type to which no relation leads has a sum of zeros."""
     columns = s.size("out")
     if not total:
-        zero = s.put(s.name("nothing"), torch.zeros(columns, s.size("in")))
-        total = b.linear(x, zero, columns)
+        total = _zeros(b, s, x)
     if o.norm_inside:
         scale, shift = (s.take(f"layer_norm_weight.{name}", "out") for name in ("weight", "bias"))
         total = b.layer_norm(total, scale, shift, 1e-5)

@@ -39,7 +39,11 @@ def lower_layer(
         path = next(path for path, one in low.module.named_modules() if one is module)
         stored = Scope(low.weights, path, f"{path}, {type(module).__name__}", {})
         types = NodeTypes(
-            tuple(map(Relation.parse, relations)), tuple(low.types.nodes), features=None, outputs=()
+            relations=tuple(map(Relation.parse, relations)),
+            given=tuple(low.types.nodes),
+            features=None,
+            outputs=(),
+            every=True,
         )
         with low.keeping_read({one.args[-1] for one in nodes}) as results:
             results |= layer.steps_by_type(low.b, stored, names, types)

@@ -7,13 +7,12 @@ relation by relation; the proof holds it to the module's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from embertide.kernels.segments import Reduce
 from embertide.models.convs.shared.aggregation import REDUCES
 from embertide.models.layer import Library
 from embertide.tracing.dgl.homogeneous import NUMBERS, TogetherGraph
@@ -39,26 +38,12 @@ def rgcn(recording: Recording, m: Any, x: Any, edge_index: Any, edge_type: Any =
             f" and edge_type as the graph has them; {HINT}",
         )
     check_count(m, recording.types.relations, m.num_relations, "relations")
-    parts = parts_of(recording, x)
-    reduce = REDUCES.get(str(m.aggr))
-    if reduce is None:
+    if str(m.aggr) not in REDUCES:
         raise refuse(
             here(), f"{type(m).__name__} aggregates by {m.aggr!r}; known are {', '.join(REDUCES)}"
         )
-    found = _relational(recording, parts, lambda at: _pyg_weight(m, at), m.out_channels, reduce)
-    out = joined(recording, found)
-    if m.root is not None:
-        out = out + x @ m.root
-    return out if m.bias is None else out + m.bias
-
-
-def _pyg_weight(m: Any, at: int) -> Tensor:
-    """[D, D'] of a relation."""
-    weight: Tensor = m.weight
-    if m.num_bases is not None:
-        basis: Tensor = m.comp[at] @ weight.flatten(1)
-        return basis.view(weight.shape[1:])
-    return diagonal(*weight[at]) if m.num_blocks is not None else weight[at]
+    value = forward_of(m, plain(x), plain(edge_index), plain(edge_type))
+    return _whole(recording, m, "pyg", x, value)
 
 
 def rel_graph(
@@ -77,37 +62,25 @@ def rel_graph(
     """
     del presorted
     _check_graph(m, g, feat, {"etypes": (etypes, "edge_type")})
-    reduce, weighted = _reduction(m, g, norm)
+    kind, weighted = _norm(m, g, norm)
     check_count(m, recording.types.relations, m.linear_r.num_types, "relations")
-    parts = parts_of(recording, feat)
-    found = _relational(
-        recording,
-        parts,
-        lambda at: _dgl_weight(m.linear_r, at),
-        m.linear_r.out_size,
-        reduce,
-        weighted=weighted,
-    )
-    h = joined(recording, found)
-    if m.layer_norm:
-        h = m.layer_norm_weight(h)
-    if m.bias:
-        h = h + m.h_bias
-    if m.self_loop:
-        h = h + feat @ m.loop_weight
-    if m.activation:
-        h = m.activation(h)
-    return m.dropout(h)
+    real = real_graph(recording.graph, {}, {}, numbered=True)
+    given = recording.graph.merged["norm"] if kind == "relation" else plain(norm)
+    activation, m.activation = m.activation, None
+    try:
+        value = forward_of(m, real, plain(feat), real.edata[NUMBERS], given)
+    finally:
+        m.activation = activation
+    h = _whole(recording, m, "dgl", feat, value, weighted=weighted, norm=kind)
+    return m.dropout(h if activation is None else activation(h))
 
 
-def _reduction(m: Any, g: TogetherGraph, norm: Any) -> tuple[Reduce, bool]:
-    """How messages are reduced by a ``norm``, and whether edge weights multiply them."""
-    if norm is None:
-        return ("mean" if g.normed else "sum"), False
-    if is_given(norm, "norm"):
-        return "mean", False
-    if is_given(norm, "edge_weight"):
-        return "sum", True
+def _norm(m: Any, g: TogetherGraph, norm: Any) -> tuple[Literal["none", "relation"], bool]:
+    """What ``model.yaml`` calls a ``norm``, and whether it is the edge weights."""
+    if is_given(norm, "norm") or (norm is None and g.normed):
+        return "relation", False
+    if norm is None or is_given(norm, "edge_weight"):
+        return "none", norm is not None
     raise refuse(
         here(),
         f"{type(m).__name__} is given a norm that was computed; known is the graph's own norm (one"
@@ -186,28 +159,6 @@ def _whole(
     return joined(
         recording, record_whole(recording, m, library, relations, parts, values, **options)
     )
-
-
-def _relational(
-    recording: Recording,
-    parts: Mapping[str, Any],
-    weight: Callable[[int], Tensor],
-    width: int,
-    reduce: Reduce,
-    *,
-    weighted: bool = False,
-) -> dict[str, Any]:
-    """Node type -> the sum over relations of what arrives, times the relation's matrix."""
-    found: dict[str, Any] = {}
-    for at, relation in enumerate(recording.types.relations):
-        edges = recording.edges[relation]
-        source, destination = recording.types.ends(relation)
-        message = edges.source(parts[source])
-        if weighted:
-            message = message * recording.edge_weight[relation].view(-1, 1)
-        total = edges.aggregate(message, reduce, recording.scopes.current()) @ weight(at)
-        found[destination] = found[destination] + total if destination in found else total
-    return {name: found.get(name, nothing(part, width)) for name, part in parts.items()}
 
 
 def nothing(part: Any, width: int) -> Any:

@@ -22,6 +22,8 @@ def record_whole(
     relations: Sequence[str],
     x: Mapping[str, Any],
     values: Mapping[str, Tensor],
+    *,
+    weighted: bool = False,
     **options: Any,
 ) -> dict[str, Any]:
     """A call of a module, recorded; node type -> its result.
@@ -30,9 +32,10 @@ def record_whole(
         relations: in the order of weights that are numbered by relation.
         x: node type -> the rows that the module is given.
         values: node type -> what the module gives.
+        weighted: whether it is given edge weights.
         options: those that the call has, not the module.
     """
-    layer = KNOWN_TYPED[library][type(m).__name__].options_of(m, False, False, **options)
+    layer = KNOWN_TYPED[library][type(m).__name__].options_of(m, weighted, False, **options)
     tape, scope, types = recording.tape, recording.scopes.current(), recording.types
     made = {}
     for name, value in values.items():
