@@ -1,4 +1,4 @@
-"""The model is read by rank 0 alone; every rank gets the same bytes of it."""
+"""The model is read and compiled by rank 0 alone; every rank gets the same program."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from embertide.context import RunContext
 from embertide.errors import InputChanged
+from embertide.models.compiled import compile_model, read_compiled
+from embertide.models.read import read_files
 from embertide.primitives.exchange import Exchange
 from embertide.stages.model import share_model
 from embertide.storage.opening import open_storage
@@ -38,13 +41,35 @@ def _share(exchange: Exchange, model: str, planned: str) -> tuple[Any, ...]:
 
 def test_rank_0_reads_the_model_for_all(tmp_path: Path) -> None:
     model = SmallJob.make(tmp_path).model
-    size = sum(file.stat().st_size for file in model.iterdir())
+    storage = open_storage(None)
+    size = sum(map(len, compile_model(read_files(storage, model.as_uri())).values()))
     answers = on_grid(5, 1, _share, model.as_uri(), "")
     digest, params, *_ = answers[0]
     assert all(answer[:2] == (digest, params) for answer in answers)
     # Along a binary tree: 0 sends to 1 and 2, and 1 to 3 and 4.
     assert [sent for _, _, sent, _ in answers] == [2 * size, 2 * size, 0, 0, 0]
     assert [received for *_, received in answers] == [0, size, size, size, size]
+
+
+def test_a_compiled_model_is_what_it_was_compiled_from(tmp_path: Path) -> None:
+    model = read_files(open_storage(None), SmallJob.make(tmp_path).model.as_uri())
+    before, compiled = model.program(), read_compiled(compile_model(model))
+    after = compiled.program()
+    assert (after.steps, after.results, after.outputs) == (
+        before.steps,
+        before.results,
+        before.outputs,
+    )
+    assert (after.digest, after.layers, after.inputs) == (
+        before.digest,
+        before.layers,
+        before.inputs,
+    )
+    for name, values in after.params.items():
+        assert torch.equal(values, before.params[name])
+    facts = [(one.digest, one.library, one.layer_names) for one in (model, compiled)]
+    assert facts[0] == facts[1]
+    assert model.reference_tolerance == compiled.reference_tolerance
 
 
 def test_another_model_than_the_run_was_planned_with_is_refused(tmp_path: Path) -> None:

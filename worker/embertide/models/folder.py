@@ -38,6 +38,11 @@ class LayerName:
     kind: str
     graph: bool
 
+    @property
+    def label(self) -> str:
+        """The class and the name, as people see them."""
+        return f"{self.kind} {self.name}".strip()
+
 
 @dataclass(frozen=True)
 class Exported:

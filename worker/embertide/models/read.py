@@ -12,7 +12,7 @@ import torch
 from embertide.errors import ModelError
 from embertide.models.assemble import assemble
 from embertide.models.description import Description, parse_description
-from embertide.models.folder import Exported
+from embertide.models.folder import Exported, LayerName, Library
 from embertide.models.folder_reading import parse_folder, parse_text
 from embertide.models.tables import PROGRAM_NAME
 from embertide.models.weight_files import read_weights
@@ -43,8 +43,12 @@ class Model(Protocol):
         """SHA-256 over the bytes of its files."""
 
     @property
-    def library(self) -> str:
+    def library(self) -> Library:
         """Whose modules it is made of: dgl, pyg, or torch alone."""
+
+    @property
+    def layers(self) -> tuple[LayerName, ...]:
+        """Its layers, in order."""
 
     @property
     def layer_names(self) -> tuple[str, ...]:
@@ -77,14 +81,21 @@ class ModelFiles:
     digest: str
 
     @property
-    def library(self) -> str:
+    def library(self) -> Library:
         """Whose modules saved the weights."""
         return self.description.library
 
     @property
+    def layers(self) -> tuple[LayerName, ...]:
+        """Each layer's convolution."""
+        return tuple(
+            LayerName("", layer.conv, layer.reads_edges) for layer in self.description.layers
+        )
+
+    @property
     def layer_names(self) -> tuple[str, ...]:
         """Each layer's convolution."""
-        return tuple(layer.conv for layer in self.description.layers)
+        return tuple(layer.label for layer in self.layers)
 
     @property
     def reference_tolerance(self) -> float:
@@ -109,7 +120,7 @@ class ExportedModel:
     exported: Exported
 
     @property
-    def library(self) -> str:
+    def library(self) -> Library:
         """Whose modules were traced."""
         return self.exported.library
 
@@ -119,9 +130,14 @@ class ExportedModel:
         return self.exported.digest
 
     @property
+    def layers(self) -> tuple[LayerName, ...]:
+        """Each layer's class and name."""
+        return self.exported.layers
+
+    @property
     def layer_names(self) -> tuple[str, ...]:
         """Each layer's class and name."""
-        return tuple(f"{one.kind} {one.name}".strip() for one in self.exported.layers)
+        return tuple(layer.label for layer in self.layers)
 
     @property
     def reference_tolerance(self) -> float:
