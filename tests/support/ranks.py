@@ -31,11 +31,13 @@ GROUPED = 4
 others read each other's rows in place."""
 
 
-def on_grid(p: int, m: int, task: Task, *args: Any, device: str = "cpu") -> list[Any]:
+def on_grid(
+    p: int, m: int, task: Task, *args: Any, device: str = "cpu", one_host: bool = False
+) -> list[Any]:
     """``task(exchange, *args)`` on P x M ranks; their results in rank order.
 
-    Ranks on ``cuda`` share the first GPU. See :data:`GROUPED`. An exception on any rank is raised
-    here with that rank's traceback.
+    Ranks on ``cuda`` share the first GPU. See :data:`GROUPED`; with ``one_host`` they read in place
+    whatever their number. An exception on any rank is raised here with that rank's traceback.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["embertide.launch.worker"])
@@ -46,7 +48,8 @@ def on_grid(p: int, m: int, task: Task, *args: Any, device: str = "cpu") -> list
         for rank in range(p * m):
             ours, theirs = context.Pipe(duplex=False)
             process = context.Process(
-                target=_main, args=(theirs, Path(folder) / "store", p, m, rank, device, call)
+                target=_main,
+                args=(theirs, Path(folder) / "store", p, m, rank, device, call, one_host),
             )
             process.start()
             theirs.close()
@@ -77,7 +80,14 @@ def _results(pipes: list[Connection]) -> list[Any]:
 
 
 def _main(
-    pipe: Connection, store: Path, p: int, m: int, rank: int, device: str, call: bytes
+    pipe: Connection,
+    store: Path,
+    p: int,
+    m: int,
+    rank: int,
+    device: str,
+    call: bytes,
+    one_host: bool,
 ) -> None:
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = "lo"
@@ -96,7 +106,7 @@ def _main(
             Grid(GridShape.of(p, m), rank),
             place,
             CountingRecorder(),
-            in_place=p * m != GROUPED,
+            in_place=one_host or p * m != GROUPED,
         )
         pipe.send((True, task(exchange, *args)))
         exchange.barrier()

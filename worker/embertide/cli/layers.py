@@ -32,15 +32,17 @@ def layers(
     remove: Annotated[
         bool,
         typer.Option(
-            "--remove", help="Remove all that no attempt may be using; the next one computes it."
+            "--remove", help="Remove all that no attempt may be using; the next run computes it."
         ),
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """List the layers that failed attempts have kept below an output, the oldest first.
+    """List the layers that are kept below an output, the oldest first.
 
-    A next attempt with the same inputs, model and job goes on after the last of them. They are
-    removed once its version is published, and 24 hours after the last was written.
+    After a failed attempt, one with the same inputs, model and job goes on after the last of them;
+    they are removed once its version is published, and 24 hours after the last was written. Those
+    of the current version, which refresh.keep keeps, are for the next run: it computes the rows
+    that have changed.
 
     [bold]Examples[/bold]
 
@@ -87,6 +89,10 @@ def _remarks(layers: list[KeptLayers], removed: list[KeptLayers], remove: bool) 
     lines = [f"{problem}; that layer is computed again" for i in layers for problem in i.problems]
     stays = "stays: " if remove else ""
     lines += [f"{stays}{item.key} is in use by an attempt" for item in layers if item.in_use]
+    digests = [item.key for item in layers if item.with_digests and item not in removed]
+    lines += [
+        f"{key} has digests of rows, for a run that computes those that change" for key in digests
+    ]
     if removed:
         lines.append(f"removed {human_bytes(sum(item.size for item in removed))}")
     return lines

@@ -13,6 +13,9 @@ _LAST, _ONE, _MORE = range(3)
 """How each row gets its self-loop, as the kernels number it: the only one, last in the row; the
 only one, in its place among the ascending columns; one more, in its place."""
 
+_EDGES = 1 << 22
+"""Edges that are looked at at a time."""
+
 
 @dataclass(frozen=True)
 class Csr:
@@ -94,6 +97,22 @@ def sources_of(csr: Csr, wanted: torch.Tensor, nodes: int) -> torch.Tensor:
     """
     found = torch.zeros(nodes, dtype=torch.bool)
     found[csr.cols[torch.repeat_interleave(wanted, csr.indptr.diff())].long()] = True
+    return found
+
+
+def targets_of(csr: Csr, sources: torch.Tensor) -> torch.Tensor:
+    """[rows] bool: the rows that have an edge from one of some sources.
+
+    Args:
+        sources: [nodes of the source type] bool.
+    """
+    found = torch.zeros(csr.rows, dtype=torch.bool)
+    if not bool(sources.any()):
+        return found
+    for first in range(0, csr.nnz, _EDGES):
+        some = csr.cols[first : first + _EDGES]
+        edges = torch.index_select(sources, 0, some).nonzero().squeeze(1) + first
+        found[torch.searchsorted(csr.indptr, edges, right=True) - 1] = True
     return found
 
 

@@ -70,7 +70,18 @@ def hash_strings(ids: pa.Array, out: Words | None = None) -> Words:
         out: where they go; contiguous.
     """
     offsets, data = string_buffers(ids)
-    words = empty_array((len(ids), 2), np.uint64) if out is None else out
+    return hash_bytes(offsets, data, out)
+
+
+def hash_bytes(offsets: Offsets, data: npt.NDArray[np.uint8], out: Words | None = None) -> Words:
+    """[n + 1] offsets into bytes -> [n, 2] hashes of what is between them, as of strings.
+
+    Two that differ have the same hash with a probability of about 2^-128.
+
+    Args:
+        out: where they go; contiguous.
+    """
+    words = empty_array((len(offsets) - 1, 2), np.uint64) if out is None else out
     if native.lib is None:
         _hash_strings(offsets.astype(np.int64), data, words)
     else:

@@ -41,6 +41,19 @@ def affine_(
     return x
 
 
+def add_times_(x: torch.Tensor, other: torch.Tensor, times: float) -> torch.Tensor:
+    """x + other * times, in place; every product is rounded before it is added.
+
+    torch may or may not round it, depending on where a value stands.
+    """
+    if times == 1.0:
+        return x.add_(other)
+    rows = max(1, _CHUNK_VALUES // max(1, x.shape[1]))
+    for part, added in zip(x.split(rows), other.split(rows), strict=True):
+        part.add_(added * times)
+    return x
+
+
 def center_(
     x: torch.Tensor, mean: torch.Tensor, factor: torch.Tensor, shift: torch.Tensor | None
 ) -> torch.Tensor:

@@ -1,5 +1,8 @@
 """Kept layers: what an attempt has computed by the end of a layer, where the next one goes on.
 
+The layers of a published version may be kept too, with digests of what each row was made of: the
+next run computes the rows that have changed.
+
 ========  ==================================================================================
 module    what it does
 ========  ==================================================================================

@@ -21,6 +21,8 @@ class KeptLayers:
         size: bytes of all objects, those of incomplete layers too.
         modified: when something of it was last written, in seconds since the epoch.
         in_use: an attempt may read or write them.
+        with_digests: digests of rows are there: of a published version, from which the next run may
+            go on.
         problems: records that are damaged; their layers are computed again.
     """
 
@@ -31,6 +33,7 @@ class KeptLayers:
     size: int
     modified: float
     in_use: bool
+    with_digests: bool
     problems: list[str]
 
 
@@ -46,7 +49,7 @@ def list_layers(storage: Storage, output_uri: str) -> list[KeptLayers]:
 
 def _describe(storage: Storage, output_uri: str, key: str) -> KeptLayers:
     objects = objects_of(storage, output_uri, key)
-    layers, of, problems = set[int](), 0, list[str]()
+    layers, of, with_digests, problems = set[int](), 0, False, list[str]()
     for info in objects:
         if info.uri.endswith(SEAL):
             name = info.uri.rpartition("/")[2].removesuffix(SEAL)
@@ -54,6 +57,9 @@ def _describe(storage: Storage, output_uri: str, key: str) -> KeptLayers:
                 seal = from_bytes(info.uri, storage.read(info.uri), key, name)
             except Damaged as error:
                 problems.append(str(error))
+                continue
+            if seal.layer == 0:
+                with_digests = True
                 continue
             layers.add(seal.layer)
             of = seal.layers
@@ -65,6 +71,7 @@ def _describe(storage: Storage, output_uri: str, key: str) -> KeptLayers:
         size=sum(info.size for info in objects),
         modified=_newest(objects),
         in_use=in_use(storage, output_uri, key, objects, time.time()),
+        with_digests=with_digests,
         problems=problems,
     )
 

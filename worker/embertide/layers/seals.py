@@ -11,7 +11,7 @@ from xxhash import xxh3_128_hexdigest
 
 _FORM = 1
 """The form of the record; another one counts as damaged, and the layer is computed again."""
-ITEM_BYTES = {"float32": 4, "bfloat16": 2}
+ITEM_BYTES = {"float32": 4, "bfloat16": 2, "int32": 4}
 
 
 class Damaged(Exception):
@@ -73,7 +73,7 @@ class Seal:
     Attributes:
         key, name: of the layer; a record under another name is not believed.
         version: of the attempt that wrote it.
-        layer, layers: how many layers are done, and how many there are.
+        layer, layers: how many layers are done, and how many there are; 0 of digests of rows.
         feature: slices of columns on the grid that wrote it.
     """
 

@@ -1,4 +1,4 @@
-"""Removes kept layers that no attempt needs any more: after a version is published, and by age.
+"""Removes kept layers that nothing goes on from any more: after a version is published, and by age.
 
 Seals go first, so that a removal that is cut short leaves blocks without a seal, which are not read
 and a later sweep removes.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from collections.abc import Collection
 from datetime import timedelta
 
 from embertide.errors import EmbertideError, ObjectMissing
@@ -68,19 +69,25 @@ def _remove_empty(storage: Storage, folder: str) -> None:
     storage.sweep(folder)
 
 
-def sweep(storage: Storage, output_uri: str, key: str) -> None:
-    """Remove the layers of a key whose version is published, and those that were abandoned.
+def sweep(
+    storage: Storage, output_uri: str, unneeded: Collection[str], stay: Collection[str] = ()
+) -> None:
+    """Remove the layers of keys that are needed no more, and those that were abandoned.
 
     Layers that another attempt may read or write stay. One process of a run calls; what cannot be
     removed is a warning, since the version is published.
+
+    Args:
+        stay: keys of layers that the next run goes on from, however old they are.
     """
     try:
         there = keys(storage, output_uri)
         now = _store_time(storage, output_uri) if there else 0.0
         for name in there:
             objects = objects_of(storage, output_uri, name)
-            unneeded = name == key or _is_abandoned(objects, now)
-            if unneeded and not in_use(storage, output_uri, name, objects, now):
+            if name in stay or not (name in unneeded or _is_abandoned(objects, now)):
+                continue
+            if not in_use(storage, output_uri, name, objects, now):
                 remove(storage, output_uri, name, objects)
     except EmbertideError as error:
         _log.warning("kept layers below %s are not removed: %s", layers_uri(output_uri), error)

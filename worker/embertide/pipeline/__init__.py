@@ -1,15 +1,18 @@
 """A run from start to end, as every rank executes it: prepare, compute, publish.
 
-===========  ==============================================================================
-module       what it does
-===========  ==============================================================================
-prepare      features -> ids -> edges -> row ranges -> CSR: the inputs become a typed graph
-typed_graph  the steps of it, node type by node type and relation by relation
-compute      CSR -> layer graphs -> layers -> embeddings
-keeping      layers that are kept for a next attempt
-self_check   rows of the layers a second time, and that they agree
-publish      embeddings -> parts -> version
-===========  ==============================================================================
+==============  ===========================================================================
+module          what it does
+==============  ===========================================================================
+prepare         features -> ids -> edges -> row ranges -> CSR: the inputs become a typed graph
+typed_graph     the steps of it, node type by node type and relation by relation
+compute         CSR -> layer graphs -> layers -> embeddings
+refresh         the current version's kept rows, from which a run may go on
+unchanged_rows  the rows that have not changed since
+reach           how far changes reach, and what computing them again takes
+keeping         layers that are kept for a next attempt or the next run
+self_check      rows of the layers a second time, and that they agree
+publish         embeddings -> parts -> version
+==============  ===========================================================================
 
 A check prepares once and computes any number of programs; it publishes nothing.
 """
@@ -24,7 +27,9 @@ from embertide.pipeline.compute import compute
 from embertide.pipeline.keeping import kept_layers
 from embertide.pipeline.prepare import prepare
 from embertide.pipeline.publish import publish
+from embertide.pipeline.refresh import plan_refresh
 from embertide.pipeline.self_check import SelfChecking
+from embertide.pipeline.unchanged_rows import find_unchanged
 from embertide.planning.order import WorkOrder
 from embertide.stages.model import share_model
 from embertide.stages.report import gather_report, keep_report
@@ -53,8 +58,16 @@ def run(
         prepared = prepare(ctx, order.inputs, clock, read_model)
         make_room()
         self_check = SelfChecking(prepared, order.version)
-        with kept_layers(ctx, order) as keeping:
-            embeddings = compute(prepared, clock, make_room, checker=self_check, keeping=keeping)
+        with clock.stage("csr"):
+            refresh = plan_refresh(prepared, order)
+        layers = prepared.plan.program.layers
+        with kept_layers(ctx, order, refresh, layers) as keeping:
+            with clock.stage("csr"):
+                refreshing = find_unchanged(prepared, order, refresh)
+            embeddings = compute(
+                prepared, clock, make_room, checker=self_check, keeping=keeping,
+                refreshing=refreshing,
+            )  # fmt: skip
             checked = self_check.finish(embeddings)
             release_idle()
             release_memory()

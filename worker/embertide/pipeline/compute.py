@@ -16,7 +16,7 @@ from embertide.plans.wanted import GraphRows
 from embertide.primitives.graph import LayerGraph
 from embertide.selfcheck.checker import Checker
 from embertide.stages.csr import gather_partition
-from embertide.stages.infer import Arrangement, Graphs, Keeping, arrange, infer
+from embertide.stages.infer import Arrangement, Graphs, Keeping, Refreshing, arrange, infer
 from embertide.stages.sample import sample_layer
 from embertide.steps import Program
 from embertide.telemetry.clock import Clock
@@ -30,6 +30,7 @@ def compute(
     checker: Callable[[Arrangement], Checker | None] = lambda _layers: None,
     keeping: Keeping | None = None,
     wanted: GraphRows | None = None,
+    refreshing: Refreshing | None = None,
 ) -> dict[str, torch.Tensor]:
     """Key of a result -> [N/(P*M), D'] float32, the embeddings of our sub-range.
 
@@ -42,6 +43,7 @@ def compute(
         keeping: where layers are kept for a next attempt; None: none is, nor is one read.
         wanted: the rows whose edges are gone over, on one worker; others' results mean nothing.
             None: all.
+        refreshing: rows that the version before has kept, where they need not be computed.
     """
     ctx, graph, loaded = prepared.ctx, prepared.graph, prepared.loaded
     plan = prepared.plan if program is None else make_plan(program, prepared.plan.target)
@@ -55,7 +57,9 @@ def compute(
         # Layer graphs have what they need of them.
         graph.sub_ranges.clear()
         make_room()
-        embeddings = infer(ctx, layers, graphs, loaded, locations, clock, checking, keeping)
+        embeddings = infer(
+            ctx, layers, graphs, loaded, locations, clock, checking, keeping, refreshing
+        )
         loaded.clear()
     return embeddings
 

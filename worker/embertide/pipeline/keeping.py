@@ -1,4 +1,4 @@
-"""Where a run keeps its layers for a next attempt, and when they go."""
+"""Where a run keeps its layers for a next attempt or the next run, and when they go."""
 
 from __future__ import annotations
 
@@ -6,34 +6,62 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from embertide.context import RunContext
+from embertide.errors import EmbertideError
 from embertide.layers.attempts import Attempt
 from embertide.layers.store import LayerStore
 from embertide.layers.sweeping import sweep
-from embertide.planning.layer_key import layer_key
+from embertide.pipeline.refresh import RefreshPlan, kept_key
 from embertide.planning.order import WorkOrder
 from embertide.planning.unchanged import touched
 from embertide.stages.infer import Keeping
 
+NOT_SWEPT = "kept layers are not removed, since the current version cannot be read: {why}"
+
 
 @contextmanager
-def kept_layers(ctx: RunContext, order: WorkOrder) -> Iterator[Keeping | None]:
-    """Where layers are kept, below the output; None where the job says never.
+def kept_layers(
+    ctx: RunContext, order: WorkOrder, refresh: RefreshPlan, layers: int
+) -> Iterator[Keeping | None]:
+    """Where layers are kept, below the output; None where none is.
 
-    The body publishes. Where it ends in an error the layers stay, for the next attempt; else they
-    are removed.
+    The body publishes. Where it ends in an error the layers stay, for the next attempt. Else those
+    of the current version stay, for the next run, and of this version, if it keeps them.
+
+    Args:
+        layers: of the model.
     """
-    storage, output = ctx.storage, ctx.job.spec.output.uri
-    key = layer_key(ctx.job, order.inputs)
-    with Attempt(storage, output, key, order.version) as attempt:
-        if ctx.job.spec.refresh.resume == "never":
+    storage, output, base = ctx.storage, ctx.job.spec.output.uri, refresh.base
+    with (
+        Attempt(storage, output, refresh.key, order.version) as attempt,
+        Attempt(storage, output, base.key or refresh.key, order.version) as reading,
+    ):
+        if ctx.grid.rank == 0 and refresh.goes_on:
+            reading.begin()
+        resume = ctx.job.spec.refresh.resume != "never"
+        if not resume and not refresh.keeps and not refresh.goes_on:
             yield None
         else:
             uris = [item["uri"] for item in order.inputs.objects()]
             yield Keeping(
-                LayerStore(storage, output, key, order.version),
-                order.keep,
-                attempt.begin,
-                lambda version: touched(storage, version, uris),
+                LayerStore(storage, output, refresh.key, order.version),
+                range(1, layers + 1) if refresh.keeps else order.keep if resume else (),
+                results=refresh.keeps,
+                # What a version was published with is as good as it, and is computed again.
+                reads=resume and refresh.key != base.key,
+                begins=attempt.begin,
+                touched=lambda version: touched(storage, version, uris),
             )
     if ctx.grid.rank == 0:
-        sweep(storage, output, key)
+        _sweep(ctx, refresh)
+
+
+def _sweep(ctx: RunContext, refresh: RefreshPlan) -> None:
+    """Remove the layers that no run goes on from any more."""
+    storage, output = ctx.storage, ctx.job.spec.output.uri
+    try:
+        current = kept_key(storage, output)
+    except EmbertideError as error:
+        ctx.graph_facts.kept.warn(NOT_SWEPT.format(why=error))
+        return
+    stay = {current, *([refresh.key] if refresh.keeps else [])}
+    sweep(storage, output, {refresh.key, refresh.base.key} - stay, stay)

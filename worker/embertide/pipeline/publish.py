@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from embertide.context import RunContext
 from embertide.pipeline.prepare import Prepared
 from embertide.planning.model_tables import UNREAD
 from embertide.planning.order import WorkOrder
@@ -95,9 +96,19 @@ def publish(
                 "comparison": comparison.to_json(),
                 "gate": verdict.to_json(),
                 "selfCheck": checked.to_json(),
+                **_refreshed(ctx, order),
             }
             version = publish_version(ctx, order, program, written, trust, verdict.held, scores)
     return Published(version=version, comparison=comparison, facts=facts, warnings=warnings)
+
+
+def _refreshed(ctx: RunContext, order: WorkOrder) -> dict[str, Any]:
+    """What the manifest has of rows that were taken over, and of those that are kept."""
+    facts = ctx.graph_facts.refresh
+    entry: dict[str, Any] = {"mode": facts.mode, "full": facts.full or order.version}
+    if facts.mode == "incremental":
+        entry |= {"from": facts.base, "rows": facts.rows, "of": facts.all_rows}
+    return {"refresh": entry, **({"layers": facts.keeps} if facts.keeps else {})}
 
 
 def _write_scores(

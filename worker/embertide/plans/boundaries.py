@@ -39,6 +39,12 @@ def boundaries(plan: Plan) -> list[Boundary]:
     return ends
 
 
+def results_of(plan: Plan) -> Boundary:
+    """The end of the last layer: all operations are done, and their results are left."""
+    names = dict.fromkeys(plan.program.results.values())
+    return Boundary(len(plan.ops), plan.program.layers, tuple(names))
+
+
 def _begins(plan: Plan, at: int, layer: int) -> bool:
     op = plan.ops[at]
     return op.steps[0].layer >= layer and op.reach is not Reach.ROW

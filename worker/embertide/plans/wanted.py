@@ -7,7 +7,7 @@ they hold means nothing, and nothing that is wanted reads it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -15,6 +15,7 @@ from embertide.plans.plan import Plan
 from embertide.steps.base import EdgeStep, Step
 from embertide.steps.propagate import Propagate
 from embertide.steps.reach import Reach
+from embertide.steps.run import Run
 
 Rows = torch.Tensor
 """[N] bool, of a node type."""
@@ -33,7 +34,28 @@ def wanted_rows(
         results: tensor -> rows of it that are wanted, of the results that are.
         nodes: node type, by the program's name -> how many there are.
     """
-    return _Wanted(plan, nodes, neighbours).walk(results)
+    return _Wanted(plan, nodes, neighbours).walk(plan.program.steps, results)
+
+
+def wanted_in(
+    plan: Plan,
+    ops: Sequence[Run],
+    results: Mapping[str, Rows],
+    nodes: Mapping[str, int],
+    neighbours: Neighbours,
+) -> tuple[GraphRows, dict[str, Rows]]:
+    """As :func:`wanted_rows` for some operations of a plan, which begin where its tensors are kept.
+
+    Args:
+        results: tensor -> rows of it that are wanted, of those that the operations make.
+
+    Returns:
+        The rows whose edges are needed, and node type -> [N] bool, the rows that any tensor is
+        needed of.
+    """
+    walk = _Wanted(plan, nodes, neighbours)
+    graphs = walk.walk([step for op in ops for step in op.steps], results)
+    return graphs, walk.of_types
 
 
 class _Wanted:
@@ -43,18 +65,21 @@ class _Wanted:
         self._plan, self._nodes, self._neighbours = plan, nodes, neighbours
         self._rows: dict[str, Rows] = {}
         self._graphs: GraphRows = {}
+        self.of_types: dict[str, Rows] = {}
 
-    def walk(self, results: Mapping[str, Rows]) -> GraphRows:
+    def walk(self, steps: Sequence[Step], results: Mapping[str, Rows]) -> GraphRows:
         """See :func:`wanted_rows`."""
         for name, rows in results.items():
             self._want(name, rows)
-        for step in reversed(self._plan.program.steps):
+        for step in reversed(steps):
             if step.out in self._rows:
                 self._before(step, self._rows.pop(step.out))
         return self._graphs
 
     def _want(self, name: str, rows: Rows) -> None:
         self._rows[name] = rows | self._rows[name] if name in self._rows else rows
+        of_type = self._plan.program.types[name]
+        self.of_types[of_type] = rows | self.of_types[of_type] if of_type in self.of_types else rows
 
     def _before(self, step: Step, rows: Rows) -> None:
         """What a step reads for some rows of its result."""
@@ -79,11 +104,11 @@ class _Wanted:
         for name in step.reads():
             if types[name] == types[step.out]:
                 self._want(name, rows)
-        for name in _read_at_sources(step):
+        for name in read_at_sources(step):
             self._want(name, sources)
 
 
-def _read_at_sources(step: EdgeStep) -> list[str]:
+def read_at_sources(step: EdgeStep) -> list[str]:
     """The tensors that a step reads at the sources of edges, some of them at both ends."""
     names = step.reads()
     for field in step.at_destination:

@@ -56,6 +56,8 @@ class LayerGraph:
         relation: by which its transfers are counted; "" in a graph that has one.
         whole: where this one has the edges of some rows alone, the graph with all edges, whose
             degrees count.
+        picked: where it also has some nodes alone, the rows of our partition in ``whole`` that
+            are its own, of the destination type and of the source type.
     """
 
     exchange: Exchange
@@ -68,6 +70,7 @@ class LayerGraph:
     features: torch.Tensor | None = None
     relation: str = ""
     whole: LayerGraph | None = None
+    picked: tuple[torch.Tensor, torch.Tensor] | None = None
     _out_degree: torch.Tensor | None = None
     _weighted_in_degree: torch.Tensor | None = None
     _weighted_out_degree: torch.Tensor | None = None
@@ -92,6 +95,7 @@ class LayerGraph:
                 needs=self.needs,
                 relation=self.relation,
                 whole=None if self.whole is None else self.whole.variant(view),
+                picked=self.picked,
             )
             self._drop_columns()
         return self._variants[key]
@@ -221,13 +225,13 @@ class LayerGraph:
     def in_degree(self) -> torch.Tensor:
         """[N/P] in-edges of each destination of our partition, float32."""
         if self.whole is not None:
-            return self.whole.in_degree()
+            return self._picked(self.whole.in_degree(), 0)
         return self.exchange.staging.upload(row_lengths(self.csr.indptr))
 
     def weighted_in_degree(self) -> torch.Tensor:
         """[N/P] sum of the stored weights of each row's in-edges; of ones without weights."""
         if self.whole is not None:
-            return self.whole.weighted_in_degree()
+            return self._picked(self.whole.weighted_in_degree(), 0)
         if self.csr.weights is None:
             return self.in_degree()
         if self._weighted_in_degree is None:
@@ -242,7 +246,7 @@ class LayerGraph:
         int32 per unique remote row. Collective: every rank of the graph axis must call.
         """
         if self.whole is not None:
-            return self.whole.out_degree()
+            return self._picked(self.whole.out_degree(), 1)
         if self._out_degree is None:
             self._out_degree = self._add_out(torch.int32, count_sources).float()
         return self._out_degree
@@ -254,12 +258,16 @@ class LayerGraph:
         must call.
         """
         if self.whole is not None:
-            return self.whole.weighted_out_degree()
+            return self._picked(self.whole.weighted_out_degree(), 1)
         if self.csr.weights is None:
             return self.out_degree()
         if self._weighted_out_degree is None:
             self._weighted_out_degree = self._add_out(torch.float32, add_weights)
         return self._weighted_out_degree
+
+    def _picked(self, degrees: torch.Tensor, end: int) -> torch.Tensor:
+        """Of all nodes' degrees, those of ours: 0 of destinations, 1 of sources."""
+        return degrees if self.picked is None else degrees[self.picked[end].to(degrees.device)]
 
     def _add_out(
         self, kind: torch.dtype, add: Callable[[Block, torch.Tensor], None]

@@ -58,7 +58,7 @@ def _facts(run: Run) -> Html:
         "Asked for": began,
         "Published": f"{created} UTC" if created else None,
         "Current when published": current,
-        "Layers": "; ".join(report.kept.sentences) or None,
+        "Layers": "; ".join([*report.kept.sentences, *report.refresh.sentences]) or None,
         "At": tag("code", without_secrets(report.uri), class_="uri"),
     }
     return tag("div", definitions(facts), class_="facts")

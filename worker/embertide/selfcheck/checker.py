@@ -24,6 +24,7 @@ from embertide.selfcheck.judge import TOLERANCE, Limits, allowed_differences, ma
 from embertide.selfcheck.out_degrees import OutEdges
 from embertide.selfcheck.recompute import Change, DegreeKey, Recomputation, unchanged
 from embertide.selfcheck.row_edges import RowEdges, special_rows
+from embertide.selfcheck.some import Complete, complete_rows, join_checks, ours_of
 from embertide.selfcheck.tally import NameOf, Tally, difference, joined, worst_of
 from embertide.selfcheck.units import Unit, units_of
 from embertide.spec.relations import Relation
@@ -45,7 +46,9 @@ class Checker:
         seed: decides which rows they are.
         limits: how far rows may be from those computed again.
         name_of: names nodes in messages.
+        complete: the rows that have their edges, where others have none: rows are drawn among them.
         seconds: that it has taken on this rank.
+        parts: what checks some nodes alone; what they find counts.
     """
 
     exchange: Exchange
@@ -55,7 +58,9 @@ class Checker:
     seed: int
     limits: Limits
     name_of: NameOf
+    complete: Complete | None = None
     seconds: float = 0.0
+    parts: list[Checker] = field(default_factory=list)
     _phases: list[list[Unit]] = field(init=False)
     _edges: dict[tuple[Unit, int, str], RowEdges] = field(default_factory=dict)
     _out: dict[tuple[int | None, str], OutEdges] = field(default_factory=dict)
@@ -82,7 +87,9 @@ class Checker:
                 for of_layer, name in unit.graphs:
                     if name == relation and layer in (None, of_layer):
                         self._edges[unit, of_layer, name] = self._edges_of(unit, csr)
-            if any(self._counts_out(step, layer, relation) for step in self.plan.program.steps):
+            if self.complete is None and any(
+                self._counts_out(step, layer, relation) for step in self.plan.program.steps
+            ):
                 origin, destination = _type_at(relation, "out"), _type_at(relation, "in")
                 nodes = self.ranges[origin].nodes
                 drawn = draw(rows_to_check(self.wanted, nodes), nodes, self.seed, 0)
@@ -162,10 +169,14 @@ class Checker:
     @property
     def beyond(self) -> int:
         """Rows of ours that differ by more than they may, of what was compared so far."""
-        return sum(tally.beyond + tally.overflowed for tally in self._tallies)
+        ours = sum(tally.beyond + tally.overflowed for tally in self._tallies)
+        return ours + sum(part.beyond for part in self.parts)
 
     def finish(self) -> SelfCheck:
         """What all ranks have found; the same on every rank."""
+        return join_checks([self._finish(), *(part.finish() for part in self.parts)])
+
+    def _finish(self) -> SelfCheck:
         mine = [self.seconds, [one.to_json() for one in self._tallies]]
         gathered = self.exchange.all_objects(mine)
         of_ranks = [[Tally.from_json(item) for item in items] for _, items in gathered]
@@ -188,12 +199,18 @@ class Checker:
     def _drawn(self, unit: Unit) -> Nodes:
         """Our rows of those that are drawn for a unit, in the order in which they are kept."""
         ranges = self.ranges[unit.node_type]
+        some = complete_rows(self.complete, unit.graphs, ranges.nodes)
+        if some is not None:
+            drawn = draw(rows_to_check(self.wanted, len(some)), len(some), self.seed, unit.phase)
+            return ours_of(some[drawn], ranges, self.exchange.grid.rank)
         count = rows_to_check(self.wanted, ranges.nodes)
         drawn = draw(count, ranges.nodes, self.seed, unit.phase)
         return own_rows(drawn, ranges, self.exchange.grid.rank)
 
     def _edges_of(self, unit: Unit, csr: Csr) -> RowEdges:
         more = special_rows(csr, self.seed + unit.phase)
+        some = complete_rows(self.complete, unit.graphs, self.ranges[unit.node_type].nodes)
+        more = more if some is None else more[np.isin(more, some)]
         rows = np.concatenate([more, self._drawn(unit)])
         _, first = np.unique(rows, return_index=True)
         columns = sum(self.plan.program.widths[name] for name in unit.at_sources)
@@ -329,6 +346,9 @@ class Checker:
 
     def _check_out_degrees(self, execution: Execution, view: EdgeView, *, weighted: bool) -> None:
         """The run's out-degrees of some nodes, once for each graph as steps see it."""
+        if self.complete is not None:
+            # Counted in the whole graph, of which some rows' edges are here.
+            return
         sampled = (view.layer, view.relation) in self._out
         key = view if sampled else view._replace(layer=0), weighted
         if key in self._counted:

@@ -1,4 +1,4 @@
-"""``spec.refresh``: what a run does where the current version has all that it would compute."""
+"""``spec.refresh``: what a run computes where the current version has all or most of it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,31 @@ from typing import Literal
 from pydantic import Field
 
 from embertide.spec.base import SpecModel
+from embertide.spec.freshness import Duration, duration_seconds
 
 
 class Refresh(SpecModel):
     """When embeddings are computed again."""
 
-    mode: Literal["auto", "full"] = Field(
+    mode: Literal["auto", "full", "incremental"] = Field(
         default="auto",
         description="auto: where release, job, model and inputs are those of the current version, "
         "by the sizes and ETags of all objects and the versions of tables, it is confirmed and "
-        "nothing is computed. full: every run computes a version.",
+        "nothing is computed; where its rows were kept and that is likely to take less time, only "
+        "rows that have changed are computed. incremental: these alone, however many there are. "
+        "full: every run computes all rows of a version.",
+    )
+    keep: bool = Field(
+        default=False,
+        description="Whether the rows of all layers of a published version stay below the output, "
+        "with digests of what each was made of, so that the next run need compute only rows that "
+        "have changed. They take as much room as the tensors between layers, and the time to write "
+        "them; they go when the next version is published.",
+    )
+    full_every: Duration = Field(
+        default="7d",
+        description="After how long a run computes all rows, whatever has changed: a whole number "
+        "and a unit (s, m, h or d). Counted from the last run that did.",
     )
     resume: Literal["auto", "always", "never"] = Field(
         default="auto",
@@ -25,3 +40,8 @@ class Refresh(SpecModel):
         "tenth of the time that computing it again would, by the plan's estimates. always: every "
         "layer is kept but the last, which is published. never: none is kept, and none is read.",
     )
+
+    @property
+    def full_seconds(self) -> int:
+        """The longest time between full runs, in seconds."""
+        return duration_seconds(self.full_every)

@@ -201,6 +201,7 @@ def gather_report(
         began=time.time() - longest,
         omissions=graph.omissions,
         kept=graph.kept,
+        refresh=graph.refresh,
     )
 
 

@@ -24,6 +24,9 @@ ActivationKind = Literal[
     "relu", "elu", "leaky_relu", "prelu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid", "softplus"
 ]
 
+_EXACT = ("relu", "leaky_relu", "prelu")
+"""Those whose every value is a product, rounded once, however torch goes over them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Activation(ElementStep, kind="activation"):
@@ -32,6 +35,11 @@ class Activation(ElementStep, kind="activation"):
     kind: ActivationKind
     slope: float = 0.01
     weight: Param | None = None
+
+    @property
+    def exact_alone(self) -> bool:
+        """Where a value is one product at most."""
+        return self.kind in _EXACT
 
     def width(self, shapes: Shapes) -> int:
         """The width of ``x``."""

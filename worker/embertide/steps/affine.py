@@ -25,6 +25,11 @@ class Affine(ElementStep, kind="affine"):
     scale: Param | None = None
     shift: Param | None = None
 
+    @property
+    def exact_alone(self) -> bool:
+        """Always."""
+        return True
+
     def width(self, shapes: Shapes) -> int:
         """The width of ``x``."""
         width = shapes.width(self.x)

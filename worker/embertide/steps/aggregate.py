@@ -47,6 +47,11 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
 
     takes_product: ClassVar[bool] = True
 
+    @property
+    def exact_alone(self) -> bool:
+        """Always."""
+        return True
+
     def width(self, shapes: Shapes) -> int:
         """The width of ``x``."""
         return shapes.width(self.x)

@@ -40,6 +40,11 @@ class Attend(TogetherStep, kind="attend"):
     at_destination: ClassVar[tuple[str, ...]] = ("target",)
     reads_rows: ClassVar[tuple[str, ...]] = ("source", "target")
 
+    @property
+    def exact_alone(self) -> bool:
+        """Always."""
+        return True
+
     def width(self, shapes: Shapes) -> int:
         """The width of ``x``."""
         shapes.per_head(self.x, self.heads)

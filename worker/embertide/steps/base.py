@@ -179,6 +179,14 @@ class Step(ABC):
         """Floating-point operations of the matrix products, for each node."""
         return 0.0
 
+    @property
+    def exact_alone(self) -> bool:
+        """With the native kernels, a row has the same bits whichever other rows are computed too.
+
+        torch's functions may round the last columns of a block in another way than the others.
+        """
+        return False
+
     # -- how passes may combine it with other steps -----------------------------------------------
 
     @property

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from embertide.kernels.memory import copy_of, empty_as
+from embertide.kernels.nodewise import add_times_
 from embertide.layouts import Shard
 from embertide.steps.alive import Alive
 from embertide.steps.base import Read, Step
@@ -28,6 +29,11 @@ class Combine(Step, kind="combine"):
     alpha: float = 1.0
     beta: float = 1.0
 
+    @property
+    def exact_alone(self) -> bool:
+        """Always."""
+        return True
+
     def width(self, shapes: Shapes) -> int:
         """The width of both, which is the same."""
         return shapes.same([self.a, self.b])
@@ -46,7 +52,7 @@ class Combine(Step, kind="combine"):
         data = b.data if op.reuses else copy_of(b.data)
         if self.beta != 1.0:
             data.mul_(self.beta)
-        return Shard(op.layout, data.add_(a.data, alpha=self.alpha), a.width)
+        return Shard(op.layout, add_times_(data, a.data, self.alpha), a.width)
 
     @property
     def summed(self) -> tuple[str, ...]:
@@ -62,6 +68,11 @@ class Concat(Step, kind="concat"):
 
     whole: ClassVar[bool] = True
     reads_rows: ClassVar[bool] = True
+
+    @property
+    def exact_alone(self) -> bool:
+        """Always."""
+        return True
 
     def width(self, shapes: Shapes) -> int:
         """The sum of the widths of all inputs."""

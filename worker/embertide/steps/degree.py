@@ -26,6 +26,11 @@ class DivideByDegree(ElementStep, kind="divide_by_degree"):
     add: int = 0
     relation: str = ""
 
+    @property
+    def exact_alone(self) -> bool:
+        """Always."""
+        return True
+
     def reference(self, run: ReferenceRun) -> Tensor:
         """Counted in the edges as they are stored."""
         edges = run.edges(self.own_edges)
@@ -58,6 +63,11 @@ class Degree(Step, kind="degree"):
 
     sliced: ClassVar[bool] = False
     tiles: ClassVar[bool] = False
+
+    @property
+    def exact_alone(self) -> bool:
+        """Always."""
+        return True
 
     @property
     def edges(self) -> EdgeView:

@@ -32,6 +32,11 @@ class Elementwise(Step, kind="elementwise"):
     inputs: tuple[Read, ...]
     op: ElementOp
 
+    @property
+    def exact_alone(self) -> bool:
+        """Always."""
+        return True
+
     def width(self, shapes: Shapes) -> int:
         """The width of all inputs, which is the same."""
         return shapes.same(self.reads())

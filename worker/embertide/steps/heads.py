@@ -39,6 +39,11 @@ class HeadDot(RowStep, kind="head_dot"):
 
     sliced: ClassVar[bool] = False
 
+    @property
+    def exact_alone(self) -> bool:
+        """Always."""
+        return True
+
     def width(self, shapes: Shapes) -> int:
         """H."""
         scored = shapes.width(self.x)
@@ -116,6 +121,11 @@ class HeadMean(RowStep, kind="head_mean"):
     """[N, H*F] -> [N, F]: the mean over heads."""
 
     heads: int
+
+    @property
+    def exact_alone(self) -> bool:
+        """Always."""
+        return True
 
     def width(self, shapes: Shapes) -> int:
         """F."""

@@ -37,6 +37,11 @@ class Linear(Leader, kind="linear"):
     whole: ClassVar[bool] = True
     reads_rows: ClassVar[bool] = True
 
+    @property
+    def exact_alone(self) -> bool:
+        """Always."""
+        return True
+
     def width(self, shapes: Shapes) -> int:
         """D'."""
         width = shapes.matrix(self.weight, shapes.width(self.x))

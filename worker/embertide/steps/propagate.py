@@ -50,6 +50,11 @@ class Propagate(EdgeStep, kind="propagate"):
     alpha: float = 0.0
     hops: tuple[float, ...] | None = None
 
+    @property
+    def exact_alone(self) -> bool:
+        """Always."""
+        return True
+
     def width(self, shapes: Shapes) -> int:
         """The width of ``x``."""
         if self.times < 1:

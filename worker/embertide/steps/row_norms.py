@@ -23,6 +23,11 @@ class LayerNorm(RowStep, kind="layer_norm"):
     shift: Param | None = None
     eps: float = 1e-5
 
+    @property
+    def exact_alone(self) -> bool:
+        """Always."""
+        return True
+
     def width(self, shapes: Shapes) -> int:
         """The width of ``x``."""
         width = shapes.width(self.x)
@@ -46,6 +51,11 @@ class RowNormalize(RowStep, kind="row_normalize"):
     """out = x / max(eps, ||x||_2) per row."""
 
     eps: float = 1e-12
+
+    @property
+    def exact_alone(self) -> bool:
+        """Always."""
+        return True
 
     def width(self, shapes: Shapes) -> int:
         """The width of ``x``."""

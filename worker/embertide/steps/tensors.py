@@ -79,12 +79,29 @@ class Tensors:
         shards = self._alive[name]
         return shards.get("rows") or shards["tile"]
 
+    def converted(self, name: str, layout: Layout, channel: Channel) -> Shard:
+        """A tensor that was made, in any layout; it is left as it is.
+
+        Collective: every rank of the feature axis must call.
+        """
+        shards = self._alive[name]
+        if layout in shards:
+            return shards[layout]
+        (given,) = shards.values()
+        ranges = self._ranges[self._program.types[name]]
+        return Shard(layout, self._converted(channel, ranges, given, layout), given.width)
+
     def restore(self, shards: Mapping[str, Shard], frees: Collection[str]) -> None:
         """Go on with the tensors that some operations have made, and without what they free."""
         self._alive |= {name: {shard.layout: shard} for name, shard in shards.items()}
         self._frees = frees
         for gone in frees:
             self.read(gone)
+
+    def forget(self, features: Collection[str]) -> None:
+        """Let go of what was made, and start again with the features."""
+        for name in [name for name in self._alive if name not in features]:
+            del self._alive[name]
 
     def hold(self, names: Mapping[str, Callable[[], None]]) -> None:
         """Call each tensor's function before it is freed or changed in place, in place of those

@@ -7,6 +7,7 @@ from typing import Any
 
 from embertide.telemetry.kept import KeptFacts
 from embertide.telemetry.omissions import Omissions
+from embertide.telemetry.refresh import RefreshFacts
 from embertide.telemetry.report import RelationCount, TypeCount
 
 
@@ -20,6 +21,7 @@ class GraphFacts:
         read: rows of each edge type and node type, as the version's manifest has them.
         omissions: what the run does without, the same on every worker.
         kept: layers that this run kept or took over.
+        refresh: rows that this run took over of the version before.
         own_nodes, own_edges: of this worker's sub-range.
     """
 
@@ -32,3 +34,4 @@ class GraphFacts:
     own_nodes: int = 0
     own_edges: int = 0
     kept: KeptFacts = field(default_factory=KeptFacts)
+    refresh: RefreshFacts = field(default_factory=RefreshFacts)

@@ -16,6 +16,7 @@ from embertide.telemetry.format import human_seconds
 from embertide.telemetry.kept import KeptFacts
 from embertide.telemetry.notebook import html_table
 from embertide.telemetry.omissions import Omissions
+from embertide.telemetry.refresh import RefreshFacts
 from embertide.telemetry.self_check import SelfCheck
 from embertide.telemetry.transfers import TransferStats
 
@@ -238,7 +239,8 @@ class RunReport:
     worker began, in seconds since the epoch by rank 0's clock (0: unknown); spans count from it.
     ``omissions`` is what the run did without, which ``warnings`` say in sentences.
     ``comparison`` is that with the version that was current before (None: not known);
-    ``kept`` says which layers were kept for a next attempt, and after which the run went on.
+    ``kept`` says which layers were kept for a next attempt, and after which the run went on;
+    ``refresh`` which rows were taken over of the version before.
     ``self_check`` is what computing rows of the layers a second time gave (None: not known).
     ``held`` says why a gate keeps the version from being current.
     ``not_removed`` says why versions that the job does not keep are still there ("": they are not);
@@ -279,6 +281,7 @@ class RunReport:
     comparison: Comparison | None = None
     held: list[str] = field(default_factory=list)
     kept: KeptFacts = field(default_factory=KeptFacts)
+    refresh: RefreshFacts = field(default_factory=RefreshFacts)
     self_check: SelfCheck | None = None
 
     def _repr_html_(self) -> str:
@@ -321,6 +324,7 @@ class RunReport:
                 "types": [TypeCount(**item) for item in data["types"]],
                 "relations": [RelationCount(**item) for item in data["relations"]],
                 "kept": KeptFacts.from_json(data.get("kept", {})),
+                "refresh": RefreshFacts.from_json(data.get("refresh", {})),
                 "comparison": compared and Comparison.from_json(compared),
                 "self_check": checked and SelfCheck.from_json(checked),
             }

@@ -14,20 +14,21 @@ from functools import partial
 import torch
 
 from embertide.context import RunContext
-from embertide.layouts import ROW_TYPES, Loaded
+from embertide.layouts import ROW_TYPES, Loaded, Shard
 from embertide.plans.layouts import with_placed
 from embertide.plans.plan import Plan
 from embertide.primitives.merging import Merging
 from embertide.selfcheck.checker import Checker
 from embertide.stages.infer.arrangement import Arrangement, arrange
 from embertide.stages.infer.keeping import Keeping, LayerKeeper
+from embertide.stages.infer.refreshing import Doubt, Refreshing, refresh
+from embertide.stages.infer.running import results_in_rows, run_op
 from embertide.stages.infer.work import LayerWork
 from embertide.steps.execution import Execution, Graphs
-from embertide.steps.run import Input
 from embertide.steps.tensors import Tensors
 from embertide.telemetry.clock import Clock
 
-__all__ = ["Arrangement", "Graphs", "Keeping", "arrange", "infer"]
+__all__ = ["Arrangement", "Graphs", "Keeping", "Refreshing", "arrange", "infer"]
 
 
 def infer(
@@ -39,6 +40,7 @@ def infer(
     clock: Clock,
     checker: Checker | None = None,
     keeping: Keeping | None = None,
+    refreshing: Refreshing | None = None,
 ) -> dict[str, torch.Tensor]:
     """Compute the embeddings of our sub-ranges. Collective: every rank must call.
 
@@ -51,6 +53,7 @@ def infer(
         clock: times the layers.
         checker: computes some rows again, if any does.
         keeping: where layers are kept; None: none is, nor is one read.
+        refreshing: rows that an earlier run has kept, where they need not be computed.
 
     Returns:
         key of a result -> [N/(P*M), D'] float32 in the ``rows`` layout.
@@ -89,7 +92,40 @@ def infer(
         if keeping is None:
             return _run(ctx, execution, plan, clock, checker)
         with closing(LayerKeeper(ctx, execution, plan, keeping, checker)) as keeper:
-            return _run(ctx, execution, plan, clock, checker, keeper)
+            first = keeper.resume()
+            if first and refreshing is not None:
+                ctx.graph_facts.refresh.resumed()
+            elif refreshing is not None:
+                refreshed = _refresh(
+                    ctx, execution, plan, loaded, refreshing, clock, checker, keeper
+                )
+                if refreshed is not None:
+                    return refreshed
+            return _run(ctx, execution, plan, clock, checker, keeper, first)
+
+
+def _refresh(
+    ctx: RunContext,
+    execution: Execution,
+    plan: Plan,
+    loaded: dict[str, Loaded],
+    refreshing: Refreshing,
+    clock: Clock,
+    checker: Checker | None,
+    keeper: LayerKeeper,
+) -> dict[str, torch.Tensor] | None:
+    """The results, of which only rows that changed are computed; None: all must be computed."""
+    try:
+        shards = refresh(ctx, execution, plan, loaded, refreshing, clock, checker, keeper)
+    except Doubt as doubt:
+        ctx.graph_facts.refresh.whole(str(doubt), warn=True)
+        if checker:
+            checker.parts.clear()
+        keeper.start_again()
+        execution.tensors.forget(plan.program.inputs.values())
+        return None
+    keeper.keep_results(shards)
+    return {key: shards[name].data for key, name in plan.program.results.items()}
 
 
 def _run(
@@ -99,10 +135,10 @@ def _run(
     clock: Clock,
     checker: Checker | None,
     keeper: LayerKeeper | None = None,
+    first: int = 0,
 ) -> dict[str, torch.Tensor]:
-    """Every operation in order, then the results in the ``rows`` layout."""
-    program, tensors, ops = execution.program, execution.tensors, plan.ops
-    first = 0 if keeper is None else keeper.resume()
+    """Every operation from one on in order, then the results in the ``rows`` layout."""
+    program, ops = execution.program, plan.ops
     done, steps = sum(len(run.steps) for run in ops[:first]), len(program.steps)
     work = LayerWork(ctx, execution, ops)
     for at, run in enumerate(ops[first:], first):
@@ -111,23 +147,20 @@ def _run(
             keeper.before(at)
         with clock.layer(run.steps[-1].layer):
             work.begins(run, before / steps, done / steps)
-            tensors.begin(run.inputs, run.frees)
-            if checker:
-                checker.begins(execution, at)
-            tensors.keep(run.out, run.lower(execution))
-            if checker:
-                checker.ended(execution, at)
+            run_op(execution, run, at, checker)
             if keeper is not None:
                 keeper.after()
         work.done(run)
     ctx.progress("infer", 1.0, program.layers, program.layers)
     with clock.layer(program.layers):
-        names = program.results.values()
-        tensors.begin([Input(name, "rows") for name in names], names)
-        last = execution.channel(program.layers - 1)
-        results = {
-            key: tensors.get(name, "rows", last).data for key, name in program.results.items()
-        }
+        results = results_in_rows(execution)
         if checker:
             checker.results(execution, results)
+    if keeper is not None:
+        keeper.keep_results(
+            {
+                name: Shard("rows", results[key], program.widths[name])
+                for key, name in program.results.items()
+            }
+        )
     return results

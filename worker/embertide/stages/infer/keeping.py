@@ -9,7 +9,7 @@ seals the layer. Whatever fails here is a warning, and the run goes on without.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -18,7 +18,8 @@ from embertide.context import RunContext
 from embertide.errors import EmbertideError
 from embertide.layers.seals import Block, KeptTensor, Seal
 from embertide.layers.store import LayerStore
-from embertide.plans.boundaries import Boundary, boundaries, boundary_digest
+from embertide.layouts import Shard
+from embertide.plans.boundaries import Boundary, boundaries, boundary_digest, results_of
 from embertide.plans.plan import Plan
 from embertide.selfcheck.checker import Checker
 from embertide.stages.infer.restoring import (
@@ -43,12 +44,16 @@ class Keeping:
 
     Attributes:
         layers: numbers of those to keep, from 1.
+        results: keep the results too, for a run that computes what has changed by then.
+        reads: go on after what an earlier attempt has kept.
         begins: called by rank 0 before anything is read or written.
         touched: says what of the inputs was written to since an attempt began, "" for nothing.
     """
 
     store: LayerStore
     layers: Collection[int]
+    results: bool = False
+    reads: bool = True
     begins: Callable[[], None] = lambda: None
     touched: Callable[[str], str] = lambda _version: ""
 
@@ -101,6 +106,21 @@ class LayerKeeper:
         self._pool = ThreadPoolExecutor(_WRITERS, "layers")
         self._writing: _Writing | None = None
         self._off = False
+        self._sealed_names: list[str] = []
+
+    def start_again(self) -> None:
+        """What this attempt has kept is not believed any more. Collective: every rank must call."""
+        if self._writing is not None:
+            self._writing.wait()
+            self._writing = None
+            self._execution.tensors.hold({})
+        if self._ctx.grid.rank == 0:
+            for name in self._sealed_names:
+                self._keeping.store.drop(name)
+        self._sealed_names.clear()
+        self._facts.kept.clear()
+        self._facts.kept_bytes = 0
+        self._ctx.exchange.barrier()
 
     def resume(self) -> int:
         """The first operation to run, with the tensors that those before it have made.
@@ -108,6 +128,8 @@ class LayerKeeper:
         Collective: every rank must call.
         """
         ctx, keeping = self._ctx, self._keeping
+        if not keeping.reads:
+            return 0
         known = {name: boundary for boundary, name in self._known}
         while seal := find_layer(ctx, keeping.store, list(known), keeping.touched):
             if ctx.grid.rank == 0:
@@ -143,18 +165,36 @@ class LayerKeeper:
         if boundary.layer in self._keeping.layers:
             if self._ctx.grid.rank == 0:
                 self._keeping.begins()
-            self._writing = writing = _Writing(boundary, name)
-            if self._checker is not None and self._checker.beyond:
-                # A next attempt would not compute these rows again, so nor would it notice.
-                writing.why = DIFFERS
-            for tensor in boundary.tensors:
-                self._write(writing, tensor)
-            self._execution.tensors.hold(dict.fromkeys(boundary.tensors, self._settle))
+            tensors = self._execution.tensors
+            self._begin(boundary, name, {of: tensors.to_keep(of) for of in boundary.tensors})
+            tensors.hold(dict.fromkeys(boundary.tensors, self._settle))
 
-    def _write(self, writing: _Writing, name: str) -> None:
+    def keep_results(self, results: Mapping[str, Shard]) -> None:
+        """All is computed: keep the results, if the run does. Collective: every rank must call.
+
+        Args:
+            results: tensor -> our shard in ``rows``.
+        """
+        if self._off or not self._keeping.results:
+            return
+        end = results_of(self._plan)
+        name = boundary_digest(self._plan, end, self._ctx.job.spec.inference.rows)
+        self._begin(end, name, results)
+        self.after()
+
+    def _begin(self, boundary: Boundary, name: str, shards: Mapping[str, Shard]) -> None:
+        """Begin to write our shards of a layer's tensors."""
+        self._writing = writing = _Writing(boundary, name)
+        if self._checker is not None and self._checker.beyond:
+            # A next attempt would not compute these rows again, so nor would it notice.
+            writing.why = DIFFERS
+        for of in boundary.tensors:
+            self._write(writing, of, shards[of])
+
+    def _write(self, writing: _Writing, name: str, shard: Shard) -> None:
         """Begin to write our shard of a tensor."""
         execution, store = self._execution, self._keeping.store
-        shard, number = execution.tensors.to_keep(name), len(writing.tensors)
+        number = len(writing.tensors)
         place = place_of(execution, name, shard.layout)
         if tuple(shard.data.shape) != shape_of(place):
             writing.why = f"{name} is not cut into the columns of the grid's slices"
@@ -212,6 +252,7 @@ class LayerKeeper:
         ]
         boundary, store = writing.boundary, self._keeping.store
         facts = self._facts
+        self._sealed_names.append(writing.name)
         facts.kept.append(boundary.layer)
         facts.kept_bytes += sum(tensor.size for tensor in tensors)
         facts.layers = self._plan.program.layers

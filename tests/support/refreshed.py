@@ -1,0 +1,153 @@
+"""What ranks do for the tests of runs that compute what has changed; light to import."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from embertide.layers.store import LayerStore
+from embertide.pipeline.compute import layer_graphs
+from embertide.pipeline.prepare import target_of
+from embertide.pipeline.reach import count_reach
+from embertide.pipeline.typed_graph import Located, TypedGraph
+from embertide.plans.dirty import why_whole
+from embertide.primitives.exchange import Exchange
+from embertide.stages.features import LoadedNodes, RawFeatures, loaded_features, locate_features
+from embertide.stages.infer import Keeping, Refreshing, arrange, infer
+from embertide.stages.row_changes import find_changes, keep_digests
+from embertide.stages.row_digests import OwnNodes, digest_rows
+from embertide.steps import Program
+from embertide.storage.opening import open_storage
+from embertide.telemetry.kept import KeptFacts
+from embertide.telemetry.refresh import RefreshFacts
+from tests.support.plans import as_given
+from tests.support.world import Graph, NoClock, Rank, loaded_rows, make_checker, make_job
+
+RECORD = "0" * 32
+"""The name of the digests."""
+
+
+@dataclass(frozen=True)
+class Day:
+    """A graph whose nodes have ids of their own.
+
+    Attributes:
+        ids: [N] ascending; features are those of an id.
+        moved: ids whose features are not those of other days.
+    """
+
+    graph: Graph
+    ids: np.ndarray
+    moved: tuple[int, ...] = ()
+
+    def features(self, width: int) -> torch.Tensor:
+        """[N, width] float32."""
+        every = torch.randn(256, width, generator=torch.Generator().manual_seed(6))
+        every[list(self.moved)] += 1.0
+        return every[torch.from_numpy(self.ids)]
+
+
+@dataclass
+class Answer:
+    """Our rows of a day, of a whole run and of one that goes on from the day before.
+
+    Attributes:
+        why: why all rows were computed.
+        edges: gone over, of ``all_edges``.
+        beyond: rows that the self-check found to be wrong, of ``checked``.
+    """
+
+    whole: np.ndarray
+    rows: np.ndarray | None = None
+    why: str = ""
+    edges: int = 0
+    all_edges: int = 0
+    checked: int = 0
+    beyond: int = 0
+
+
+@dataclass
+class Days:
+    """A program day after day on one rank. Collective: every rank must call."""
+
+    exchange: Exchange
+    program: Program
+    weighted: bool
+    uri: str
+    inference: dict[str, Any] = field(default_factory=dict)
+
+    def run(self, days: list[Day]) -> list[Answer]:
+        """Each day whole, then over the rows that the day before has kept."""
+        answers, before = [], None
+        for number, day in enumerate(days):
+            key = hashlib.sha256(f"{self.uri} {number}".encode()).hexdigest()[:32]
+            store = LayerStore(open_storage(None), self.uri, key, f"2026112{number}T180000Z-3fa9c1")
+            rank = Rank(self.exchange, day.graph, make_job(weighted=self.weighted, **self.inference))
+            answer = Answer(rank.embed(self.program, day.features(self.program.input_width)))
+            self._refresh(rank, day, store, before, answer)
+            answers.append(answer)
+            before = store
+        return answers
+
+    def _refresh(
+        self, rank: Rank, day: Day, store: LayerStore, before: LayerStore | None, answer: Answer
+    ) -> None:
+        ctx, program = rank.ctx, self.program
+        facts = ctx.graph_facts.refresh = RefreshFacts()
+        ctx.graph_facts.kept = KeptFacts()
+        mine = loaded_rows(ctx.grid.rank, ctx.grid.world, len(day.ids))
+        features = day.features(program.input_width)
+        (node,), raw = ctx.job.spec.input.nodes, RawFeatures([], features[mine], placed=False)
+        nodes = LoadedNodes(node, rank.ids, raw, mine)
+        locations = locate_features(ctx, nodes, rank.ranges)
+        located = Located(rank.ranges, locations, rank.names, rank.keys)
+        graph = TypedGraph({node.name: located}, {rank.relation: rank.sub_range})
+        layers = arrange(ctx, as_given(program, target_of(ctx)), {"": rank.ranges})
+        loaded = {"": loaded_features(ctx, nodes)}
+        fanout = ctx.job.spec.inference.fanout
+        if why := why_whole(layers.plan, sampled=fanout != "full"):
+            answer.why = why
+            return
+        first, last = rank.ranges.worker(ctx.grid.rank)
+        names = {"": OwnNodes(rank.ranges, day.ids[first:last])}
+        sub_ranges = {name: rank.sub_range for name in program.relations}
+        counted = frozenset(
+            step.own_edges.relation
+            for step in program.steps
+            if step.own_edges and any(end == "out" for end, _ in step.degrees_read)
+        )
+        digests = digest_rows(self.exchange, names, loaded, sub_ranges, counted)
+        ranges = {"": rank.ranges}
+        assert not keep_digests(self.exchange, store, RECORD, digests, ranges)
+        refreshing = None
+        if before is not None:
+            seal = before.sealed(RECORD)
+            assert seal is not None
+            old, changes = find_changes(self.exchange, before, seal, digests, ranges)
+            reach = count_reach(self.exchange, layers.plan, changes, sub_ranges)
+            answer.edges, answer.all_edges = reach.edges, reach.all_edges
+            refreshing = Refreshing(store=before, before=old, dirty=reach.dirty, seed=5)
+        checker = make_checker(ctx, layers, 1000)
+        graphs = layer_graphs(ctx, layers, graph, NoClock(), checker)
+        keeping = Keeping(store, range(99), results=True)
+        rows = infer(
+            ctx, layers, graphs, loaded, {"": locations}, NoClock(), checker, keeping, refreshing
+        )
+        check = checker.finish()
+        answer.rows, answer.why = rows[""].numpy(), facts.why
+        answer.checked = check.rows
+        answer.beyond = sum(found.beyond for found in check.checked)
+
+
+def refresh_cases(
+    exchange: Exchange, cases: dict[str, tuple[Program, bool, list[Day]]], uri: str
+) -> dict[str, list[Answer]]:
+    """Case -> answers, day by day. Collective: every rank must call."""
+    return {
+        name: Days(exchange, program, weighted, f"{uri}/{number}").run(days)
+        for number, (name, (program, weighted, days)) in enumerate(cases.items())
+    }

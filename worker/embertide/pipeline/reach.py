@@ -1,0 +1,115 @@
+"""How far changes reach: the rows of each tensor that differ, before a layer is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+
+from embertide.footprint import FLOAT_BYTES
+from embertide.kernels.csr import Csr, targets_of
+from embertide.planning.duration import Work, likely_seconds
+from embertide.plans.boundaries import boundaries, results_of
+from embertide.plans.dirty import Changes, dirty_rows, ends_of
+from embertide.plans.plan import Plan
+from embertide.plans.wanted import Rows
+from embertide.primitives.exchange import Exchange
+from embertide.stages.row_digests import PRIMITIVE
+from embertide.steps.base import EdgeStep
+
+_KEPT_READ_BYTES = 1e9
+"""Of kept rows, read and put in order by all workers of a machine in a second."""
+_NOTHING = Work(
+    edges=0.0, values=0.0, flops=0.0, read_bytes=0.0, written_bytes=0.0, exchanged_bytes=0.0
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """What has to be computed again.
+
+    Attributes:
+        dirty: tensor -> [N] bool, the rows that differ, or may.
+        rows: of the results; ``all_rows`` of how many.
+        edges: in-edges of the rows of all sums; ``all_edges`` of how many.
+        seconds: that the layers are likely to take, ``full_seconds`` if all rows are computed.
+    """
+
+    dirty: Mapping[str, Rows]
+    rows: int
+    all_rows: int
+    edges: int
+    all_edges: int
+    seconds: float
+    full_seconds: float
+
+
+def count_reach(
+    exchange: Exchange,
+    plan: Plan,
+    changes: Changes,
+    sub_ranges: Mapping[str, Csr],
+    cores: int = 1,
+) -> Reach:
+    """Follow changes through the layers. Collective: every rank must call.
+
+    Args:
+        sub_ranges: relation, by the program's name -> the in-edges of our rows.
+        cores: of the machine.
+    """
+    channel = exchange.channel("world", PRIMITIVE)
+
+    def targets(relation: str, sources: Rows) -> Rows:
+        ours = targets_of(sub_ranges[relation], sources).to(torch.uint8)
+        return torch.cat(channel.all_gather(ours)).bool()
+
+    dirty = dirty_rows(plan, changes, targets)
+    ours, whole = dict[str, int](), dict[str, int]()
+    for step in plan.program.steps:
+        if isinstance(step, EdgeStep):
+            csr = sub_ranges[step.relation]
+            rows = dirty[step.out][csr.first : csr.first + csr.rows]
+            ours[step.out] = int(csr.indptr.diff()[rows].sum())
+            whole[step.out] = csr.nnz
+    counts = exchange.all_objects((ours, whole))
+    edges, all_edges = (
+        {name: sum(of_rank[at][name] for of_rank in counts) for name in ours} for at in (0, 1)
+    )
+    results = set(plan.program.results.values())
+    every = {name: torch.ones_like(rows) for name, rows in dirty.items()}
+    return Reach(
+        dirty=dirty,
+        rows=sum(int(dirty[name].sum()) for name in results),
+        all_rows=sum(len(dirty[name]) for name in results),
+        edges=sum(edges.values()),
+        all_edges=sum(all_edges.values()),
+        seconds=_seconds(plan, dirty, edges, cores) + _read_seconds(plan, dirty),
+        full_seconds=_seconds(plan, every, all_edges, cores),
+    )
+
+
+def _seconds(plan: Plan, rows: Mapping[str, Rows], edges: Mapping[str, int], cores: int) -> float:
+    """What some rows of all tensors take, given the in-edges that their sums go over."""
+    widths, types = plan.program.widths, plan.program.types
+    values = flops = 0.0
+    reached: dict[tuple[int, str], int] = {}
+    for step in plan.program.steps:
+        if isinstance(step, EdgeStep):
+            values += edges[step.out] * step.values_per_edge(widths)
+            # Each of these edges may have a source that no other has.
+            source = ends_of(step.relation)[0]
+            key = (step.layer, source)
+            reached[key] = reached.get(key, 0) + edges[step.out]
+    for step in plan.program.steps:
+        rows_made, nodes = rows[step.out], len(rows[step.out])
+        sources = reached.get((step.layer, types[step.out]), 0)
+        flops += min(nodes, int(rows_made.sum()) + sources) * step.flops_per_node(widths)
+    return likely_seconds(replace(_NOTHING, values=values, flops=flops), cores)
+
+
+def _read_seconds(plan: Plan, rows: Mapping[str, Rows]) -> float:
+    """What reading the kept rows of all ends of layers takes."""
+    names = [name for end in (*boundaries(plan), results_of(plan)) for name in end.tensors]
+    values = sum(len(rows[name]) * plan.program.widths[name] for name in names)
+    return values * FLOAT_BYTES / _KEPT_READ_BYTES

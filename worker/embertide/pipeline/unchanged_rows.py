@@ -1,0 +1,142 @@
+"""The rows that have not changed since the current version, by digests of what they are made of."""
+
+from __future__ import annotations
+
+import hashlib
+
+import psutil
+
+from embertide.errors import EmbertideError
+from embertide.kernels.csr import Csr
+from embertide.layers.seals import Damaged, Seal
+from embertide.layers.store import LayerStore
+from embertide.pipeline.prepare import Prepared
+from embertide.pipeline.reach import Reach, count_reach
+from embertide.pipeline.refresh import RefreshPlan
+from embertide.planning.order import WorkOrder
+from embertide.primitives.objects import broadcast_object
+from embertide.stages.infer import Refreshing
+from embertide.stages.row_changes import find_changes, keep_digests
+from embertide.stages.row_digests import OwnNodes, RowDigests, digest_rows
+
+UNKEPT = "the rows of this version are not kept for the next run: {why}"
+COSTS = (
+    "{rows:,} of {all_rows:,} rows and {edges:,} of {all_edges:,} edges would be computed again,"
+    " which with reading what was kept is likely to take {seconds:.1f} s, all of them {full:.1f} s"
+)
+
+
+def find_unchanged(prepared: Prepared, order: WorkOrder, plan: RefreshPlan) -> Refreshing | None:
+    """Keep the digests of our rows, and find those that differ from the base's.
+
+    None: all rows are computed. Collective: every rank must call.
+    """
+    if not plan.keeps and not plan.goes_on:
+        return None
+    sub_ranges = _sub_ranges(prepared)
+    digests = _digests(prepared, sub_ranges)
+    if plan.keeps:
+        _keep(prepared, order, plan, digests)
+    if not plan.goes_on:
+        return None
+    try:
+        return _compare(prepared, order, plan, digests, sub_ranges)
+    except Damaged as error:
+        prepared.ctx.graph_facts.refresh.whole(str(error), warn=True)
+        return None
+
+
+def _sub_ranges(prepared: Prepared) -> dict[str, Csr]:
+    """Relation -> the in-edges of our rows, with what the program reads of them."""
+    program, graph = prepared.plan.program, prepared.graph
+    every = {name: graph.sub_ranges[of] for name, of in graph.of_relations(program).items()}
+    return {
+        name: csr if program.edge_needs(name).features else csr.without_features()
+        for name, csr in every.items()
+    }
+
+
+def _digests(prepared: Prepared, sub_ranges: dict[str, Csr]) -> RowDigests:
+    """Of our rows. Collective: every rank must call."""
+    located = {name: prepared.graph.located[of] for name, of in prepared.names.items()}
+    nodes = {name: OwnNodes(own.ranges, own.names) for name, own in located.items()}
+    counted = {
+        step.own_edges.relation
+        for step in prepared.plan.program.steps
+        if step.own_edges is not None and any(end == "out" for end, _ in step.degrees_read)
+    }
+    return digest_rows(
+        prepared.ctx.exchange, nodes, prepared.loaded, sub_ranges, frozenset(counted)
+    )
+
+
+def _keep(prepared: Prepared, order: WorkOrder, plan: RefreshPlan, digests: RowDigests) -> None:
+    """Keep the digests; without them the layers are of no use. Collective: every rank must call."""
+    ctx = prepared.ctx
+    store = LayerStore(ctx.storage, ctx.job.spec.output.uri, plan.key, order.version)
+    ranges, _ = prepared.graph.of_types(prepared.names)
+    why = keep_digests(ctx.exchange, store, plan.record, digests, ranges)
+    if why:
+        if ctx.grid.rank == 0:
+            ctx.graph_facts.kept.warn(UNKEPT.format(why=why))
+        return
+    ctx.graph_facts.refresh.keeps = {"key": plan.key, "how": plan.how}
+
+
+def _compare(
+    prepared: Prepared,
+    order: WorkOrder,
+    plan: RefreshPlan,
+    digests: RowDigests,
+    sub_ranges: dict[str, Csr],
+) -> Refreshing | None:
+    """The rows that differ from the base's. Collective: every rank must call.
+
+    Raises:
+        Damaged: the base's digests are not there, or are not what was written; on all ranks alike.
+    """
+    ctx, base, facts = prepared.ctx, plan.base, prepared.ctx.graph_facts.refresh
+    store = LayerStore(ctx.storage, ctx.job.spec.output.uri, base.key, base.version)
+    seal = _sealed(prepared, store, plan.record)
+    ranges, _ = prepared.graph.of_types(prepared.names)
+    before, changes = find_changes(ctx.exchange, store, seal, digests, ranges)
+    cores = psutil.cpu_count() or 1
+    reach = count_reach(ctx.exchange, prepared.plan, changes, sub_ranges, cores)
+    facts.all_rows, facts.all_edges = reach.all_rows, reach.all_edges
+    if ctx.job.spec.refresh.mode == "auto" and reach.seconds >= reach.full_seconds:
+        facts.whole(_costs(reach))
+        return None
+    facts.mode, facts.base, facts.full = "incremental", base.version, base.full
+    facts.rows, facts.edges = reach.rows, reach.edges
+    seed = int.from_bytes(hashlib.sha256(order.version.encode()).digest()[:4], "little")
+    return Refreshing(store=store, before=before, dirty=reach.dirty, seed=seed)
+
+
+def _costs(reach: Reach) -> str:
+    return COSTS.format(
+        rows=reach.rows,
+        all_rows=reach.all_rows,
+        edges=reach.edges,
+        all_edges=reach.all_edges,
+        seconds=reach.seconds,
+        full=reach.full_seconds,
+    )
+
+
+def _sealed(prepared: Prepared, store: LayerStore, name: str) -> Seal:
+    """The record of the base's digests, which rank 0 reads. Collective: every rank must call."""
+    ctx = prepared.ctx
+    answer: tuple[str, object] = "", None
+    if ctx.grid.rank == 0:
+        try:
+            seal = store.sealed(name)
+            why = "" if seal else f"{store.uri}: its digests of rows are gone"
+            answer = why, seal.to_json() if seal else None
+        except (Damaged, EmbertideError) as error:
+            answer = str(error), None
+    if ctx.grid.world > 1:
+        answer = broadcast_object(answer, ctx.grid.rank)
+    why, found = answer
+    if why or not isinstance(found, dict):
+        raise Damaged(why)
+    return Seal.from_json(found)

@@ -1,0 +1,89 @@
+"""Checks operations that are run for some nodes alone, whose rows are complete or have no edges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from embertide.grid import RowRanges
+from embertide.plans.plan import Plan
+from embertide.selfcheck.draw import Nodes
+from embertide.selfcheck.tally import worst_of
+from embertide.telemetry.self_check import SelfCheck
+
+if TYPE_CHECKING:
+    from embertide.selfcheck.checker import Checker
+
+Complete = Mapping[tuple[int, str], Tensor]
+"""Layer and relation -> [N] bool, the rows that have their edges; others have none."""
+
+
+def check_some(
+    checker: Checker,
+    plan: Plan,
+    ranges: Mapping[str, RowRanges],
+    complete: Complete,
+    names: Mapping[str, Tensor],
+) -> Checker:
+    """Checks a plan that is run for some nodes; what it finds is part of what ``checker`` does.
+
+    Args:
+        ranges: of these nodes.
+        names: node type -> [n] the dense id in the whole graph of each.
+    """
+
+    def name_of(node_type: str, node: int) -> str:
+        return checker.name_of(node_type, int(names[node_type][node]))
+
+    part = replace(
+        checker,
+        plan=plan,
+        ranges=ranges,
+        complete=complete,
+        name_of=name_of,
+        seconds=0.0,
+        parts=[],
+        _edges={},
+        _out={},
+        _counted=set(),
+        _in_progress=[],
+        _seen={},
+        _tallies=[],
+        _skipped=[],
+    )
+    checker.parts.append(part)
+    return part
+
+
+def complete_rows(
+    complete: Complete | None, graphs: Sequence[tuple[int, str]], nodes: int
+) -> Nodes | None:
+    """Ascending rows that have their edges of all of some layer graphs; None: all rows do."""
+    if complete is None or not graphs:
+        return None
+    rows = torch.ones(nodes, dtype=torch.bool)
+    for key in graphs:
+        rows = rows & complete.get(key, torch.zeros_like(rows))
+    return rows.nonzero().squeeze(1).numpy()
+
+
+def ours_of(drawn: Nodes, ranges: RowRanges, rank: int) -> Nodes:
+    """The drawn nodes of our sub-range, in the order in which they were drawn."""
+    first, last = ranges.worker(rank)
+    return drawn[(drawn >= first) & (drawn < last)]
+
+
+def join_checks(checks: Sequence[SelfCheck]) -> SelfCheck:
+    """What the whole and its parts have found."""
+    return replace(
+        checks[0],
+        seconds=sum(check.seconds for check in checks),
+        checked=[rows for check in checks for rows in check.checked],
+        skipped=list(dict.fromkeys(why for check in checks for why in check.skipped)),
+        faults=worst_of(fault for check in checks for fault in check.faults),
+        overflows=worst_of(fault for check in checks for fault in check.overflows),
+    )

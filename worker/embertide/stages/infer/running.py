@@ -1,0 +1,29 @@
+"""One operation of a plan, and the results once all are done."""
+
+from __future__ import annotations
+
+import torch
+
+from embertide.selfcheck.checker import Checker
+from embertide.steps.execution import Execution
+from embertide.steps.run import Input, Run
+
+
+def run_op(execution: Execution, op: Run, at: int, checker: Checker | None) -> None:
+    """Run operation ``at`` of a plan. Collective: every rank must call."""
+    tensors = execution.tensors
+    tensors.begin(op.inputs, op.frees)
+    if checker:
+        checker.begins(execution, at)
+    tensors.keep(op.out, op.lower(execution))
+    if checker:
+        checker.ended(execution, at)
+
+
+def results_in_rows(execution: Execution) -> dict[str, torch.Tensor]:
+    """Key of a result -> [N/(P*M), D'] float32. Collective: every rank must call."""
+    program, tensors = execution.program, execution.tensors
+    names = program.results.values()
+    tensors.begin([Input(name, "rows") for name in names], names)
+    last = execution.channel(program.layers - 1)
+    return {key: tensors.get(name, "rows", last).data for key, name in program.results.items()}
