@@ -86,7 +86,12 @@ class Days:
         for number, day in enumerate(days):
             key = hashlib.sha256(f"{self.uri} {number}".encode()).hexdigest()[:32]
             store = LayerStore(open_storage(None), self.uri, key, f"2026112{number}T180000Z-3fa9c1")
-            rank = Rank(self.exchange, day.graph, make_job(weighted=self.weighted, **self.inference))
+            rank = Rank(
+                self.exchange, day.graph, make_job(weighted=self.weighted, **self.inference)
+            )
+            first, last = rank.ranges.worker(self.exchange.grid.rank)
+            # Samples are drawn by ids, as those of files are.
+            rank.keys = day.ids[first:last].astype(np.uint64)
             answer = Answer(rank.embed(self.program, day.features(self.program.input_width)))
             self._refresh(rank, day, store, before, answer)
             answers.append(answer)
@@ -114,7 +119,7 @@ class Days:
             return
         first, last = rank.ranges.worker(ctx.grid.rank)
         names = {"": OwnNodes(rank.ranges, day.ids[first:last])}
-        sub_ranges = {name: rank.sub_range for name in program.relations}
+        sub_ranges = dict.fromkeys(program.relations, rank.sub_range)
         counted = frozenset(
             step.own_edges.relation
             for step in program.steps
@@ -143,11 +148,18 @@ class Days:
         answer.beyond = sum(found.beyond for found in check.checked)
 
 
+Cases = dict[str, tuple[Program, bool, list[Day]]]
+
+
 def refresh_cases(
-    exchange: Exchange, cases: dict[str, tuple[Program, bool, list[Day]]], uri: str
+    exchange: Exchange, cases: Cases, uri: str, inference: dict[str, Any] | None = None
 ) -> dict[str, list[Answer]]:
-    """Case -> answers, day by day. Collective: every rank must call."""
+    """Case -> answers, day by day. Collective: every rank must call.
+
+    Args:
+        inference: fields of the job's ``inference``.
+    """
     return {
-        name: Days(exchange, program, weighted, f"{uri}/{number}").run(days)
+        name: Days(exchange, program, weighted, f"{uri}/{number}", inference or {}).run(days)
         for number, (name, (program, weighted, days)) in enumerate(cases.items())
     }

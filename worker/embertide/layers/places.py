@@ -5,7 +5,8 @@
     _layers/<key>/attempts/<version>.json      the attempt may be reading or writing
 
 The key is a digest of what is computed and from what, the name one of the steps up to the layer and
-of their weights; digests of rows are sealed as layers are, under a digest of how they were computed. Folders that begin with ``_`` are no data: readers of an output skip them.
+of their weights. Digests of rows are sealed as layers are, by a digest of how the rows were
+computed. Folders that begin with ``_`` are no data: readers of an output skip them.
 """
 
 from __future__ import annotations

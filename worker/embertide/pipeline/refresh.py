@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -25,9 +26,11 @@ from embertide.plans.dirty import why_whole
 from embertide.primitives.objects import broadcast_object
 from embertide.spec.version_names import begun
 from embertide.storage.protocol import Storage
+from embertide.telemetry.refresh import FULL_RUN
 from embertide.versions.manifest import read_manifest
 from embertide.versions.pointer import read_pointer
 
+_log = logging.getLogger("embertide")
 FULL = "spec.refresh.mode is full"
 
 
@@ -91,6 +94,8 @@ def plan_refresh(prepared: Prepared, order: WorkOrder) -> RefreshPlan:
         base = replace(base, why=unfit if spec.keep or base.version else "")
     if base.why:
         ctx.graph_facts.refresh.whole(base.why)
+        if ctx.grid.rank == 0:
+            _log.info(FULL_RUN.format(why=base.why))
     return RefreshPlan(base, spec.keep and not unfit, key, how)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 
 import psutil
 
@@ -18,12 +19,15 @@ from embertide.primitives.objects import broadcast_object
 from embertide.stages.infer import Refreshing
 from embertide.stages.row_changes import find_changes, keep_digests
 from embertide.stages.row_digests import OwnNodes, RowDigests, digest_rows
+from embertide.telemetry.refresh import FULL_RUN
 
 UNKEPT = "the rows of this version are not kept for the next run: {why}"
 COSTS = (
     "{rows:,} of {all_rows:,} rows and {edges:,} of {all_edges:,} edges would be computed again,"
     " which with reading what was kept is likely to take {seconds:.1f} s, all of them {full:.1f} s"
 )
+
+_log = logging.getLogger("embertide")
 
 
 def find_unchanged(prepared: Prepared, order: WorkOrder, plan: RefreshPlan) -> Refreshing | None:
@@ -39,11 +43,17 @@ def find_unchanged(prepared: Prepared, order: WorkOrder, plan: RefreshPlan) -> R
         _keep(prepared, order, plan, digests)
     if not plan.goes_on:
         return None
+    ctx = prepared.ctx
     try:
-        return _compare(prepared, order, plan, digests, sub_ranges)
+        refreshing = _compare(prepared, order, plan, digests, sub_ranges)
     except Damaged as error:
-        prepared.ctx.graph_facts.refresh.whole(str(error), warn=True)
+        ctx.graph_facts.refresh.whole(str(error))
+        if ctx.grid.rank == 0:
+            ctx.graph_facts.kept.warn(FULL_RUN.format(why=error))
         return None
+    if ctx.grid.rank == 0:
+        _log.info("%s", ctx.graph_facts.refresh.sentences[0])
+    return refreshing
 
 
 def _sub_ranges(prepared: Prepared) -> dict[str, Csr]:

@@ -56,6 +56,7 @@ def run_status(report: RunReport, attempt: int) -> RunStatus:
         **_omitted(report.omissions),
         resumed_layer=report.kept.resumed or None,
         kept_layers=report.kept.kept[:MAX_ENTRIES] or None,
+        refreshed_rows=report.refresh.rows if report.refresh.mode == "incremental" else None,
         comparison=_compared(report.comparison),
         self_check=_checked(report.self_check),
         stages=stages[:MAX_ENTRIES],

@@ -261,6 +261,11 @@ class RunStatus(StatusModel):
         max_length=MAX_ENTRIES,
         description="The layers that the attempt kept for a next one; unset where none.",
     )
+    refreshed_rows: Count | None = Field(
+        default=None,
+        description="Rows of the results that were computed, where all others are those of the "
+        "version before (refresh.keep); unset in a full run.",
+    )
     comparison: ComparisonReport | None = Field(
         default=None,
         description="The comparison with the version that was current before; unset where there "

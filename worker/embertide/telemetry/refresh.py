@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-_log = logging.getLogger("embertide")
+FULL_RUN = "all rows are computed: {why}"
 
 
 @dataclass
@@ -33,11 +32,10 @@ class RefreshFacts:
     why: str = ""
     keeps: dict[str, Any] | None = None
 
-    def whole(self, why: str, *, warn: bool = False) -> None:
+    def whole(self, why: str) -> None:
         """All rows are computed; says why."""
         self.mode, self.base, self.full, self.rows, self.edges = "full", "", "", 0, 0
         self.why = why
-        _log.log(logging.WARNING if warn else logging.INFO, "a full run: %s", why)
 
     def resumed(self) -> None:
         """An earlier attempt's layers are gone on from: all rows that follow are computed."""
@@ -51,7 +49,7 @@ class RefreshFacts:
                 f"refreshed {self.rows:,} of {self.all_rows:,} rows, over {self.edges:,} of"
                 f" {self.all_edges:,} edges; the others are those of version {self.base}"
             ]
-        return [f"a full run: {self.why}"] if self.why else []
+        return [FULL_RUN.format(why=self.why)] if self.why else []
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; :meth:`from_json` is the way back."""

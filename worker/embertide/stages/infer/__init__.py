@@ -27,6 +27,7 @@ from embertide.stages.infer.work import LayerWork
 from embertide.steps.execution import Execution, Graphs
 from embertide.steps.tensors import Tensors
 from embertide.telemetry.clock import Clock
+from embertide.telemetry.refresh import FULL_RUN
 
 __all__ = ["Arrangement", "Graphs", "Keeping", "Refreshing", "arrange", "infer"]
 
@@ -118,7 +119,9 @@ def _refresh(
     try:
         shards = refresh(ctx, execution, plan, loaded, refreshing, clock, checker, keeper)
     except Doubt as doubt:
-        ctx.graph_facts.refresh.whole(str(doubt), warn=True)
+        ctx.graph_facts.refresh.whole(str(doubt))
+        if ctx.grid.rank == 0:
+            ctx.graph_facts.kept.warn(FULL_RUN.format(why=doubt))
         if checker:
             checker.parts.clear()
         keeper.start_again()

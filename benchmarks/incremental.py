@@ -1,0 +1,163 @@
+"""What a run takes that computes the rows that have changed, beside one that computes all.
+
+    .venv/bin/python -m benchmarks.incremental --scale 17
+
+*bounded*: a graph whose nodes have 20 in-edges each, of which one source of a share of the nodes is
+another one each night; *rmat*: a graph with hubs, where changes reach almost everything. Runs take
+turns: *full* computes all rows and keeps them, *incremental* (or *auto*) goes on from what was
+kept. ``layers`` are the seconds of the layers, reading and keeping rows included, ``work`` those of
+all stages; ``share`` is the part of the edges that were gone over.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from benchmarks.support.rounds import ROOT, Run, middle, ratio, save, table
+
+NEIGHBOURS, WIDTH = 20, 128
+KEYS = ("work", "layers", "publish", "share", "layers_of_full", "work_of_full")
+_COMMAND = [str(ROOT / ".venv/bin/embertide")]
+
+
+@dataclass
+class Nightly:
+    """A job over edges of which some change each night."""
+
+    folder: Path
+    scale: int
+    seed: int = 1
+
+    @property
+    def edges(self) -> Path:
+        """The one file of edges."""
+        (path,) = (self.folder / "edges").rglob("*.parquet")
+        return path
+
+    def make_rmat(self) -> None:
+        """A graph with hubs, and its features and model."""
+        _call("synth", str(self.folder), "--scale", str(self.scale), "--quiet")
+
+    def make_bounded(self) -> None:
+        """Every node has as many in-edges, from any nodes."""
+        nodes, g = 1 << self.scale, np.random.default_rng(0)
+        _call("synth", str(self.folder), "--scale", "10", "--quiet")
+        target = np.repeat(np.arange(nodes), NEIGHBOURS)
+        source = g.integers(0, nodes, len(target))
+        pq.write_table(pa.table({"src": source, "dst": target}), self.edges)
+        shutil.rmtree(self.folder / "features")
+        (self.folder / "features").mkdir()
+        values = g.standard_normal((nodes, WIDTH)).astype(np.float32)
+        np.save(self.folder / "features" / "x.npy", values)
+        manifest = self._manifest()
+        uri = (self.folder / "features" / "x.npy").as_uri()
+        features = {"uri": uri, "format": "npy"}
+        manifest["spec"]["input"]["nodes"] = [{"count": nodes, "features": features}]
+        self._write(manifest)
+
+    def change(self, share: float) -> None:
+        """Another source of one in-edge of a share of the nodes."""
+        edges = pq.read_table(self.edges)
+        columns = {name: edges[name].to_numpy().copy() for name in edges.column_names}
+        source = next(iter(columns.values()))
+        g = np.random.default_rng(self.seed)
+        self.seed += 1
+        at = g.choice(len(source), max(1, round(share * (1 << self.scale))), replace=False)
+        source[at] = g.integers(0, 1 << self.scale, len(at))
+        pq.write_table(pa.table(columns), self.edges)
+
+    def run(self, mode: str, grid: str, *, keep: bool = True) -> Run:
+        """A run to its end."""
+        manifest = self._manifest()
+        manifest["spec"]["refresh"] = {"mode": mode, "keep": keep, "resume": "never"}
+        manifest["spec"]["output"] |= {"compare": False, "keepVersions": 1}
+        manifest["spec"]["inference"] = {"checkedRows": 0}
+        self._write(manifest)
+        report = json.loads(_call("run", str(self._job), "--grid", grid, "--json").splitlines()[-1])
+        refresh = report["refresh"]
+        incremental = refresh["mode"] == "incremental"
+        return {
+            "work": report["total_seconds"],
+            "layers": report["stages"]["infer"],
+            "publish": report["stages"]["publish"],
+            "share": refresh["edges"] / refresh["all_edges"] if incremental else 1.0,
+            "waited": report["kept"]["wait_seconds"],
+        }
+
+    @property
+    def _job(self) -> Path:
+        return self.folder / "job.yaml"
+
+    def _manifest(self) -> dict[str, Any]:
+        manifest: dict[str, Any] = yaml.safe_load(self._job.read_text())
+        return manifest
+
+    def _write(self, manifest: dict[str, Any]) -> None:
+        self._job.write_text(yaml.safe_dump(manifest))
+
+
+def _call(*words: str) -> str:
+    done = subprocess.run([*_COMMAND, *words], capture_output=True, text=True, cwd=ROOT)
+    if done.returncode:
+        sys.exit(done.stderr)
+    return done.stdout
+
+
+def measure(job: Nightly, mode: str, share: float, grid: str, rounds: int) -> dict[str, Run]:
+    """Medians of runs over what was kept, of full runs that keep, and of full runs that do not."""
+    job.run("full", grid)
+    runs: dict[str, list[Run]] = {mode: [], "full": [], "alone": []}
+    for _ in range(rounds):
+        job.change(share)
+        runs[mode].append(job.run(mode, grid))
+        job.change(share)
+        runs["full"].append(job.run("full", grid))
+        runs["alone"].append(job.run("full", grid, keep=False))
+        job.run("full", grid)
+    found = {name: middle(of) for name, of in runs.items()}
+    for name in (mode, "full"):
+        for key in ("layers", "work"):
+            found[name][f"{key}_of_full"] = ratio(runs[name], runs["alone"], key)
+    return found
+
+
+def main() -> None:
+    """Measure both graphs."""
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=int, default=17, help="2^scale nodes")
+    parser.add_argument("--grid", default="1x1")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--bounded", type=float, default=1e-4, help="share of the nodes")
+    parser.add_argument("--rmat", type=float, default=2e-4, help="changed edges for each node")
+    parser.add_argument("--out", type=Path, help="the JSON file; default benchmarks/results")
+    given = parser.parse_args()
+    cases: list[Run] = []
+    for graph, mode, share in (
+        ("bounded", "incremental", given.bounded),
+        ("rmat", "auto", given.rmat),
+    ):
+        with tempfile.TemporaryDirectory(prefix="embertide-bench-") as folder:
+            job = Nightly(Path(folder) / "job", given.scale)
+            job.make_bounded() if graph == "bounded" else job.make_rmat()
+            systems = measure(job, mode, share, given.grid, given.rounds)
+        cases.append({"graph": graph, "scale": given.scale, "share": share, "systems": systems})
+        rows = [[name, *(run.get(key, "") for key in KEYS)] for name, run in systems.items()]
+        print(table([f"{graph}, scale {given.scale}, {share:g}", *KEYS], rows), flush=True)
+    save("incremental", {"cases": cases}, given.out)
+
+
+if __name__ == "__main__":
+    main()

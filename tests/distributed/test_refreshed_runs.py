@@ -1,0 +1,115 @@
+"""Night after night a job computes the rows that have changed, and publishes whole versions."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.refreshed_job import NightlyJob
+
+pytestmark = pytest.mark.distributed
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> NightlyJob:
+    return NightlyJob(tmp_path, "--scale", "10")
+
+
+@pytest.mark.parametrize("grid", ["2x1", "1x2", "2x2"])
+def test_several_days_have_the_bits_of_whole_runs(grid: str, job: NightlyJob) -> None:
+    first = job.night(grid)
+    assert first["refresh"]["mode"] == "full"
+    assert job.manifest()["refresh"] == {"mode": "full", "full": first["version"]}
+    before = first["version"]
+    for day in (1, 2):
+        job.change_edges(day)
+        report = job.night(grid)
+        refresh = report["refresh"]
+        assert (refresh["mode"], refresh["base"]) == ("incremental", before)
+        assert 0 < refresh["edges"] < refresh["all_edges"]
+        assert report["self_check"]["state"] == "checked"
+        entry = job.manifest()["refresh"]
+        assert (entry["mode"], entry["from"]) == ("incremental", before)
+        assert (entry["full"], entry["rows"]) == (first["version"], refresh["rows"])
+        (kept,) = job.kept()
+        assert kept.with_digests
+        assert kept.layers == [1, 2, 3]
+        assert job.same_as_whole(grid)
+        before = report["version"]
+
+
+def test_graphs_of_several_types_have_the_bits_of_whole_runs(tmp_path: Path) -> None:
+    job = NightlyJob(tmp_path, "--scale", "10", "--hetero")
+    job.night("2x1")
+    job.change_edges(1)
+    refresh = job.night("2x1")["refresh"]
+    assert refresh["mode"] == "incremental"
+    assert refresh["edges"] < refresh["all_edges"]
+    assert job.same_as_whole("2x1")
+
+
+@pytest.mark.parametrize("layer", [0, 2])
+def test_kept_rows_that_are_damaged_take_a_full_run(layer: int, job: NightlyJob) -> None:
+    job.night("1x1")
+    job.change_edges(1)
+    job.damage(layer)
+    report = job.night("1x1")
+    assert report["refresh"]["mode"] == "full"
+    assert report["refresh"]["why"].endswith("does not match its checksum")
+    assert job.manifest()["refresh"] == {"mode": "full", "full": report["version"]}
+    assert job.same_as_whole("1x1")
+    job.change_edges(2)
+    assert job.night("1x1")["refresh"]["mode"] == "incremental"
+    assert job.same_as_whole("1x1")
+
+
+def test_a_run_that_is_killed_is_gone_on_with(tmp_path: Path) -> None:
+    job = NightlyJob(tmp_path, "--scale", "14")
+    first = job.night("2x1")["version"]
+    job.change_edges(1)
+    assert job.killed("2x1").code != 0
+    report = job.night("2x1")
+    assert report["kept"]["resumed"] >= 1
+    assert job.same_as_whole("2x1")
+    job.change_edges(2)
+    report = job.night("2x1")
+    assert report["refresh"]["mode"] == "incremental"
+    assert job.manifest()["refresh"]["full"] == first
+    assert job.same_as_whole("2x1")
+    assert len(job.kept()) == 1
+
+
+def test_runs_say_why_they_compute_all_rows(job: NightlyJob) -> None:
+    first = job.night("1x1")["version"]
+    job.change_edges(1)
+    refresh = job.night("2x1")["refresh"]
+    assert refresh["why"] == f"version {first} was computed with grid 1x1, not 2x1"
+    job.change_edges(2)
+    job.set(keep=True, mode="full")
+    assert job.night("2x1")["refresh"]["why"] == "spec.refresh.mode is full"
+    job.change_edges(3)
+    job.set(keep=True, mode="incremental", fullEvery="1s")
+    time.sleep(1)
+    assert "longer ago than refresh.fullEvery" in job.night("2x1")["refresh"]["why"]
+    job.change_edges(4, count=500)
+    job.set(keep=True)
+    refresh = job.night("2x1")["refresh"]
+    assert refresh["mode"] == "full"
+    assert "is likely to take" in refresh["why"]
+
+
+def test_what_is_kept_goes_when_no_run_goes_on_from_it(job: NightlyJob) -> None:
+    job.night("1x1")
+    job.change_edges(1)
+    job.set(keep=False, mode="incremental")
+    report = job.night("1x1")
+    assert report["refresh"]["mode"] == "incremental"
+    assert "layers" not in job.manifest()
+    assert job.kept() == []
+    assert not (job.path / "embeddings" / "_layers").exists()
+    job.change_edges(2)
+    why = job.night("1x1")["refresh"]["why"]
+    assert why == f"version {report['version']} has kept no rows"
+    assert job.same_as_whole("1x1")
