@@ -66,7 +66,7 @@ def test_kept_rows_that_are_damaged_take_a_full_run(layer: int, job: NightlyJob)
 
 
 def test_a_run_that_is_killed_is_gone_on_with(tmp_path: Path) -> None:
-    job = NightlyJob(tmp_path, "--scale", "14")
+    job = NightlyJob(tmp_path, "--scale", "16")
     first = job.night("2x1")["version"]
     job.change_edges(1)
     assert job.killed("2x1").code != 0
