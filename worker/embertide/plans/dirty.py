@@ -57,14 +57,8 @@ def why_whole(plan: Plan, *, sampled: bool) -> str:
             if end == "out" and (weighted or sampled):
                 what = "sums of the weights of out-edges" if weighted else "out-degrees of samples"
                 return f"{name} reads {what}"
-    for op in plan.ops:
-        fused = {id(step) for step in op.steps[1:] if op.leader is not None}
-        for step in op.steps:
-            if not step.exact_alone and id(step) not in fused:
-                return (
-                    f"the rows of {step.out} ({step.kind_name}, layer {step.layer + 1}) may be"
-                    " rounded in another way among other rows"
-                )
+        if not step.exact_alone:
+            return f"the rows of {name} may be rounded in another way among other rows"
     return ""
 
 
