@@ -16,10 +16,9 @@ from embertide.pipeline.reach import count_reach
 from embertide.pipeline.typed_graph import Located, TypedGraph
 from embertide.plans.dirty import why_whole
 from embertide.primitives.exchange import Exchange
+from embertide.stages.changes import OwnNodes, digest_rows, find_changes, keep_digests
 from embertide.stages.features import LoadedNodes, RawFeatures, loaded_features, locate_features
 from embertide.stages.infer import Keeping, Refreshing, arrange, infer
-from embertide.stages.row_changes import find_changes, keep_digests
-from embertide.stages.row_digests import OwnNodes, digest_rows
 from embertide.steps import Program
 from embertide.storage.opening import open_storage
 from embertide.telemetry.kept import KeptFacts

@@ -17,3 +17,8 @@ def describe(device: torch.device) -> str:
     if device.type == "cpu":
         return native.describe()
     return f"{gpu.describe(device)}, {native.describe()} beside it"
+
+
+def instruction_set() -> str:
+    """What the compiled kernels are for, such as avx512; "" without them."""
+    return "" if native.lib is None else str(native.lib.isa())

@@ -15,7 +15,7 @@ from embertide.plans.dirty import Changes, dirty_rows, ends_of
 from embertide.plans.plan import Plan
 from embertide.plans.wanted import Rows
 from embertide.primitives.exchange import Exchange
-from embertide.stages.row_digests import PRIMITIVE
+from embertide.stages.changes import PRIMITIVE
 from embertide.steps.base import EdgeStep
 
 _KEPT_READ_BYTES = 1e9

@@ -18,7 +18,7 @@ import torch
 
 from embertide._version import __version__
 from embertide.errors import EmbertideError
-from embertide.kernels import native
+from embertide.kernels.describe import instruction_set, is_compiled
 from embertide.pipeline.prepare import Prepared
 from embertide.planning.layer_key import layer_key
 from embertide.planning.order import WorkOrder
@@ -119,7 +119,7 @@ def _how(prepared: Prepared) -> dict[str, Any]:
     return {
         "release": __version__,
         "torch": torch.__version__,
-        "kernels": "torch" if native.lib is None else native.lib.isa(),
+        "kernels": instruction_set(),
         "device": ctx.device.type,
         "grid": str(ctx.grid.shape),
         "in order": sorted(name for name, own in prepared.loaded.items() if own.placed),
@@ -134,7 +134,7 @@ def _unfit(prepared: Prepared) -> str:
     ctx = prepared.ctx
     if ctx.device.type != "cpu":
         return "rows are computed alone on a CPU only"
-    if native.lib is None:
+    if not is_compiled():
         return "the native kernels are not there, without which rows may be rounded otherwise"
     if ctx.grid.world > 1 and not ctx.exchange.channel("world", "features").in_place:
         return "the workers do not share one host's memory"

@@ -16,9 +16,8 @@ from embertide.pipeline.reach import Reach, count_reach
 from embertide.pipeline.refresh import RefreshPlan
 from embertide.planning.order import WorkOrder
 from embertide.primitives.objects import broadcast_object
+from embertide.stages.changes import OwnNodes, RowDigests, digest_rows, find_changes, keep_digests
 from embertide.stages.infer import Refreshing
-from embertide.stages.row_changes import find_changes, keep_digests
-from embertide.stages.row_digests import OwnNodes, RowDigests, digest_rows
 from embertide.telemetry.refresh import FULL_RUN
 
 UNKEPT = "the rows of this version are not kept for the next run: {why}"

@@ -1,62 +1,20 @@
-"""Checks operations that are run for some nodes alone, whose rows are complete or have no edges."""
+"""Rows that a check draws where some have their edges and the others none; and joined results."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from embertide.grid import RowRanges
-from embertide.plans.plan import Plan
 from embertide.selfcheck.draw import Nodes
 from embertide.selfcheck.tally import worst_of
 from embertide.telemetry.self_check import SelfCheck
 
-if TYPE_CHECKING:
-    from embertide.selfcheck.checker import Checker
-
 Complete = Mapping[tuple[int, str], Tensor]
 """Layer and relation -> [N] bool, the rows that have their edges; others have none."""
-
-
-def check_some(
-    checker: Checker,
-    plan: Plan,
-    ranges: Mapping[str, RowRanges],
-    complete: Complete,
-    names: Mapping[str, Tensor],
-) -> Checker:
-    """Checks a plan that is run for some nodes; what it finds is part of what ``checker`` does.
-
-    Args:
-        ranges: of these nodes.
-        names: node type -> [n] the dense id in the whole graph of each.
-    """
-
-    def name_of(node_type: str, node: int) -> str:
-        return checker.name_of(node_type, int(names[node_type][node]))
-
-    part = replace(
-        checker,
-        plan=plan,
-        ranges=ranges,
-        complete=complete,
-        name_of=name_of,
-        seconds=0.0,
-        parts=[],
-        _edges={},
-        _out={},
-        _counted=set(),
-        _in_progress=[],
-        _seen={},
-        _tallies=[],
-        _skipped=[],
-    )
-    checker.parts.append(part)
-    return part
 
 
 def complete_rows(

@@ -31,7 +31,7 @@ from embertide.primitives.exchange import Exchange
 from embertide.primitives.graph import LayerGraph
 from embertide.selfcheck.checker import Checker
 from embertide.selfcheck.draw import draw
-from embertide.selfcheck.some import check_some
+from embertide.selfcheck.part import check_some
 from embertide.stages.infer.excerpt import Excerpt, excerpt_of
 from embertide.stages.infer.restoring import as_array, place_of
 from embertide.stages.infer.running import results_in_rows, run_op

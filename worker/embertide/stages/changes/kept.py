@@ -17,7 +17,7 @@ from embertide.layers.seals import Damaged, KeptTensor, Seal
 from embertide.layers.store import LayerStore
 from embertide.plans.dirty import Changes, ends_of
 from embertide.primitives.exchange import Exchange
-from embertide.stages.row_digests import PRIMITIVE, RowDigests
+from embertide.stages.changes.digests import PRIMITIVE, RowDigests
 
 Rows32 = npt.NDArray[np.int32]
 Dense = npt.NDArray[np.int64]
