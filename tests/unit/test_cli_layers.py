@@ -49,6 +49,17 @@ def test_what_is_kept_is_listed(cli: Cli, output: Path) -> None:
     assert kept["size"] > 32000
 
 
+def test_digests_of_rows_are_no_layer(cli: Cli, output: Path) -> None:
+    store = LayerStore(STORAGE, output.as_uri(), KEY, CURRENT)
+    name = "d" * 32
+    store.seal(Seal(key=KEY, name=name, version=CURRENT, layer=0, layers=0, feature=1, tensors=()))
+    _, out, _ = cli("layers", "--output", str(output))
+    assert "2 of 3" in out
+    assert f"{KEY} is for the next run, with digests of rows" in out
+    (kept,) = json.loads(cli("layers", "--output", str(output), "--json")[1])
+    assert (kept["layers"], kept["of"], kept["with_digests"]) == ([2], 3, True)
+
+
 def test_it_is_no_version_and_no_reader_sees_it(cli: Cli, output: Path) -> None:
     (version,) = json.loads(cli("versions", "--output", str(output), "--json")[1])
     assert version["version"] == CURRENT

@@ -176,10 +176,21 @@ def test_blocks_that_do_not_cover_a_range_are_refused(output: str) -> None:
 def test_layers_go_when_their_version_is_published(output: str) -> None:
     store = keep(output)
     keep(output, OTHER)
-    sweep(store.storage, output, KEY)
+    sweep(store.storage, output, {KEY})
     assert keys(store.storage, output) == [OTHER]
-    sweep(store.storage, output, OTHER)
+    sweep(store.storage, output, {OTHER})
     assert not Path(layers_uri(output).removeprefix("file://")).exists()
+
+
+def test_layers_that_the_next_run_goes_on_from_stay_however_old(
+    output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = keep(output)
+    keep(output, OTHER)
+    later = time.time() + ABANDONED_AFTER.total_seconds() + 1
+    monkeypatch.setattr("embertide.layers.sweeping._store_time", lambda *_: later)
+    sweep(store.storage, output, {KEY}, {KEY})
+    assert keys(store.storage, output) == [KEY]
 
 
 def test_what_killed_writers_and_sweeps_leave_goes_too(output: str, tmp_path: Path) -> None:
@@ -188,7 +199,7 @@ def test_what_killed_writers_and_sweeps_leave_goes_too(output: str, tmp_path: Pa
     layers = tmp_path / "out" / "_layers"
     (layers / KEY / "blocks" / "20261126T190000Z-3fa9c1").mkdir()
     (layers / "_time-0123abcd").write_bytes(b"now")
-    sweep(store.storage, output, KEY)
+    sweep(store.storage, output, {KEY})
     assert not layers.exists()
 
 
@@ -196,7 +207,7 @@ def test_layers_stay_while_an_attempt_may_read_them(output: str) -> None:
     store = keep(output)
     with Attempt(store.storage, output, KEY, VERSION) as attempt:
         attempt.begin()
-        sweep(store.storage, output, KEY)
+        sweep(store.storage, output, {KEY})
         (kept,) = list_layers(store.storage, output)
         assert (kept.layers, kept.of, kept.in_use) == ([1], 3, True)
         assert remove_layers(store.storage, output, [kept]) == []
@@ -216,7 +227,7 @@ def test_an_attempt_whose_process_is_gone_holds_nothing(output: str) -> None:
         os._exit(0)
     os.waitpid(child, 0)
     assert store.storage.stat(attempt_uri(output, KEY, VERSION)) is not None
-    sweep(store.storage, output, KEY)
+    sweep(store.storage, output, {KEY})
     assert keys(store.storage, output) == []
 
 
@@ -232,7 +243,7 @@ def test_an_attempt_of_another_machine_holds_as_long_as_it_beats(
     monkeypatch.setattr(stores, "BLOCK_BYTES", 7 * 24)
     monkeypatch.setattr(attempts, "ALIVE_SECONDS", 1.0)
     time.sleep(age)
-    sweep(store.storage, output, KEY)
+    sweep(store.storage, output, {KEY})
     assert keys(store.storage, output) == ([KEY] if age < 1 else [])
 
 
@@ -257,11 +268,11 @@ def test_abandoned_layers_go_by_age(output: str, monkeypatch: pytest.MonkeyPatch
     storage = keep(output).storage
     # A file's own times cannot be set back: a rename or a write changes one of them.
     monkeypatch.setattr("embertide.layers.sweeping._store_time", lambda *_: time.time() + 3600)
-    sweep(storage, output, OTHER)
+    sweep(storage, output, {OTHER})
     assert keys(storage, output) == [KEY]
     later = time.time() + ABANDONED_AFTER.total_seconds() + 1
     monkeypatch.setattr("embertide.layers.sweeping._store_time", lambda *_: later)
-    sweep(storage, output, OTHER)
+    sweep(storage, output, {OTHER})
     assert keys(storage, output) == []
 
 
@@ -269,7 +280,7 @@ def test_what_a_killed_writer_left_goes_too(output: str) -> None:
     store = keep(output)
     folder = Path(key_uri(output, KEY).removeprefix("file://"), "blocks", VERSION)
     (folder / ".0123456789ab.part").write_bytes(b"half")
-    sweep(store.storage, output, KEY)
+    sweep(store.storage, output, {KEY})
     assert not Path(layers_uri(output).removeprefix("file://")).exists()
 
 

@@ -90,9 +90,7 @@ def _remarks(layers: list[KeptLayers], removed: list[KeptLayers], remove: bool) 
     stays = "stays: " if remove else ""
     lines += [f"{stays}{item.key} is in use by an attempt" for item in layers if item.in_use]
     digests = [item.key for item in layers if item.with_digests and item not in removed]
-    lines += [
-        f"{key} has digests of rows, for a run that computes those that change" for key in digests
-    ]
+    lines += [f"{key} is for the next run, with digests of rows" for key in digests]
     if removed:
         lines.append(f"removed {human_bytes(sum(item.size for item in removed))}")
     return lines

@@ -90,8 +90,8 @@ class _Dirty:
     def walk(self) -> dict[str, Rows]:
         """See :func:`dirty_rows`."""
         for step in self._plan.program.steps:
-            after = self._over_edges if isinstance(step, EdgeStep) else self._at_rows
-            self._rows[step.out] = after(step) | self._changes.new[self._types[step.out]]
+            rows = self._over_edges(step) if isinstance(step, EdgeStep) else self._at_rows(step)
+            self._rows[step.out] = rows | self._changes.new[self._types[step.out]]
         for op in self._plan.ops:
             # Rows that are multiplied already by the factors of the sum that reads them.
             if op.scales and op.reader is not None:

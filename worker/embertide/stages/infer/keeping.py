@@ -44,18 +44,18 @@ class Keeping:
 
     Attributes:
         layers: numbers of those to keep, from 1.
-        results: keep the results too, for a run that computes what has changed by then.
-        reads: go on after what an earlier attempt has kept.
         begins: called by rank 0 before anything is read or written.
         touched: says what of the inputs was written to since an attempt began, "" for nothing.
+        results: keep the results too, for a run that computes what has changed by then.
+        reads: go on after what an earlier attempt has kept.
     """
 
     store: LayerStore
     layers: Collection[int]
-    results: bool = False
-    reads: bool = True
     begins: Callable[[], None] = lambda: None
     touched: Callable[[str], str] = lambda _version: ""
+    results: bool = False
+    reads: bool = True
 
 
 @dataclass

@@ -1,0 +1,121 @@
+"""Sets of rows that differ, forward through a plan, and plans of which all rows are computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from embertide.kernels.csr import Csr, targets_of
+from embertide.kernels.hashing import hash_bytes
+from embertide.plans.dirty import Changes, dirty_rows, why_whole
+from embertide.plans.plan import Plan
+from embertide.spec.grid import GridShape
+from embertide.steps import Activation, Aggregate, Linear, Program, Propagate
+from tests.support.manifests import EXAMPLE, only_problem, put
+from tests.support.plans import in_slices
+
+NODES = 8
+"""A path: node i has an edge from i - 1."""
+
+
+def path() -> Csr:
+    indptr = torch.tensor([0, *range(NODES)])
+    return Csr(0, indptr, torch.arange(NODES - 1, dtype=torch.int32))
+
+
+def plan_of(*steps: Any, layers: int = 1) -> Plan:
+    widths = {"x": 4, **{step.out: 4 for step in steps}}
+    params = {"w": torch.eye(4)}
+    program = Program(steps=steps, params=params, widths=widths, layers=layers)
+    return in_slices(program, GridShape())
+
+
+def rows(*some: int) -> torch.Tensor:
+    every = torch.zeros(NODES, dtype=torch.bool)
+    every[list(some)] = True
+    return every
+
+
+def dirty(plan: Plan, **changes: torch.Tensor) -> dict[str, list[int]]:
+    """Tensor -> the rows that differ."""
+    given = {name: {"": changes.get(name, rows())} for name in ("new", "features", "edges", "out")}
+    found = dirty_rows(plan, Changes(**given), lambda _name, sources: targets_of(path(), sources))
+    return {name: of.nonzero().flatten().tolist() for name, of in found.items()}
+
+
+TWO_SUMS = (
+    Linear(out="a", layer=0, x="x", weight="w"),
+    Aggregate(out="b", layer=0, x="a", norm="in"),
+    Aggregate(out="out", layer=1, x="b", norm="in"),
+)
+
+
+def test_changes_reach_one_neighbour_more_with_each_sum() -> None:
+    plan = plan_of(*TWO_SUMS, layers=2)
+    assert dirty(plan, features=rows(2)) == {"x": [2], "a": [2], "b": [2, 3], "out": [2, 3, 4]}
+    assert dirty(plan, edges=rows(5)) == {"x": [], "a": [], "b": [5], "out": [5, 6]}
+    new = dirty(plan, new=rows(7), features=rows(7), edges=rows(7))
+    assert new == {"x": [7], "a": [7], "b": [7], "out": [7]}
+
+
+def test_rows_that_read_the_degree_of_a_source_differ_with_it() -> None:
+    by_out = plan_of(Aggregate(out="out", layer=0, x="x", norm="both"))
+    assert dirty(by_out, out=rows(3))["out"] == [3, 4]
+    by_in = plan_of(Aggregate(out="out", layer=0, x="x", norm="sym_in"))
+    assert dirty(by_in, edges=rows(3))["out"] == [3, 4]
+    alone = plan_of(Aggregate(out="out", layer=0, x="x", norm="in"))
+    assert dirty(alone, edges=rows(3))["out"] == [3]
+
+
+def test_sums_of_sums_reach_as_far_as_they_are_many() -> None:
+    plan = plan_of(Propagate(out="out", layer=0, x="x", times=3, norm="in"))
+    assert dirty(plan, features=rows(1))["out"] == [1, 2, 3, 4]
+
+
+def test_plans_say_why_all_rows_are_computed() -> None:
+    assert why_whole(plan_of(*TWO_SUMS, layers=2), sampled=True) == ""
+    tanh = plan_of(*TWO_SUMS[:2], Activation(out="out", layer=0, x="b", kind="tanh"))
+    assert why_whole(tanh, sampled=False) == (
+        "the rows of out (activation, layer 1) may be rounded in another way among other rows"
+    )
+    out = plan_of(Aggregate(out="out", layer=0, x="x", norm="both"))
+    assert why_whole(out, sampled=False) == ""
+    assert why_whole(out, sampled=True).endswith("reads out-degrees of samples")
+    weighted = plan_of(Aggregate(out="out", layer=0, x="x", norm="both_weighted"))
+    assert why_whole(weighted, sampled=False).endswith("reads sums of the weights of out-edges")
+
+
+def test_targets_are_the_rows_with_an_edge_from_a_source() -> None:
+    g = np.random.default_rng(1)
+    ends = np.sort(g.integers(0, 300, 49))
+    indptr = torch.tensor([0, *ends, 300])
+    csr = Csr(0, indptr, torch.from_numpy(g.integers(0, 60, 300).astype(np.int32)))
+    sources = torch.from_numpy(g.random(60) < 0.05)
+    expected = [bool(sources[csr.slice(i, i + 1).cols.long()].any()) for i in range(csr.rows)]
+    assert targets_of(csr, sources).tolist() == expected
+    assert not targets_of(csr, torch.zeros(60, dtype=torch.bool)).any()
+
+
+def test_hashes_of_bytes_tell_rows_apart() -> None:
+    data = np.zeros(64, np.uint8)
+    same = hash_bytes(np.array([0, 16, 32, 32, 40, 64]), data)
+    assert (same[0] == same[1]).all()
+    assert len({tuple(row) for row in same.tolist()}) == 4
+    data[20] = 1
+    other = hash_bytes(np.array([0, 16, 32, 32, 40, 64]), data)
+    assert (other[0] == same[0]).all()
+    assert (other[1] != same[1]).any()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("fullEvery", "7"), ("mode", "some"), ("keep", "sometimes")]
+)
+def test_a_refresh_that_is_none_is_refused(field: str, value: str) -> None:
+    data = put(yaml.safe_load(EXAMPLE), "spec.refresh", {field: value})
+    path, problem = only_problem(data)
+    assert path == f"spec.refresh.{field}"
+    assert problem
