@@ -47,7 +47,7 @@ class LinearAttend(Step, kind="linear_attend"):
     heads: int = 1
 
     def width(self, shapes: Shapes) -> int:
-        """As many columns as ``v``."""
+        """The width of ``v``."""
         shapes.same([self.q, self.k])
         shapes.per_head(self.k, self.heads)
         shapes.per_head(self.v, self.heads)
