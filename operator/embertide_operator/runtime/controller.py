@@ -134,7 +134,7 @@ class Controller:
                     group.create_task(self._for_ever("a worker", lambda: self._work(threads)))
         finally:
             self._writes, self._loop, self.beat = False, None, None
-            # A pass that is under way ends with its next write, which is refused.
+            # A pass that runs ends with its next write, which is refused.
             await asyncio.to_thread(threads.shutdown, wait=True, cancel_futures=True)
             await self._poller.close()
 

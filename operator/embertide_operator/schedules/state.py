@@ -201,7 +201,7 @@ def _missed_text(missed: int) -> str:
 
 
 def _as_before(old: Object) -> Verdict:
-    """What was known before; of a firing that is under way, and of one whose Job is deleted."""
+    """What was known before; of a firing that has not ended, and of one whose Job is deleted."""
     before = condition({"status": old}, "Submitted")
     if not before:
         return None, "Unknown", "the last firing's Job is gone, or just begins"

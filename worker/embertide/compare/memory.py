@@ -16,7 +16,7 @@ what is computed of it. Measured."""
 _COPIES = 4
 """Copies of the sample: as drawn, in order, and what is computed of it. Measured."""
 _TEXTS = 8 / 3
-"""The sample as text on its way between workers: as sent and as received, four thirds of it each.
+"""The sample as text that workers send each other: as sent and as received, four thirds of it each.
 """
 
 

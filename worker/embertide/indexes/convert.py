@@ -225,7 +225,7 @@ def _describe(
 
 
 class _Files:
-    """Files under way, one after the other; after an exception none of them stays.
+    """Files that are written, one after the other; after an exception none of them stays.
 
     Attributes:
         done: those that are complete.
@@ -334,7 +334,7 @@ class _Files:
 
 
 class _File:
-    """One file under way.
+    """A file that is being written.
 
     Attributes:
         rows, size: so far; bytes as the format counts them.

@@ -22,7 +22,7 @@ _LENGTH = np.dtype(">i4")
 
 
 class Writer(Protocol):
-    """One file under way."""
+    """A file that is being written."""
 
     def add(self, piece: Any) -> None:
         """Append rows as the format has encoded them."""

@@ -88,7 +88,7 @@ class Staging:
     def batches(self, tensor: torch.Tensor, rows: int) -> Iterator[torch.Tensor]:
         """Consecutive rows of a tensor on the device, so many at a time, on the CPU.
 
-        While some are used the next are on their way. They are overwritten once the next are asked
+        While some are used the next are in flight. They are overwritten once the next are asked
         for, or something else is copied.
         """
         parts = (tensor[first : first + rows] for first in range(0, len(tensor), rows))

@@ -23,7 +23,7 @@ SNAPSHOT_SECONDS = 2.0
 
 @dataclass
 class Noted:
-    """What a run on one machine comes to know on its way.
+    """What is known of a run on one machine while it runs.
 
     Attributes:
         confirmed: whether it computed nothing, of which there is no trace.

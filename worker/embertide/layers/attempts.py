@@ -28,7 +28,7 @@ _log = logging.getLogger("embertide")
 
 
 class Attempt:
-    """Says that an attempt is under way, from its first use of a key's layers to its end.
+    """Says that an attempt is running, from its first use of a key's layers to its end.
 
     Only one process of a run begins it. A store that refuses is a warning: others may then remove
     layers while they are read, which costs their computing again.

@@ -44,5 +44,5 @@ def block_path(version: str, name: str, tensor: int, rank: int, number: int) -> 
 
 
 def attempt_uri(output_uri: str, key: str, version: str) -> str:
-    """The object that says that an attempt is under way."""
+    """The object that says that an attempt is running."""
     return f"{key_uri(output_uri, key)}/attempts/{version}.json"

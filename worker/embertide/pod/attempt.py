@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 SNAPSHOT_SECONDS = 2.0
 _UNDER_WAY_SECONDS = 2.0
-"""How long a request may be on its way to the store when the process that sent it is killed."""
+"""How long a request may be in flight to the store when the process that sent it is killed."""
 
 _log = logging.getLogger("embertide.pod")
 
@@ -256,7 +256,7 @@ class WorkerAttempt:
     def _discard_own(self) -> None:
         """Remove what there is of our version, also what our killed worker has begun just now.
 
-        A request that was under way may begin an upload, or add an object, after the first look.
+        A request that was in flight may begin an upload, or add an object, after the first look.
         """
         self._discard(self._settings.version)
         remote = not is_local(self._job.spec.output.uri)

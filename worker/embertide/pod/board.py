@@ -65,7 +65,7 @@ class Board:
         """The attempt is done; returns whether that is news."""
         progress = self._status.progress
         if progress is not None:
-            # The last events may still be on their way.
+            # The last events may still be in flight.
             progress = progress.model_copy(update=_DONE)
         return self._change(state="succeeded", output=output, report=report, progress=progress)
 

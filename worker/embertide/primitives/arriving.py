@@ -88,7 +88,7 @@ def arriving(
     ahead: deque[_Message] = deque()
     computed: Pending | None = None
     spans = enumerate(pace.spans(sources.rounds))
-    # One is being computed, or still being read by a peer, while `depth` are under way.
+    # One is being computed, or still being read by a peer, while `depth` are in flight.
     buffers = pace.depth + 1
     incoming = Buffers(buffers if reuse else 0, local)
     fetch = _Fetch(channel, sources, pick, width, incoming, Buffers(buffers, local))
@@ -156,7 +156,7 @@ def reduced(
 
 @dataclass(frozen=True)
 class _Message:
-    """Rows of our groups first..last on their way, and those of peers' groups.
+    """Rows of our groups first..last in flight, and those of peers' groups.
 
     Attributes:
         buffer: [rows, width] peer by peer.

@@ -1,4 +1,4 @@
-"""Loaded rows on their way to their owners in batches: how many of each go where."""
+"""Loaded rows sent to their owners in batches: how many of each go where."""
 
 from __future__ import annotations
 

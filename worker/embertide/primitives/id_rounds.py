@@ -1,4 +1,4 @@
-"""Ids on their way between ranks: rounds of bounded size, whatever the readers' batches are."""
+"""Ids sent between ranks: rounds of bounded size, whatever the readers' batches are."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Round(Generic[T]):
 
 @dataclass
 class Asked(Generic[T]):
-    """A round under way.
+    """A round in flight.
 
     Attributes:
         position: [k] place of each id among the different ones that were asked for.

@@ -176,7 +176,7 @@ class _Scatter:
         self._flying = pending, room
 
     def finish(self) -> None:
-        """Receive the batch that is under way, and put it away."""
+        """Receive the batch that is in flight, and put it away."""
         if self._flying is None:
             return
         pending, room = self._flying

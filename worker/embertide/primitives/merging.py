@@ -6,7 +6,7 @@ rows of several groups travel: a result has the same bits whatever is chosen her
 The first use of a primitive on an axis tries every number out, in an order that all ranks know;
 before the second they add up what each took and all choose the same, so both ends of a message
 always agree on what is in it. Buffers hold ``most`` groups from the start: where fewer travel in
-a message, more messages are under way.
+a message, more messages are in flight.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class Pace:
-    """One use of a pattern: which groups travel together, and how many messages are under way.
+    """One use of a pattern: which groups travel together, and how many messages are in flight.
 
     Attributes:
-        depth: messages under way while one is computed.
+        depth: messages in flight while one is computed.
         each: groups of every message; None while numbers are tried out.
         tried: the numbers that are tried out, ascending.
         trial: where their times are kept.
@@ -125,7 +125,7 @@ class Merging:
         Collective where more than one group may travel at a time: every rank of the axis must call.
 
         Args:
-            depth: groups under way, of those that ``most`` buffers hold.
+            depth: groups in flight, of those that ``most`` buffers hold.
         """
         if self.most == 1:
             return Pace(depth)

@@ -11,7 +11,7 @@ from embertide.telemetry.recorder import Label, Recorder
 
 
 class Pending:
-    """Transfers under way; what is sent stays alive until it has left."""
+    """Transfers in flight; what is sent stays alive until it has left."""
 
     def __init__(
         self,

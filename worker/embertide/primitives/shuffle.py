@@ -1,7 +1,7 @@
 """Sending each edge to the rank that owns its destination row.
 
 Edges travel packed, eight bytes each and beside them what they carry, in rounds of bounded size:
-while one round is on its way the next is packed, and the one before is put into the buckets from
+while one round is in flight the next is packed, and the one before is put into the buckets from
 which the rows are sorted. How many edges each round and bucket has is counted and sent first, so
 that all buffers have their exact size from the start.
 """
@@ -222,7 +222,7 @@ _Array = npt.NDArray[Any]
 
 
 class _Rounds:
-    """The rounds of one rank; two are under way at a time, each with buffers of its own.
+    """The rounds of one rank; two are in flight at a time, each with buffers of its own.
 
     Args:
         outgoing, incoming: [rounds, world] edges for and from each rank.

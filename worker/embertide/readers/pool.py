@@ -24,7 +24,7 @@ AHEAD_BYTES = 64 << 20
 """How much :func:`read_ahead` holds that has not been asked for yet."""
 
 _REMOTE_READERS, _REMOTE_BYTES = 8, 64 << 20
-"""Splits of a store that is far away which are read at once, and what they may hold together."""
+"""Splits of a remote store that are read at once, and what they may hold together."""
 _STREAMED_BYTES = 24 << 20
 """Bytes that a file holds while it is read on and on: its ranges."""
 _COMING_BYTES = 16 << 20
@@ -33,7 +33,7 @@ time. Measured."""
 
 
 def readers(splits: Sequence[Split], threads: int) -> int:
-    """How many splits are read at once: one a thread, and more of a store that is far away.
+    """How many splits are read at once: one a thread, and more of a remote store.
 
     Reading from there is waiting for one answer after the other, a few for each split.
     """
@@ -44,12 +44,12 @@ def readers(splits: Sequence[Split], threads: int) -> int:
 
 
 def are_remote(splits: Sequence[Split]) -> bool:
-    """Whether any is in a store that is far away."""
+    """Whether any is in a remote store."""
     return not all(is_local(split.uri) for split in splits)
 
 
 def remote_bytes_held(splits: Sequence[Split], workers: int, threads: int) -> int:
-    """Bytes that a worker's readers hold of splits in a store that is far away, at most.
+    """Bytes that a worker's readers hold of splits in a remote store, at most.
 
     Of as many as are read at once, the largest that one worker has: not all of a worker's are
     as large as the largest, since an object's last split is what is left of it.

@@ -204,7 +204,7 @@ def _machine(run: Run) -> dict[str, Child]:
     return {
         "Device": f"{facts.device}, {some(facts.threads, 'thread')} for each worker",
         "Cores of worker 0's machine": count(facts.cores),
-        "Receive buffer": f"{size(facts.group_bytes)}, {facts.depth} under way at a time",
+        "Receive buffer": f"{size(facts.group_bytes)}, {facts.depth} in flight at a time",
     }
 
 

@@ -97,7 +97,7 @@ PROGRESS_RATIO = _worker("progress_ratio", "gauge", "ratio",
     "Progress of this worker through the whole run, from 0 to 1.")
 STAGE_CURRENT = _worker("stage_current", "gauge", "", "1 for the worker's current stage.", "stage")
 STAGE_SECONDS = _worker("stage_seconds_total", "counter", "seconds",
-    "Time that this worker has spent in a stage, in seconds; grows while the stage is under way.",
+    "Time that this worker has spent in a stage, in seconds; grows while the stage runs.",
     "stage")
 GRAPH_NODES = _worker("graph_nodes", "gauge", "",
     "Number of nodes of the whole graph; absent until known.")

@@ -147,7 +147,7 @@ def _mapped_by_two(
 ) -> Iterator[Mapped]:
     """As :func:`_mapped`, of two node types: a batch of every rank at a time.
 
-    Looking up the ids of one type while those of the other are under way would let the ranks,
+    Looking up the ids of one type while those of the other are in flight would let the ranks,
     whose batches differ, disagree on the order. Collective: every rank must go on to the end.
     """
     while True:

@@ -125,8 +125,8 @@ def write_rows(ctx: RunContext, uri: str, of: Rows) -> list[PartDigest]:
     """Write and verify our rows of a type, in as many parts as :func:`count_parts` says.
 
     To local files as many at once as there are threads: each is hashed by one, which takes longer
-    than the disk. A store that is far away takes one after the other, and so does what comes from a
-    GPU, through buffers that are there once; there each is read back beside the next ones.
+    than the disk. To a remote store parts are written one after the other, and so are those from a
+    GPU, whose staging buffers exist once; then each is read back while the next ones are written.
 
     Args:
         uri: of the version.
@@ -156,10 +156,10 @@ def _write_in_turn(writing: _Writing) -> list[PartDigest]:
 
 
 class _Writing:
-    """Our rows of a type on their way into parts; several threads write, a part each.
+    """Our rows of a type while they are written into parts; several threads write, a part each.
 
     Attributes:
-        parts: the name of each without extension, its first row, and the one behind its last.
+        parts: the name of each without extension, its first row, and the one after its last.
     """
 
     def __init__(self, ctx: RunContext, uri: str, of: Rows) -> None:

@@ -20,7 +20,7 @@ OnRetry = Callable[[str], None]
 OnUpload = Callable[[str], None]
 """Called with the URI of an object whose upload begins: a killed process may leave parts of it."""
 BLOCK_BYTES = 4 << 20
-"""What of an object a store that is far away is asked for at a time, at most."""
+"""The most of an object that a remote store is asked for at a time."""
 NAMES_AT_ONCE = 1000
 """Names that one request lists, at most."""
 CHANGED = "{uri} changed after it was listed; run the job again"
@@ -125,7 +125,7 @@ class Storage(Protocol):
         """A seekable binary file over the object, in the state of ``info`` if that is given.
 
         Args:
-            spans: what will be read, ascending and apart, so that a store that is far away fetches
+            spans: what will be read, ascending and apart, so that a remote store fetches
                 nothing else ahead; none: all of it. Other bytes can be read, too.
 
         Raises:

@@ -178,7 +178,7 @@ class Upload(Protocol):
 class MultipartSink(io.RawIOBase):
     """Divides a stream into parts and uploads them while the next one fills.
 
-    Holds at most three parts: two on their way, and one that fills or waits for them. Parts grow
+    Holds at most three parts: two in flight, and one that fills or waits for them. Parts grow
     for very large objects, since S3 takes at most 10,000 of them.
     """
 

@@ -180,7 +180,7 @@ class CountingRecorder:
     """Keeps totals in memory. ``messages`` counts messages sent.
 
     Attributes:
-        met_seconds: in which all workers met, and no transfer of any label was under way.
+        met_seconds: in which all workers met, and no transfer of any label was in flight.
         steps: groups received, meetings and groups gone over: as long as it grows, work is done.
         edges: gone over by aggregations.
     """

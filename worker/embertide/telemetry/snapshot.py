@@ -14,7 +14,7 @@ from embertide.telemetry.transfers import TransferStats
 class Snapshot:
     """One worker's metrics while it works.
 
-    ``stage`` is the one under way, "" between them; ``stages`` maps each to its seconds so far.
+    ``stage`` is the one that runs, "" between them; ``stages`` maps each to its seconds so far.
     ``nodes`` and ``edges`` of the whole graph are 0 until they are known; ``rows_done`` and
     ``edges_done`` are what this worker has processed, by stage. ``began`` is when its run began, in
     seconds since the epoch; ``spans`` are its stages and layers that are over, and ``under_way``

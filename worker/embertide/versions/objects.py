@@ -7,7 +7,7 @@
     LATEST                                  names the current version
 
 Names of what is not data begin with ``_`` or ``.``, so that tools which read folders of parquet
-files can read a version as a whole. A version without a manifest is a run still under way, or
+files can read a version as a whole. A version without a manifest is a run that has not ended, or
 what one that ended early left behind; readers never see it.
 """
 

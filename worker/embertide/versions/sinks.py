@@ -1,4 +1,4 @@
-"""Bytes on their way into an object, counted and hashed as they are written."""
+"""Bytes that are written into an object, counted and hashed as they are written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ASIDE_BYTES = 256 << 10
 
 
 class HashedSink:
-    """Counts and hashes all bytes on their way; a file that arrow can write to.
+    """Counts and hashes all bytes that pass; a file that arrow can write to.
 
     Large pieces are hashed by a thread while they are written.
     """

@@ -42,7 +42,7 @@ class Warmup:
     def begin(self, inputs: Inputs, workers: int, *, hashed: bool) -> None:
         """Begin with what features, a layer's result of their size and the graph may take.
 
-        Of inputs that are far away nothing is begun: pages would idle while those are read.
+        For remote inputs nothing is begun: pages would idle while those are read.
 
         Args:
             hashed: ids are ``int64`` or ``string``, which several workers look up in rounds.

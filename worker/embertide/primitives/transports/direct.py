@@ -2,7 +2,7 @@
 
 A sender *offers* a message by its address and size over a Unix socket, which every pair has;
 the receiver copies it from there to where it belongs with one system call (process_vm_readv)
-and answers that it has *taken* it. So a message is copied once, needs no buffer on its way, and
+and answers that it has *taken* it. So a message is copied once, needs no buffer in between, and
 nothing is left of it when a process is killed. The system closes a dead process's sockets, which
 is how its peers learn of its end.
 
@@ -130,7 +130,7 @@ class Link:
     def look(self) -> list[tuple[int, int]]:
         """Places and sizes in the peer's file of what it shows next, as soon as it does.
 
-        Nothing else may be on its way from the peer until :meth:`done_looking`.
+        Nothing else may be in flight from the peer until :meth:`done_looking`.
         """
         assert not self._unread, f"messages of rank {self._peer} are still to be read"
         count = self._next_offer()[0] - 1

@@ -142,7 +142,7 @@ def _worker(grid: GridShape, worker: WorkerReport, zero: float, layers: list[Lay
 
 
 def _unfinished(grid: GridShape, snapshot: Snapshot, failure: Failure) -> Node:
-    """A worker of a run that failed; the stage that was under way ends with the run."""
+    """A worker of a run that failed; the stage that ran ends with the run."""
     zero, stages = snapshot.began, snapshot.under_way
     open_ones = [
         Span(name, -1, start, failure.at - zero, 0.0, 0.0) for name, start in stages.items()
@@ -161,7 +161,7 @@ def _unfinished(grid: GridShape, snapshot: Snapshot, failure: Failure) -> Node:
 
 
 def _innermost(nodes: Iterable[Node], stages: set[str]) -> list[Node]:
-    """Spans of stages that are under way, the innermost last."""
+    """Spans of stages that have not ended, the innermost last."""
     found = []
     for node in nodes:
         if node.name in stages:

@@ -131,7 +131,7 @@ class _LoadedSplit:
 
 
 class _Loading:
-    """Splits on their way into ``values`` and ``ids``; several threads load, a split each."""
+    """Reads splits into ``values`` and ``ids``; several threads load, a split each."""
 
     def __init__(
         self,
