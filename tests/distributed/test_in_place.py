@@ -18,7 +18,7 @@ from embertide.layouts import Loaded
 from embertide.primitives import batches
 from embertide.primitives.directory import look_up, look_up_in_place
 from embertide.primitives.exchange import Exchange
-from embertide.primitives.in_place import SPAN_ROWS, WindowRows, shown
+from embertide.primitives.in_place import SPAN_ROWS, WindowRows, shared
 from embertide.primitives.landing_in_place import RowProduct, land_in_place
 from embertide.steps import Aggregate, Linear, Message, PairAttend, Program, tensors
 from embertide.telemetry.memory import allocated_bytes
@@ -58,7 +58,7 @@ def _look(exchange: Exchange) -> list[list[list[float]]]:
     window = WindowRows(np.cumsum([0, *COUNTS]))
     # Columns of a wider tensor: shown as a copy.
     mine, scale = rows_of(me, 9)[:, 2:9], torch.full((COUNTS[me],), float(me))
-    with shown(channel, [mine, scale]) as (rows, factors):
+    with shared(channel, [mine, scale]) as (rows, factors):
         seen, scales = rows.window(window), factors.window(window)
         nodes = torch.arange(sum(COUNTS), dtype=torch.int32)
         at = window.of_nodes(nodes).long()
@@ -172,7 +172,7 @@ def _show_pieces(exchange: Exchange) -> tuple[int, float]:
     tensor = memory.empty((32 * MIB // 4, 1))
     assert allocated_bytes() - before < MIB
     torch.arange(len(tensor), out=tensor.view(-1)).add_(me)
-    with shown(channel, [tensor[MIB:]]) as (seen,):
+    with shared(channel, [tensor[MIB:]]) as (seen,):
         theirs = seen.of(1 - me, 1)
         expected = torch.arange(MIB, len(tensor)).view(-1, 1) + 1.0 - me
         return len(seen.places[me]), float((theirs - expected).abs().max())
@@ -190,7 +190,7 @@ def _change(exchange: Exchange) -> list[float]:
     tensor = memory.empty((20 * MIB // 4, 1))
     for turn in range(3):
         tensor.fill_(turn + 10 * exchange.grid.rank)
-        with shown(channel, [tensor]) as (seen,):
+        with shared(channel, [tensor]) as (seen,):
             theirs = seen.of(1 - exchange.grid.rank, 1)
             assert float(theirs.min()) == float(theirs.max())
             found.append(float(theirs[-1]))
@@ -206,7 +206,7 @@ def _hold(exchange: Exchange) -> list[int]:
     channel, before = exchange.channel("world", "test"), allocated_bytes()
     tensor = memory.empty((64 * MIB // 4, 1))
     held = [allocated_bytes() - before]
-    with shown(channel, [tensor]) as (seen,):
+    with shared(channel, [tensor]) as (seen,):
         seen.of(1 - exchange.grid.rank, 1).sum()
         held.append(allocated_bytes() - before)
     del tensor, seen
@@ -228,7 +228,7 @@ def _lose(exchange: Exchange) -> str | None:
         return None
     channel = exchange.channel("world", "test")
     try:
-        with shown(channel, [torch.ones(4, 1)]) as (seen,):
+        with shared(channel, [torch.ones(4, 1)]) as (seen,):
             return f"not told: {seen}"
     except Exception as error:
         return "lost" if is_lost_peer(error) else str(error)

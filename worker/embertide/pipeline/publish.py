@@ -20,7 +20,7 @@ from embertide.stages.delta import begin_chain, write_deltas
 from embertide.stages.gate import judge
 from embertide.stages.publish import Rows, WrittenResult, publish_version, write_parts
 from embertide.stages.scores import End, write_pair_scores
-from embertide.stages.verify import SKIPPED, allowed_error, hold_against, row_error
+from embertide.stages.verify import SKIPPED, allowed_error, compare_with_reference, row_error
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.comparison import Comparison, with_deltas
 from embertide.telemetry.report import RunFacts
@@ -143,7 +143,7 @@ def _compare(prepared: Prepared, embeddings: dict[str, torch.Tensor]) -> dict[st
     tolerance = allowed_error(prepared.reference_tolerance, row_type, facts.graph_layers)
     located = prepared.graph.located
     return {
-        key: hold_against(
+        key: compare_with_reference(
             ctx,
             expected,
             located[prepared.names[node_type_of(key)]].ranges,

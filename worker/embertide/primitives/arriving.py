@@ -21,7 +21,7 @@ import torch
 from embertide.kernels.rows import gather_rows
 from embertide.primitives.buffers import Buffers
 from embertide.primitives.exchange import Channel
-from embertide.primitives.in_place import shown
+from embertide.primitives.in_place import shared
 from embertide.primitives.pending import Pending
 from embertide.primitives.sources import Sources
 
@@ -134,7 +134,7 @@ def every_row(
     if sources.window is None:
         yield list(tensors)
         return
-    with shown(channel, tensors) as seen:
+    with shared(channel, tensors) as seen:
         yield [one.window(sources.window) for one in seen]
 
 

@@ -14,7 +14,7 @@ from embertide.kernels.counting import count_outside
 from embertide.kernels.csr import id_type
 from embertide.kernels.owners import split_by_owner
 from embertide.primitives.exchange import Channel
-from embertide.primitives.in_place import WindowRows, shown
+from embertide.primitives.in_place import WindowRows, shared
 
 LOCATED_ROWS = 1 << 20
 """Loaded rows of which a rank tells the owners at a time where they are."""
@@ -70,7 +70,7 @@ def look_up_in_place(
     Collective: every rank must call.
     """
     window = WindowRows(np.array(ranges.workers, np.int64))
-    with shown(channel, [values]) as (seen,):
+    with shared(channel, [values]) as (seen,):
         found = seen.window(window).index_select(0, window.of_nodes(nodes))
     remote = count_outside(nodes, *ranges.worker(channel.grid.rank))
     channel.read_in_place(remote * found.element_size() * math.prod(found.shape[1:]))

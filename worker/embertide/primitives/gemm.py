@@ -24,7 +24,7 @@ from embertide.kernels.memory import empty_as
 from embertide.kernels.spmm import multiply
 from embertide.primitives.buffers import Buffers
 from embertide.primitives.exchange import Channel
-from embertide.primitives.in_place import shown
+from embertide.primitives.in_place import shared
 from embertide.primitives.pending import Pending
 
 ROUND_BYTES = 4 << 20
@@ -191,7 +191,7 @@ def _read_in_place(
     first, last = ranges.within(channel.grid.rank)
     others = slices.width - slices.size(channel.axis.index)
     channel.read_in_place((last - first) * others * tile.element_size())
-    with shown(channel, [tile]) as (seen,):
+    with shared(channel, [tile]) as (seen,):
         tiles = [seen.of(m, slices.size(m))[first:last] for m in range(channel.axis.size)]
         yield slice(0, last - first), tiles
 
@@ -265,6 +265,6 @@ def _columns_in_place(
     """The other sub-ranges' part of :func:`rows_to_tile`, where peers show their rows."""
     axis, width = channel.axis, rows.shape[1]
     channel.read_in_place((len(out) - len(rows)) * out.shape[1] * rows.element_size())
-    with shown(channel, [rows]) as (seen,), channel.computing():
+    with shared(channel, [rows]) as (seen,), channel.computing():
         for i in axis.others():
             out[slice(*ranges.within(axis.ranks[i]))] = seen.of(i, width)[:, own]

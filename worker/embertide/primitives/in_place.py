@@ -1,8 +1,8 @@
-"""Tensors of peers on this host, read where they stand.
+"""Tensors of peers on this host, read in place.
 
 Where all ranks of an axis can map each other's memory, nothing is packed, sent or received: a rank
-*shows* its tensor, maps those of the others beside its own, and reads any row of theirs as if it
-held it. The others may change or free what they showed once this rank is done.
+*shares* its tensor, maps those of the others next to its own, and reads any row of theirs like one
+of its own. The others may change or free their tensors once this rank is done.
 
 In such a *window* the rows of each rank begin at a multiple of ``SPAN_ROWS``, so that a tensor of
 any width begins at a page there.
@@ -101,8 +101,8 @@ class WindowRows:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """One tensor of each rank of an axis.
+class SharedTensor:
+    """A tensor of each rank of an axis, shared for reading.
 
     Attributes:
         own: ours, in the shared file.
@@ -121,13 +121,13 @@ class Shown:
         return memory.window((rows, columns), self.own.dtype, self._parts(index, 0))
 
     def window(self, rows: WindowRows) -> torch.Tensor:
-        """[rows.end, width] those of all ranks, which have the same width."""
+        """[rows.end, width] the tensors of all ranks, which have the same width."""
         row = math.prod(self.own.shape[1:]) * self.own.element_size()
         parts = [part for i, at in enumerate(rows.starts) for part in self._parts(i, int(at) * row)]
         return memory.window((rows.end, *self.own.shape[1:]), self.own.dtype, parts)
 
     def _parts(self, index: int, at: int) -> list[tuple[int, int, int, int]]:
-        """Those of a rank, from byte ``at`` of a window on."""
+        """The parts of a rank, from byte ``at`` of a window on."""
         sizes = [size for _, size in self.places[index]]
         starts = accumulate(sizes, initial=at)
         return [
@@ -137,8 +137,8 @@ class Shown:
 
 
 @contextmanager
-def shown(channel: Channel, tensors: Sequence[torch.Tensor]) -> Iterator[list[Shown]]:
-    """Show tensors to the other ranks of an axis, and see theirs, for the body of a ``with``.
+def shared(channel: Channel, tensors: Sequence[torch.Tensor]) -> Iterator[list[SharedTensor]]:
+    """Share tensors with the other ranks of an axis, and read theirs, in the body of a ``with``.
 
     Collective: every rank of the axis must call. The body must not exchange anything on this axis.
     """
@@ -147,21 +147,21 @@ def shown(channel: Channel, tensors: Sequence[torch.Tensor]) -> Iterator[list[Sh
     file = memory.shared_file()
     assert file is not None
     start = time.perf_counter()
-    sent = [links[i].show(*one) for one in placed for i in others]
+    sent = [links[i].share(tensor, parts) for tensor, parts in placed for i in others]
     seen = []
     for own, own_places in placed:
         files, places = {axis.index: file}, {axis.index: own_places}
         for i in others:
             peer = links[i].file
             assert peer is not None
-            files[i], places[i] = peer, links[i].look()
-        seen.append(Shown(own, files, places))
+            files[i], places[i] = peer, links[i].peer_places()
+        seen.append(SharedTensor(own, files, places))
     recorder.waited(channel.label, time.perf_counter() - start)
     yield seen
     start = time.perf_counter()
     for _ in placed:
         for i in others:
-            links[i].done_looking()
-    for one in sent:
-        one.wait()
+            links[i].release_reads()
+    for offer in sent:
+        offer.wait()
     recorder.waited(channel.label, time.perf_counter() - start)

@@ -26,7 +26,7 @@ from embertide.kernels.spmm import reduce_linear
 from embertide.layouts import Layout, Loaded, Shard
 from embertide.primitives.batches import LANDED_ROWS, few
 from embertide.primitives.exchange import Channel
-from embertide.primitives.in_place import Shown, WindowRows, shown
+from embertide.primitives.in_place import SharedTensor, WindowRows, shared
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def land_in_place(
     """
     slices = ColumnSlices(width, 1 if layout == "rows" else channel.grid.feature)
     own = slice(*slices.bounds(channel.grid.m if layout == "tile" else 0))
-    with shown(channel, [loaded.data, locations]) as (rows, where):
+    with shared(channel, [loaded.data, locations]) as (rows, where):
         lengths = [rows.of(i, loaded.width).shape[0] for i in range(channel.axis.size)]
         places = _places(channel, where, layout)
         columns = own.stop - own.start if product is None else loaded.width
@@ -94,7 +94,7 @@ def land_in_place(
     return Shard(layout, out, width)
 
 
-def _places(channel: Channel, where: Shown, layout: Layout) -> list[torch.Tensor]:
+def _places(channel: Channel, where: SharedTensor, layout: Layout) -> list[torch.Tensor]:
     """Parts of our rows, in order: [k, 2] loader and row of each."""
     if layout == "rows" or channel.grid.feature == 1:
         return [where.own]

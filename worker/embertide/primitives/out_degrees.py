@@ -13,7 +13,7 @@ import torch
 from embertide.kernels.block import Block
 from embertide.kernels.counting import count_values
 from embertide.primitives.exchange import Channel
-from embertide.primitives.in_place import WindowRows, shown
+from embertide.primitives.in_place import WindowRows, shared
 from embertide.primitives.sources import Sources
 
 Add = Callable[[Block, torch.Tensor], None]
@@ -65,6 +65,6 @@ def _in_place(
     add(sources.local, own[:, 0])
     rows, others = window.slice(channel.axis.index), channel.axis.size - 1
     channel.read_in_place((rows.stop - rows.start) * others * own.element_size())
-    with shown(channel, [own]) as (seen,):
+    with shared(channel, [own]) as (seen,):
         parts = [seen.of(i, 1)[rows, 0] for i in range(channel.axis.size)]
         return torch.stack(parts).sum(0, dtype=kind)

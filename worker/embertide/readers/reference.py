@@ -1,4 +1,4 @@
-"""Vectors that the user's own forward gave for some nodes: what embeddings are held against.
+"""Vectors that the user's own forward gave for some nodes, for comparing embeddings.
 
 A table of a few hundred rows, read whole by every rank.
 """

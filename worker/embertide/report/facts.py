@@ -101,7 +101,7 @@ def _columns(width: int) -> str:
 
 
 def model(run: Run) -> Html:
-    """The model, layer by layer, and what it was held against."""
+    """The model, layer by layer, and the comparison with its reference."""
     facts, described = run.report.facts, run.manifest.get("model") or {}
     entries: dict[str, Child] = {
         "Neighbours": _fanout(run.manifest),

@@ -65,7 +65,7 @@ def _facts(run: Run) -> Html:
 
 
 def tiles(run: Run) -> Html:
-    """The run's key figures, each with what it is to be held against."""
+    """The run's key figures, each with the figure to compare it with."""
     report = run.report
     found = [
         _tile("Run time", duration(report.total_seconds), _slowest(run)),

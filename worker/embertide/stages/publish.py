@@ -97,7 +97,7 @@ def write_parts(ctx: RunContext, uri: str, results: Sequence[Rows]) -> list[list
     failed: EmbertideError | None = None
     own: dict[str, Any]
     try:
-        # All results first: it is collective, and a rank that cannot write takes no further part.
+        # All results first: it is collective, and a rank that cannot write stops here.
         for rows in results:
             _refuse_non_finite(ctx, rows)
         shares = ctx.parts([rows.embeddings.numel() for rows in results])
@@ -260,7 +260,7 @@ class WrittenResult:
         nodes: N.
         width: D', the length of an embedding.
         parts: of all ranks.
-        compared: what the embeddings were held against and how far they are from it, if so.
+        compared: the reference, and how far the embeddings are from it, where there is one.
         delta: against the version before; None where the job wants none.
     """
 

@@ -1,7 +1,7 @@
-"""Embeddings held against a reference, some nodes' vectors from the user's own forward.
+"""Embeddings compared with a reference, some nodes' vectors from the user's own forward.
 
-A description can fit the weights and still say another model, so a run compares before it
-publishes. Each rank compares the rows that it owns; all learn the result.
+A description can fit the weights and still be another model, so a run compares before it publishes.
+Each rank compares the rows that it owns; all learn the result.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def row_error(compared: Collection[dict[str, Any]], rows: str) -> RowError | Non
     )
 
 
-def hold_against(
+def compare_with_reference(
     ctx: RunContext,
     expected: Expected,
     ranges: RowRanges,

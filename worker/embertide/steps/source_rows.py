@@ -19,7 +19,7 @@ from embertide.primitives.arriving import Operand, tile_operand
 from embertide.primitives.directory import look_up, look_up_ascending, look_up_in_place
 from embertide.primitives.exchange import Channel
 from embertide.primitives.graph import LayerGraph
-from embertide.primitives.in_place import WindowRows, shown
+from embertide.primitives.in_place import WindowRows, shared
 from embertide.primitives.landing import loaded_operand
 from embertide.primitives.landing_in_place import rows_at
 from embertide.primitives.sources import LoadedHolders, Sources
@@ -103,7 +103,7 @@ def _seen_at_loaders(execution: Execution, channel: Channel, x: str, graph: Laye
     rows = _rows_in(window, locations)
     # Before rows are shared: nothing else may be exchanged while they are.
     channel.read_in_place(graph.tiles().read_in_place * rows.element_size())
-    with shown(channel, [rows]) as (where,):
+    with shared(channel, [rows]) as (where,):
         return graph.loaded_in_place(window, partial(_picked, where.window(owned)))
 
 

@@ -83,7 +83,7 @@ class Recorder(Protocol):
         """``size`` bytes of other workers' memory were read where they stand; nothing moved."""
 
     def waited(self, label: Label, seconds: float) -> None:
-        """The worker stood still for data."""
+        """Time that this worker waited for data."""
 
     def computed(self, label: Label, seconds: float) -> None:
         """The worker computed while data of the same primitive travelled."""

@@ -9,8 +9,8 @@ is how its peers learn of its end.
 Nothing happens in the background: a message travels while its receiver waits for it. A sender's
 buffer is free again once the receiver has done so.
 
-Memory that both can map (:mod:`embertide.kernels.memory`) is not copied at all: it is *shown* by
-its place in the sender's file, read where it stands, and taken when the reader is done with it.
+Memory that both can map (:mod:`embertide.kernels.memory`) is not copied at all: it is *shared* by
+its place in the sender's file, read in place, and taken when the reader is done with it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import torch
 import torch.distributed as dist
 
 _FRAME = struct.Struct("<QQ")
-"""Address and size of an offer, or the number of parts + 1 of what is shown, and then place and
+"""Address and size of an offer, or the number of parts + 1 of a shared tensor, and then place and
 size of each; both 0 say that the oldest of these has been taken."""
 _TAKEN = _FRAME.pack(0, 0)
 _PART_BYTES = 4 << 20
@@ -114,7 +114,7 @@ class Link:
         self._expected += 1
         return Received(self, self._expected)
 
-    def show(self, tensor: torch.Tensor, places: Sequence[tuple[int, int]]) -> Sent:
+    def share(self, tensor: torch.Tensor, places: Sequence[tuple[int, int]]) -> Sent:
         """Let the peer read a tensor of our shared file; it must not change until it is taken.
 
         Args:
@@ -127,10 +127,10 @@ class Link:
             self._say(_FRAME.pack(place, size))
         return Sent(self, self._offered)
 
-    def look(self) -> list[tuple[int, int]]:
-        """Places and sizes in the peer's file of what it shows next, as soon as it does.
+    def peer_places(self) -> list[tuple[int, int]]:
+        """Places and sizes in the peer's file of the next tensor that it shares; waits for it.
 
-        Nothing else may be in flight from the peer until :meth:`done_looking`.
+        Nothing else may be in flight from the peer until :meth:`release_reads`.
         """
         assert not self._unread, f"messages of rank {self._peer} are still to be read"
         count = self._next_offer()[0] - 1
@@ -141,8 +141,8 @@ class Link:
             self._wait()
         return self._offers.popleft()
 
-    def done_looking(self) -> None:
-        """Say that what was shown first, of what was not taken yet, is no longer read."""
+    def release_reads(self) -> None:
+        """Tell the peer that the oldest tensor it shares with us is no longer read."""
         self._say(_TAKEN)
         while self._unsaid:
             self._wait()
