@@ -18,6 +18,8 @@ from embertide.errors import ModelError
 from embertide.models.checkpoints import load_values
 from embertide.storage.protocol import Storage
 from embertide.tracing.graph_types import named_types
+from embertide.tracing.record.arguments import is_by_type
+from embertide.tracing.record.graphs import GraphTypes
 from embertide.tracing.sample import Sample, read_sample
 
 JOBS = (".yaml", ".yml")
@@ -51,7 +53,8 @@ def read_sample_file(
         ManifestError, InputError: of the job, or of its features.
     """
     if uri.endswith(JOBS):
-        return _of_job(uri.removeprefix("file://"), storage)
+        types = named_types(Path(uri.removeprefix("file://")), storage)
+        return Sample(graph=types) if is_by_type(module) else _of_types(types)
     if not uri.endswith((*_TORCH, ".safetensors", ".npz")):
         raise ModelError(f"the sample {uri} is of no known kind; {_HOW}")
     data = storage.read(uri)
@@ -65,13 +68,15 @@ def read_sample_file(
     return read_sample(module, sample, inputs, tables=tables)
 
 
-def _of_job(path: str, storage: Storage) -> Sample:
-    """Columns and types. Which columns are categories, and how many, no job states."""
-    types = named_types(Path(path), storage)
-    if list(types.nodes) != [""]:
+def _of_types(types: GraphTypes) -> Sample:
+    """Columns and types; of one node type and one relation the columns alone.
+
+    Which columns are categories, and how many, no job states.
+    """
+    if len(types.nodes) > 1 or len(types.relations) > 1:
         return Sample(graph=types)
-    columns = max(types.edge_features.values(), default=0)
-    return Sample(width=types.nodes[""] or None, edge_features=columns or None)
+    (columns,), of_edges = types.nodes.values(), max(types.edge_features.values(), default=0)
+    return Sample(width=columns or None, edge_features=of_edges or None)
 
 
 def _safetensors(data: bytes, uri: str) -> dict[str, Tensor]:
