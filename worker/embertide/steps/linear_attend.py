@@ -11,7 +11,7 @@ from torch import Tensor
 from embertide.footprint import FLOAT_BYTES
 from embertide.kernels.memory import empty_as
 from embertide.layouts import Shard
-from embertide.primitives.statistics import sum_over_all
+from embertide.primitives.statistics import axis_of, sum_over_all
 from embertide.steps.base import Read, Step
 from embertide.steps.costs import Costs
 from embertide.steps.execution import Execution
@@ -77,7 +77,7 @@ class LinearAttend(Step, kind="linear_attend"):
         return total
 
     def _heads(self, x: Tensor) -> Tensor:
-        return x.unflatten(1, (self.heads, x.shape[1] // self.heads))
+        return x.reshape(len(x), self.heads, x.shape[1] // self.heads)
 
     def _chunks(self, rows: int, columns: int) -> list[slice]:
         return in_chunks(rows, max(1, CHUNK_VALUES // columns))
@@ -92,7 +92,7 @@ class LinearAttend(Step, kind="linear_attend"):
         chunk = min(float(CHUNK_VALUES), rows * (widths[self.k] + widths[self.v]))
         beside = (members + 3) * _WIDE_BYTES * numbers + 2 * _WIDE_BYTES * chunk
         costs.make(op, beside + FLOAT_BYTES * numbers)
-        axis = "graph" if costs.grid.feature == 1 else "world"
+        axis = axis_of("rows", costs.grid.feature)
         costs.moves.append(Statistics(self.layer, axis, numbers))
 
     def flops_per_node(self, widths: dict[str, int]) -> float:

@@ -98,12 +98,12 @@ def data_of(values: Mapping[str, Any], types: GraphTypes) -> Any:
     return data
 
 
-def told(value: Any) -> str:
+def described(value: Any) -> str:
     """What a module returns, for messages."""
     if isinstance(value, Tensor):
         return f"a tensor {list(value.shape)}"
     if isinstance(value, dict):
         return f"a dict of {', '.join(map(repr, value)) or 'nothing'}"
     if isinstance(value, tuple | list):
-        return f"a {type(value).__name__} of {', '.join(map(told, value)) or 'nothing'}"
+        return f"a {type(value).__name__} of {', '.join(map(described, value)) or 'nothing'}"
     return f"a {type(value).__name__}"

@@ -35,7 +35,7 @@ BY_NUMBER: dict[Key, Callable[..., Any]] = {
     ("dgl", "HGTConv"): dgl_hgt,
     ("dgl", "TypedLinear"): typed_linear,
 }
-"""With types told by numbers."""
+"""With types as numbers."""
 WITHIN: dict[Key, Callable[..., Any]] = {
     ("torch_geometric", "ARMAConv"): arma,
     ("torch_geometric", "ChebConv"): cheb,
@@ -44,7 +44,7 @@ WITHIN: dict[Key, Callable[..., Any]] = {
     ("dgl", "EdgeWeightNorm"): edge_weight_norm,
     ("dgl", "EGATConv"): egat,
 }
-"""Of one relation; where steps of their own say them, as `known` tells, these are not asked."""
+"""Over one relation; where `known` has them, by steps of their own, these are not asked."""
 OVER_ALL: dict[Key, Callable[..., Any]] = {
     ("torch_geometric", "PerformerAttention"): performer,
     ("torch_geometric", "PolynormerAttention"): polynormer,

@@ -18,7 +18,7 @@ from embertide.tracing.dgl.homogeneous import TogetherGraph
 from embertide.tracing.dgl.real_graph import real_graph
 from embertide.tracing.forward.hints import hint
 from embertide.tracing.forward.module_calls import recorded
-from embertide.tracing.forward.passed import batch_of, by_type, data_of, of_one_type, told
+from embertide.tracing.forward.passed import batch_of, by_type, data_of, described, of_one_type
 from embertide.tracing.forward.results import HOW_TO_CHOOSE, Returned, returned
 from embertide.tracing.record.adjacency import Adjacency, matrix
 from embertide.tracing.record.arguments import KEPT, arguments_of, keeping, left_out
@@ -43,7 +43,7 @@ class Subject:
         module: in eval mode and float64.
         roles: argument -> role (`arguments.ROLES`).
         by_type: whether tensors are passed as dicts by type.
-        numbered: whether those of all types are passed together, told apart by numbers.
+        numbered: whether those of all types are passed together, with numbers that tell them apart.
         tables: of each node type that has some.
         fields: what it calls the job's own tensors in a graph of DGL's, once it was recorded.
         doubled: whether its parameters were float64 as it was trained.
@@ -144,7 +144,7 @@ class Subject:
         if not isinstance(value, Traced) or not value.node.edges:
             raise refuse(
                 "",
-                f"the decoder gives {told(value)}; it must give one tensor with a row for each"
+                f"the decoder gives {described(value)}; it must give one tensor with a row for each"
                 " pair",
             )
         return value.node
@@ -280,7 +280,7 @@ class Subject:
         )
         leave_out = "" if alone else f". {HOW_TO_CHOOSE}"
         other = isinstance(value, Traced) and one.node_type not in (None, value.node.of)
-        given = f"rows of {value.node.of}" if other else told(value)
+        given = f"rows of {value.node.of}" if other else described(value)
         raise refuse(
             "",
             f"{type(self.module).__name__}.forward returns {given}{one.described}; it must"
@@ -349,7 +349,7 @@ def _parts(graph: RandomGraph, one: Returned) -> list[Returned]:
 
 
 class _Blocks(list[Any]):
-    """As many blocks as anybody asks for: without sampling, each is the graph."""
+    """As many blocks as are asked for: without sampling, each is the graph."""
 
     def __init__(self, graph: Any) -> None:
         super().__init__([graph] * 64)

@@ -174,7 +174,7 @@ def _dropout(
     if training and p > 0:
         raise refuse(
             node.where,
-            "dropout stays active in eval mode: functional.dropout drops unless it is told not to;"
+            "dropout stays active in eval mode: functional.dropout drops by default;"
             " write functional.dropout(x, p, training=self.training)",
         )
     return x

@@ -1,4 +1,4 @@
-"""Functions of torch that are said by others, while they are recorded."""
+"""Functions of torch that are recorded as others."""
 
 from __future__ import annotations
 

@@ -7,15 +7,26 @@ meet it. Nodes may stand in any dimension before, as where heads come first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from embertide.tracing.record.constants import uniform
-from embertide.tracing.record.node_statistics import BESIDE_ROWS
-from embertide.tracing.record.traced import Node, Traced, plain, traced_in, viewed
+from embertide.tracing.record.traced import Traced, plain, traced_in, viewed
+from embertide.tracing.record.turned import (
+    LETTERS,
+    NODES,
+    PLACES,
+    SAME,
+    displayed,
+    joined,
+    node_letter,
+    of_turned,
+    rows_in,
+    turned,
+)
 from embertide.tracing.record.user_code import here, refuse
 
 if TYPE_CHECKING:
@@ -24,15 +35,6 @@ if TYPE_CHECKING:
 OUTER, ATTEND = "outer", "attend_all"
 _MATMUL = ("matmul", "mm", "bmm", "__matmul__")
 _SCALES = ("mul", "__mul__", "__rmul__", "div", "__truediv__", "true_divide")
-_SAME = ("contiguous", "clone", "detach", "to", "float", "double", "type_as")
-_NODES, _LETTERS = "n", "abcdefgh"
-_PLACES = _NODES + _LETTERS
-NODES_SECOND = "anb"
-"""The letters of [steps, N, columns]."""
-_TURNS = ("transpose", "t", "T", "mT")
-_EACH = BESIDE_ROWS | {"exp", "relu", "elu", "sigmoid", "softplus", "square", "abs", "neg"}
-_EACH |= {"tanh", "dropout", "leaky_relu", "gelu", "linear", "layer_norm"}
-"""What leaves all dimensions but the last as they are, in whichever the nodes are."""
 _JOINS = ("cat", "concat")
 
 
@@ -58,12 +60,12 @@ def over_pairs(
         made = _einsum(tape, *args)
     elif sums and op in _SCALES and len(args) == 2:
         made = _scaled(tape, op, *args)
-    elif sums and op in _SAME:
+    elif sums and op in SAME:
         made = args[0]
     elif not sums and args and isinstance(args[0], Traced):
-        made = _of_turned(func, op, args, kwargs)
+        made = of_turned(func, op, args, kwargs)
     elif not sums and op in _JOINS and len(passed) == len(args[0]):
-        made = _joined(func, passed, *args[1:], *kwargs.values())
+        made = joined(func, passed, *args[1:], *kwargs.values())
     if made is None and sums:
         raise refuse(
             here(),
@@ -73,133 +75,8 @@ def over_pairs(
     return made
 
 
-# Dimensions: as letters, of which one is of the nodes.
-
-
-def displayed(x: Traced) -> tuple[Traced, str]:
-    """The rows that a tensor shows, nodes first, and the letters of its own dimensions.
-
-    The letters of the rows are n, a, b, ..., in order.
-    """
-    node, swaps = x.node, list[tuple[int, int]]()
-    dims = x.dim()
-    while isinstance(node.value, Tensor) and node.value.dim() == dims:
-        swapped = _swapped(node)
-        if swapped is None and node.op not in _SAME:
-            break
-        swaps += [] if swapped is None else [swapped]
-        if not isinstance(node.args[0], Node):
-            break
-        node = node.args[0]
-    letters = list(_NODES + _LETTERS[: dims - 1])
-    for a, b in reversed(swaps):
-        letters[a], letters[b] = letters[b], letters[a]
-    return x.tape.wrap(node), "".join(letters)
-
-
-def _swapped(node: Node) -> tuple[int, int] | None:
-    """The two dimensions that an operation exchanges."""
-    dims = node.value.dim() if isinstance(node.value, Tensor) else 0
-    if node.op == "mT" or (node.op in ("t", "T") and dims == 2):
-        return dims - 2, dims - 1
-    if node.op == "transpose":
-        places = [*node.args[1:], *node.kwargs.values()]
-        if len(places) == 2:
-            return places[0] % dims, places[1] % dims
-    return None
-
-
-def _of_turned(
-    func: Callable[..., Any], op: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """What is done with rows whose nodes are not in front, with them in front; else None."""
-    x, *others = args
-    if x.node.whole or not isinstance(x.node.value, Tensor) or not 2 <= x.node.value.dim() <= 4:
-        return None
-    rows, own = displayed(x)
-    dims = list(own)
-    if op in _TURNS:
-        a, b = (
-            (len(dims) - 2, len(dims) - 1)
-            if op != "transpose"
-            else (place % len(dims) for place in (*others, *kwargs.values()))
-        )
-        dims[a], dims[b] = dims[b], dims[a]
-        return rows if "".join(dims) == _PLACES[: len(dims)] else None
-    if own[0] == _NODES:
-        # A dimension in front of the nodes is one behind them, until it is gone again.
-        front = op == "unsqueeze" and others == [0] and not kwargs
-        front |= op == "__getitem__" and _puts_in_front(others[0])
-        return rows.unsqueeze(1).transpose(0, 1) if front and len(own) == 2 else None
-    if own == NODES_SECOND and (place := _picked(op, x, others)) is not None:
-        return rows[:, place]
-    if op == "sum":
-        return _sum_of_turned(rows, own, (*others, *kwargs.values()))
-    traced = [one for one in args if isinstance(one, Traced)]
-    alike = all(not one.node.whole and displayed(one)[1] == own for one in traced)
-    numbers = op == "linear" or all(
-        isinstance(one, (Traced, int, float)) or (op in ("layer_norm", "dropout")) for one in args
-    )
-    if op not in _EACH or not alike or not numbers or own[-1] != _PLACES[len(own) - 1]:
-        return None
-    moved = (displayed(one)[0] if isinstance(one, Traced) else one for one in args)
-    return _turned(func(*moved, **kwargs), _PLACES[: len(own)], own)
-
-
-def _puts_in_front(key: Any) -> bool:
-    """Whether a key is ``None``, or that and all rows."""
-    keys = key if isinstance(key, tuple) else (key,)
-    rest = [one for one in keys[1:] if one is not Ellipsis]
-    return keys[0] is None and all(isinstance(one, slice) and one == slice(None) for one in rest)
-
-
-def _picked(op: str, x: Traced, others: list[Any]) -> int | None:
-    """Which step of [steps, N, columns] a call takes alone."""
-    steps = x.node.value.shape[0]
-    if op == "squeeze" and steps == 1 and others in ([], [0]):
-        return 0
-    if op == "__getitem__" and type(others[0]) is int and -steps <= others[0] < steps:
-        return int(others[0]) % steps
-    return None
-
-
-def _joined(func: Callable[..., Any], parts: Sequence[Traced], *places: Any) -> Any:
-    """Tensors side by side whose nodes are all in the same dimension, and not in front."""
-    if any(one.node.whole or not isinstance(one.node.value, Tensor) for one in parts):
-        return None
-    moved = [displayed(one) for one in parts]
-    own, dims = moved[0][1], parts[0].dim()
-    if own != NODES_SECOND or any(letters != own for _, letters in moved) or len(places) != 1:
-        return None
-    dim = _PLACES.index(own[places[0] % dims])
-    return _turned(func([rows for rows, _ in moved], dim), _PLACES[:dims], own) if dim else None
-
-
-def _sum_of_turned(rows: Any, own: str, places: tuple[Any, ...]) -> Any:
-    """``k.sum(dim)`` over the nodes, where they are not in front."""
-    if len(places) != 1 or type(places[0]) is not int or own[places[0] % len(own)] != _NODES:
-        return None
-    left = own.replace(_NODES, "")
-    return rows.sum(0) if left == _LETTERS[: len(left)] else None
-
-
-def _rows(x: Traced, letters: str, wanted: str) -> Any:
-    """Rows with their dimensions in another order, of which the nodes stay first."""
-    rows, own = displayed(x)
-    order = [_PLACES.index(own[letters.index(one)]) for one in wanted]
-    return rows if order == sorted(order) else rows.permute(*order)
-
-
 def _is_rows(x: Any) -> bool:
     return isinstance(x, Traced) and not x.node.whole and x.node.op != OUTER
-
-
-def _node_letter(x: Traced, letters: str) -> str | None:
-    """The letter of the nodes' dimension; None where a tensor has no such dimension."""
-    rows, own = displayed(x)
-    if rows.node.value.shape[0] != x.tape.counts.get(x.node.of) or len(own) != len(letters):
-        return None
-    return letters[own.index(_NODES)]
 
 
 # Products by their letters.
@@ -221,13 +98,13 @@ def _with_statistic(a: Any, b: Traced) -> Any:
     shape = list(b.node.value.shape)
     column = len(shape) == a.dim() + 1 and shape[-1] == 1
     rows, own = displayed(a)
-    if (not column and len(shape) != 2) or sorted(own) != sorted(_PLACES[: len(own)]):
+    if (not column and len(shape) != 2) or sorted(own) != sorted(PLACES[: len(own)]):
         return None
-    if own.replace(_NODES, "") != _LETTERS[: len(own) - 1]:
+    if own.replace(NODES, "") != LETTERS[: len(own) - 1]:
         return None
     statistic: Any = viewed(b, shape[1:-1]) if column else b
     total = (rows * statistic).sum(-1, keepdim=column)  # type: ignore[operator]
-    return _turned(total, _PLACES[: len(own)], own) if column else total
+    return turned(total, PLACES[: len(own)], own) if column else total
 
 
 def _einsum(tape: Tape, equation: Any, *operands: Any) -> Any:
@@ -246,7 +123,7 @@ def _einsum(tape: Tape, equation: Any, *operands: Any) -> Any:
         letters, parts, traced = letters[::-1], parts[::-1], traced[::-1]
     if traced == [True, False]:
         number = uniform(parts[1]) if isinstance(parts[1], Tensor) else None
-        own = len(letters[1]) == 1 and letters[1] == _node_letter(parts[0], letters[0])
+        own = len(letters[1]) == 1 and letters[1] == node_letter(parts[0], letters[0])
         made = _summed(letters[0], result, parts[0]) if own and number is not None else None
         return None if made is None else made * float(number or 0.0)
     return _product(tape, *letters, result, *parts)
@@ -256,10 +133,10 @@ def _summed(letters: str, result: str, x: Any) -> Any:
     """A sum over all nodes alone; None of other ones."""
     if not _is_rows(x):
         return None
-    nodes = _node_letter(x, letters)
+    nodes = node_letter(x, letters)
     if nodes is None or sorted(result) != sorted(letters.replace(nodes, "", 1)):
         return None
-    return _rows(x, letters, nodes + result).sum(0)
+    return rows_in(x, letters, nodes + result).sum(0)
 
 
 def _product(tape: Tape, of_a: str, of_b: str, result: str, a: Any, b: Any) -> Any:
@@ -268,14 +145,14 @@ def _product(tape: Tape, of_a: str, of_b: str, result: str, a: Any, b: Any) -> A
         of_a, of_b, a, b = of_b, of_a, b, a
     if not _is_rows(a):
         return None
-    nodes = _node_letter(a, of_a)
+    nodes = node_letter(a, of_a)
     if nodes is None:
         return None
     if b.node.op == OUTER:
         return _attended(tape, of_a, of_b, result, a, b, nodes)
     if b.node.whole:
         return _beside(of_a, of_b, result, a, b, nodes)
-    if nodes in result or _node_letter(b, of_b) != nodes:
+    if nodes in result or node_letter(b, of_b) != nodes:
         return None
     return _outer(tape, of_a, of_b, result, a, b, nodes)
 
@@ -285,11 +162,11 @@ def _beside(of_a: str, of_b: str, result: str, a: Any, b: Any, nodes: str) -> An
     if nodes in of_b or nodes not in result or b.dim() != len(of_b) + 1:
         return None
     rest = result.replace(nodes, "", 1)
-    rows = _rows(a, of_a, nodes + of_a.replace(nodes, "", 1))
+    rows = rows_in(a, of_a, nodes + of_a.replace(nodes, "", 1))
     made = torch.einsum(
         f"{nodes}{of_a.replace(nodes, '', 1)},{nodes}{of_b}->{nodes}{rest}", rows, b
     )
-    return _turned(made, nodes + rest, result)
+    return turned(made, nodes + rest, result)
 
 
 def _outer(
@@ -303,7 +180,7 @@ def _outer(
     used = sorted(nodes + heads + first), sorted(nodes + heads + second)
     if (sorted(of_a), sorted(of_b)) != used or len(first) != 1 or len(second) != 1:
         return None
-    k, v = _rows(a, of_a, nodes + heads + first), _rows(b, of_b, nodes + heads + second)
+    k, v = rows_in(a, of_a, nodes + heads + first), rows_in(b, of_b, nodes + heads + second)
     value = torch.einsum(f"{of_a},{of_b}->{result}", plain(a), plain(b))
     roles = "".join("k" if one == first else "v" if one == second else "h" for one in result)
     return tape.wrap(tape.add(OUTER, (k, v, roles), {}, value))
@@ -323,15 +200,10 @@ def _attended(
     fits = sorted(of_q) == sorted(nodes + heads + of_k)
     if not fits or sorted(result) != sorted(nodes + heads + of_v):
         return None
-    rows = _rows(q, of_q, nodes + heads + of_k)
+    rows = rows_in(q, of_q, nodes + heads + of_k)
     value = torch.einsum(f"{of_q},{of_sum}->{nodes}{heads}{of_v}", plain(q), plain(total))
     made = tape.wrap(tape.add(ATTEND, (rows, tape.wrap(k), tape.wrap(v)), {}, value))
-    return _turned(made, nodes + heads + of_v, result)
-
-
-def _turned(x: Any, letters: str, result: str) -> Any:
-    """Rows with their dimensions as a result has them."""
-    return x if letters == result else x.permute(*(letters.index(one) for one in result))
+    return turned(made, nodes + heads + of_v, result)
 
 
 def _scaled(tape: Tape, op: str, a: Any, b: Any) -> Traced | None:

@@ -50,7 +50,7 @@ def reduction_of(op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Redu
     if not names or len(args) > len(names):
         return None
     passed = dict(zip(names, args, strict=False)) | kwargs
-    x: Tensor = passed.get("x", passed.get("input", args[0] if args else None))
+    x: Any = passed.get("x", passed.get("input"))
     if passed.get("dtype") is not None or "other" in passed:
         return None
     unbiased, dim = passed.get("unbiased"), passed.get("dim")

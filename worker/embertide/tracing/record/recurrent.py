@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from embertide.tracing.record.constants import uniform
-from embertide.tracing.record.linear_attention import NODES_SECOND, displayed
 from embertide.tracing.record.traced import Traced
+from embertide.tracing.record.turned import NODES_SECOND, displayed
 from embertide.tracing.record.user_code import here, refuse
 
 LONGEST = 64

@@ -156,7 +156,7 @@ class Tape:
         if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
             raise refuse(
                 here(),
-                f"{name} changes a tensor in place, so that it cannot be told what other names"
+                f"{name} changes a tensor in place, so that it is not known what other names"
                 " of it see; make a new tensor (torch.cat, torch.where, an operator)",
             )
         if name in OF_NUMBERS:
