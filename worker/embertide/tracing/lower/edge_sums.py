@@ -8,7 +8,7 @@ from embertide.tracing.lower.lowering import Lowering
 from embertide.tracing.lower.message_lines import lower_message
 from embertide.tracing.lower.products import Product, lower_product, product_of
 from embertide.tracing.lower.values import Rows
-from embertide.tracing.record.edges import DegreeOf
+from embertide.tracing.record.protocols import DegreeOf
 from embertide.tracing.record.scopes import Called
 from embertide.tracing.record.self_loops import View
 from embertide.tracing.record.traced import Node

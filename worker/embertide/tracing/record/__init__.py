@@ -1,6 +1,7 @@
 """Recording what ``forward`` does: tensors that remember the operation that made them.
 
-- `tape`, `traced`, `operations`: the recorded operations; what may be asked of a recorded tensor.
+- `tape`, `traced`, `protocols`, `operations`: the recorded operations; what may be asked of a
+  recorded tensor.
 - `recording`: one run on one graph; `edges`, `edge_ends`, `scatter`, `self_loops`, `adjacency`:
   rows taken to edges and summed at nodes.
 - `arguments`, `roles`, `tables`, `constants`, `counts`: what a tensor or number is.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch.nn import Parameter
 
 from embertide.kernels.segments import Reduce
 from embertide.tracing.record.graphs import RandomEdges, RandomGraph
+from embertide.tracing.record.protocols import DegreeOf
 from embertide.tracing.record.roles import filled_with, is_weight
 from embertide.tracing.record.scopes import Called
 from embertide.tracing.record.self_loops import View
@@ -18,8 +19,6 @@ from embertide.tracing.record.tape import Tape
 from embertide.tracing.record.traced import Traced, plain
 from embertide.tracing.record.user_code import here, refuse
 
-DegreeOf = Literal["in", "out", "weight", "out_weight"]
-"""Edges into a node or out of it; or the sum of their weights."""
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,13 @@ meet it. Nodes may stand in any dimension before, as where heads come first.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from embertide.tracing.record.constants import uniform
+from embertide.tracing.record.protocols import Recorder
 from embertide.tracing.record.traced import Traced, plain, traced_in, viewed
 from embertide.tracing.record.turned import (
     LETTERS,
@@ -29,9 +30,6 @@ from embertide.tracing.record.turned import (
 )
 from embertide.tracing.record.user_code import here, refuse
 
-if TYPE_CHECKING:
-    from embertide.tracing.record.tape import Tape
-
 OUTER, ATTEND = "outer", "attend_all"
 _MATMUL = ("matmul", "mm", "bmm", "__matmul__")
 _SCALES = ("mul", "__mul__", "__rmul__", "div", "__truediv__", "true_divide")
@@ -39,7 +37,7 @@ _JOINS = ("cat", "concat")
 
 
 def over_pairs(
-    tape: Tape, func: Callable[..., Any], op: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    tape: Recorder, func: Callable[..., Any], op: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """What a product of torch's gives that sums over all nodes, or is multiplied with such a sum.
 
@@ -82,7 +80,7 @@ def _is_rows(x: Any) -> bool:
 # Products by their letters.
 
 
-def _multiplied(tape: Tape, a: Any, b: Any) -> Any:
+def _multiplied(tape: Recorder, a: Any, b: Any) -> Any:
     """``a @ b`` of two tensors."""
     if b.node.whole and _is_rows(a):
         return _with_statistic(a, b)
@@ -103,11 +101,11 @@ def _with_statistic(a: Any, b: Traced) -> Any:
     if own.replace(NODES, "") != LETTERS[: len(own) - 1]:
         return None
     statistic: Any = viewed(b, shape[1:-1]) if column else b
-    total = (rows * statistic).sum(-1, keepdim=column)  # type: ignore[operator]
+    total = (rows * statistic).sum(-1, keepdim=column)
     return turned(total, PLACES[: len(own)], own) if column else total
 
 
-def _einsum(tape: Tape, equation: Any, *operands: Any) -> Any:
+def _einsum(tape: Recorder, equation: Any, *operands: Any) -> Any:
     listed = len(operands) == 1 and isinstance(operands[0], (list, tuple))
     parts = list(operands[0] if listed else operands)
     terms, arrow, result = str(equation).replace(" ", "").partition("->")
@@ -126,7 +124,7 @@ def _einsum(tape: Tape, equation: Any, *operands: Any) -> Any:
         own = len(letters[1]) == 1 and letters[1] == node_letter(parts[0], letters[0])
         made = _summed(letters[0], result, parts[0]) if own and number is not None else None
         return None if made is None else made * float(number or 0.0)
-    return _product(tape, *letters, result, *parts)
+    return _product(tape, letters[0], letters[1], result, parts[0], parts[1])
 
 
 def _summed(letters: str, result: str, x: Any) -> Any:
@@ -139,7 +137,7 @@ def _summed(letters: str, result: str, x: Any) -> Any:
     return rows_in(x, letters, nodes + result).sum(0)
 
 
-def _product(tape: Tape, of_a: str, of_b: str, result: str, a: Any, b: Any) -> Any:
+def _product(tape: Recorder, of_a: str, of_b: str, result: str, a: Any, b: Any) -> Any:
     """A product of two tensors by the letters of their dimensions; None where no sum is in it."""
     if _is_rows(b) and not _is_rows(a):
         of_a, of_b, a, b = of_b, of_a, b, a
@@ -170,7 +168,7 @@ def _beside(of_a: str, of_b: str, result: str, a: Any, b: Any, nodes: str) -> An
 
 
 def _outer(
-    tape: Tape, of_a: str, of_b: str, result: str, a: Any, b: Any, nodes: str
+    tape: Recorder, of_a: str, of_b: str, result: str, a: Any, b: Any, nodes: str
 ) -> Traced | None:
     """The sum over all nodes of products of their rows, by its factors."""
     heads = "".join(one for one in result if one in of_a and one in of_b)
@@ -187,7 +185,7 @@ def _outer(
 
 
 def _attended(
-    tape: Tape, of_q: str, of_sum: str, result: str, q: Any, total: Traced, nodes: str
+    tape: Recorder, of_q: str, of_sum: str, result: str, q: Any, total: Traced, nodes: str
 ) -> Any:
     """Rows times such a sum."""
     k, v, roles = total.node.args
@@ -206,7 +204,7 @@ def _attended(
     return turned(made, nodes + heads + of_v, result)
 
 
-def _scaled(tape: Tape, op: str, a: Any, b: Any) -> Traced | None:
+def _scaled(tape: Recorder, op: str, a: Any, b: Any) -> Traced | None:
     """A multiple of such a sum, which is one of the rows that it is made of."""
     total, factor = (a, b) if isinstance(a, Traced) and a.node.op == OUTER else (b, a)
     divides = op not in ("mul", "__mul__", "__rmul__")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -23,15 +23,12 @@ from embertide.tracing.record.node_statistics import (
     reduction_of,
 )
 from embertide.tracing.record.operations import DECIDES, SAME_WAY
+from embertide.tracing.record.protocols import EdgeSums, Recorder
 from embertide.tracing.record.traced import Traced, plain, traced_in, viewed
 from embertide.tracing.record.user_code import here, refuse
 
-if TYPE_CHECKING:
-    from embertide.tracing.record.edges import Edges
-    from embertide.tracing.record.tape import Tape
 
-
-def over_all(tape: Tape, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def over_all(tape: Recorder, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a function gives that reduces all rows, or that is called with what one gave.
 
     Returns:
@@ -59,6 +56,12 @@ def over_all(tape: Tape, op: str, args: tuple[Any, ...], kwargs: dict[str, Any])
         return viewed(x, [*x.node.value.shape[1:], 1])
     if op in DECIDES:
         raise refuse(here(), DECIDES[op] + SAME_WAY)
+    if op == "__getitem__":
+        raise refuse(
+            here(),
+            "columns of a statistic over all nodes or edges are not known by number; take them"
+            " before, of the rows: x[:, :3].mean(0)",
+        )
     if op not in ON_STATISTICS:
         raise refuse(
             here(),
@@ -75,7 +78,7 @@ def _is_column(op: str, x: Traced, args: tuple[Any, ...]) -> bool:
 
 
 @contextmanager
-def _parts(tape: Tape) -> Iterator[None]:
+def _parts(tape: Recorder) -> Iterator[None]:
     """Within it, what is recorded are parts of a statistic."""
     before, tape.in_statistic = tape.in_statistic, True
     try:
@@ -84,7 +87,7 @@ def _parts(tape: Tape) -> Iterator[None]:
         tape.in_statistic = before
 
 
-def beside_rows(tape: Tape, op: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def beside_rows(tape: Recorder, op: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments of a function, statistics among them as rows of what they stand beside."""
     if op not in BESIDE_ROWS:
         return args
@@ -100,7 +103,7 @@ def beside_rows(tape: Tape, op: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-def _number(tape: Tape, count: Count) -> Any:
+def _number(tape: Recorder, count: Count) -> Any:
     """How many nodes or edges there are, as a statistic; a number that was computed as it is."""
     rows = None if count.rows is None else _rows_of(tape, count.rows)
     if rows is None:
@@ -109,7 +112,7 @@ def _number(tape: Tape, count: Count) -> Any:
         return rows.number()
 
 
-def _beside(tape: Tape, statistic: Traced, other: Traced) -> Traced:
+def _beside(tape: Recorder, statistic: Traced, other: Traced) -> Traced:
     """A statistic as rows of another tensor, with as many dimensions."""
     rows: Any = statistic
     if other.node.edges:
@@ -138,15 +141,15 @@ def _softmax(rows: _OfNodes | _OfEdges, x: Any) -> Any:
     return raised / rows.reduced(raised, Reduction("sum"))
 
 
-def _named(tape: Tape, reduction: Reduction, made: Any) -> Any:
+def _named(tape: Recorder, reduction: Reduction, made: Any) -> Any:
     """As torch returns it: where the largest values are is a result beside them."""
     if not reduction.places:
         return made
     places = tape.wrap(tape.add(f"arg{reduction.of}", (made,), {}, torch.zeros_like(plain(made))))
-    return torch.return_types.max((made, places))  # type: ignore[attr-defined]
+    return torch.return_types.max((made, places))
 
 
-def _rows_of(tape: Tape, x: Traced) -> _OfNodes | _OfEdges | None:
+def _rows_of(tape: Recorder, x: Traced) -> _OfNodes | _OfEdges | None:
     """What is reduced; None where it is not one row for each node or edge."""
     if not x.node.edges:
         counted = x.shape[:1] == (tape.counts.get(x.node.of),)
@@ -158,7 +161,7 @@ def _rows_of(tape: Tape, x: Traced) -> _OfNodes | _OfEdges | None:
 class _OfNodes:
     """Reductions over all nodes of a type."""
 
-    def __init__(self, tape: Tape, x: Traced) -> None:
+    def __init__(self, tape: Recorder, x: Traced) -> None:
         self.tape, self.x = tape, x
 
     def reduced(self, x: Any, of: Reduction) -> Any:
@@ -182,7 +185,7 @@ class _OfNodes:
 class _OfEdges:
     """Reductions over all edges of a relation, as a module has changed them."""
 
-    def __init__(self, tape: Tape, edges: Edges) -> None:
+    def __init__(self, tape: Recorder, edges: EdgeSums) -> None:
         self.tape, self.edges = tape, edges
 
     def reduced(self, x: Any, of: Reduction) -> Any:
@@ -209,7 +212,7 @@ class _OfEdges:
         return _step(self.tape, degrees.view(-1, 1), "sum")
 
 
-def _step(tape: Tape, x: Any, of: Statistic, correction: int = 0, count: Any = None) -> Traced:
+def _step(tape: Recorder, x: Any, of: Statistic, correction: int = 0, count: Any = None) -> Traced:
     """A statistic that one step makes of the rows of nodes."""
     value = over_nodes(plain(x), of, correction, None if count is None else plain(count))
     return tape.wrap(tape.add("over_nodes", (of, correction, x, count), {}, value))

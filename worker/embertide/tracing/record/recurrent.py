@@ -90,7 +90,7 @@ def recurrent(m: nn.LSTM | nn.GRU, x: Any, state: Any = None) -> Any:
     last = list[State]()
     for layer in range(m.num_layers):
         outs = list[list[Any]]()
-        for direction in ("", "_reverse")[: 1 + m.bidirectional]:
+        for direction in ("", "_reverse")[: 2 if m.bidirectional else 1]:
             cell = _cell(m, f"l{layer}{direction}", lstm_cell if is_lstm else gru_cell)
             first = (None, None) if states is None else states(len(last))
             made = over(cell, steps[::-1] if direction else steps, first)
@@ -137,7 +137,7 @@ def _steps(m: Any, x: Any) -> list[Any]:
             " sequences that each node has, with the nodes as batch: [steps, N, columns], or"
             " [N, steps, columns] with batch_first=True, such as the layers' results stacked",
         )
-    if len(steps) > LONGEST or getattr(m, "proj_size", 0):
+    if len(steps) > LONGEST or m.proj_size:
         raise refuse(
             here(), f"{kind} is known over at most {LONGEST} steps, and without projections"
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,29 +30,14 @@ from embertide.tracing.record.operations import (
     shown,
 )
 from embertide.tracing.record.over_all import beside_rows, over_all
+from embertide.tracing.record.protocols import EdgeSums, EndsOfEdges
 from embertide.tracing.record.roles import OF_NODES, edges_of
 from embertide.tracing.record.tables import Beside
 from embertide.tracing.record.traced import Node, Traced, as_nodes, name_of, plain
 from embertide.tracing.record.user_code import here, refuse
 
-if TYPE_CHECKING:
-    from embertide.tracing.record.edges import Edges
-
 _TO_EDGES, _TO_NODES = ("source", "target"), ("aggregate", "conv", "degree", "layer", "merge")
 """Operations that take rows of nodes to edges, and back."""
-
-
-class EndsOfEdges(Protocol):
-    """What knows the ends of edges; `edge_ends.EdgeEnds`."""
-
-    def call(self, op: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """What a function of torch gives of them; None of other calls."""
-
-    def lengths(self) -> set[int]:
-        """How many edges relations have."""
-
-    def of_relation(self, name: str) -> Edges | None:
-        """The edges whose tensors are of a name."""
 
 
 @dataclass
@@ -187,7 +172,7 @@ class Tape:
         place = 0 if edges_of(node) is None else 1
         return counted(value, place, None if dim is None else dim % args[0].dim(), args[0])
 
-    def edges_of(self, x: Traced) -> Edges | None:
+    def edges_of(self, x: Traced) -> EdgeSums | None:
         """The edges that a tensor has a row for each of; None of those of all relations."""
         return None if self.ends is None else self.ends.of_relation(x.node.of)
 

@@ -105,11 +105,12 @@ def _puts_in_front(key: Any) -> bool:
 
 def _picked(op: str, x: Traced, others: list[Any]) -> int | None:
     """Which step of [steps, N, columns] a call takes alone."""
-    steps = x.node.value.shape[0]
+    steps: int = x.node.value.shape[0]
     if op == "squeeze" and steps == 1 and others in ([], [0]):
         return 0
     if op == "__getitem__" and type(others[0]) is int and -steps <= others[0] < steps:
-        return int(others[0]) % steps
+        place: int = others[0]
+        return place % steps
     return None
 
 
