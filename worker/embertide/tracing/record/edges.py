@@ -20,7 +20,6 @@ from embertide.tracing.record.traced import Traced, plain
 from embertide.tracing.record.user_code import here, refuse
 
 
-
 @dataclass(frozen=True)
 class Edges:
     """The edges of one relation of the traced graph: takes tensors to them and back.
