@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from embertide.models.folder import LayerName
+from embertide.models.folder import LayerName, Library
 from embertide.models.folder_reading import parse_folder
 from embertide.models.folder_writing import folder_files
 from embertide.models.read import Model
@@ -30,7 +30,7 @@ class CompiledModel:
 
     compiled: Program
     layers: tuple[LayerName, ...]
-    library: str
+    library: Library
     digest: str
     reference_tolerance: float
 

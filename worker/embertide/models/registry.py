@@ -42,12 +42,17 @@ def convolution(
                 TYPED_LAYERS[library][kind.word()] = kind
             else:
                 LAYERS[library][kind.word()] = kind
-            known = KNOWN_TYPED if issubclass(kind, SeveralTypes) else KNOWN
-            for name in kind.module.split(", ") if module is not None else ():
-                known[library][name.rpartition(".")[2]] = replace(module, options=kind)
+            if module is not None:
+                _know(library, kind, module)
         return kind
 
     return register
+
+
+def _know(library: Library, kind: type[Layer], module: KnownModule) -> None:
+    known = KNOWN_TYPED if issubclass(kind, SeveralTypes) else KNOWN
+    for name in kind.module.split(", "):
+        known[library][name.rpartition(".")[2]] = replace(module, options=kind)
 
 
 def sort_kinds() -> None:

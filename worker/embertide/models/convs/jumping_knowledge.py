@@ -89,10 +89,10 @@ class JumpingKnowledge(Layer):
             s.weights.differ(f"({self.mode})", f"layers of equal widths  ({s.label})", found)
             # What would follow of other widths hides this.
             return parts[-1] if self.mode == "lstm" else b.maximum(parts)
-        return b.maximum(parts) if self.mode == "max" else _recurrent(b, s, parts)
+        return b.maximum(parts) if self.mode == "max" else weigh_by_lstm(b, s, parts)
 
 
-def _recurrent(b: ProgramBuilder, s: Scope, parts: tuple[str, ...]) -> str:
+def weigh_by_lstm(b: ProgramBuilder, s: Scope, parts: tuple[str, ...]) -> str:
     """An LSTM in both directions gives each layer of a node its share."""
     names = [
         s.take(f"lstm.{name}{direction}", *shape)

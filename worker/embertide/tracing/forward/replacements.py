@@ -61,7 +61,7 @@ def respelled(recording: Recording, module: Any) -> Callable[..., Any] | None:
     """What takes the place of a module's ``forward``; None of most modules."""
     key = key_of(module)
     if key in _JUMPS and module.mode == "lstm":
-        return partial(jump, module)
+        return partial(jump, recording, module)
     if key == ("torch_geometric", "Linear") and hasattr(module, "groups"):
         return partial(grouped_linear, module)
     if key in _RECURRENT:

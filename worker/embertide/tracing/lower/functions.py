@@ -28,7 +28,7 @@ from embertide.tracing.lower.merged_softmax import lower_merged
 from embertide.tracing.lower.row_wise import lower_row_wise
 from embertide.tracing.lower.unsupported import unsupported
 from embertide.tracing.lower.values import Pending, Pieces, Rows, Stack, Value
-from embertide.tracing.lower.whole_layers import lower_layer
+from embertide.tracing.lower.whole_layers import lower_jumping, lower_layer
 from embertide.tracing.record.traced import Node
 from embertide.tracing.record.user_code import refuse
 
@@ -51,6 +51,8 @@ def lower_function(low: Lowering, node: Node) -> Any:
         return lower_conv(low, node, *node.args)
     if node.op == "layer":
         return lower_layer(low, node, *node.args)
+    if node.op == "jumping":
+        return lower_jumping(low, node, *node.args)
     if node.op == "graph_norm":
         return lower_graph_norm(low, node, *node.args)
     if node.op == "over_nodes":

@@ -1,4 +1,4 @@
-"""A layer over several relations that was recorded as a whole, as ``model.yaml`` would give it."""
+"""Layers that were recorded as a whole, as ``model.yaml`` would give them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from torch import nn
 
+from embertide.models.convs.jumping_knowledge import weigh_by_lstm
 from embertide.models.node_types import NodeTypes
 from embertide.models.typed_layer import SeveralTypes
 from embertide.models.weights import Scope
@@ -36,8 +37,7 @@ def lower_layer(
         nodes = [one for one in low.nodes if one.op == "layer" and _call(one) == call]
         names = _inputs(low, nodes)
         low.begin(scope)
-        path = next(path for path, one in low.module.named_modules() if one is module)
-        stored = Scope(low.weights, path, f"{path}, {type(module).__name__}", {})
+        stored = _stored(low, module)
         types = NodeTypes(
             relations=tuple(map(Relation.parse, relations)),
             given=tuple(low.types.nodes),
@@ -52,6 +52,18 @@ def lower_layer(
                 del low.b.widths[name]
         low.calls[call] = results
     return Rows(low.calls[call][node_type])
+
+
+def lower_jumping(low: Lowering, node: Node, module: nn.Module, layers: Sequence[Node]) -> Rows:
+    """JumpingKnowledge by an LSTM over the results of several layers."""
+    names = tuple(low.name(low.rows(node, low.values.get(one))) for one in layers)
+    return Rows(weigh_by_lstm(low.b, _stored(low, module), names))
+
+
+def _stored(low: Lowering, module: nn.Module) -> Scope:
+    """The parameters of a module."""
+    path = next(path for path, one in low.module.named_modules() if one is module)
+    return Scope(low.weights, path, f"{path}, {type(module).__name__}", {})
 
 
 def _call(node: Node) -> tuple[str, int]:

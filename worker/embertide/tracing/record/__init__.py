@@ -10,5 +10,6 @@
 - `linear_attention`: products over all nodes; `turned`: rows whose nodes are not in front;
   `one_graph`: the numbers of graphs, where all nodes are of one.
 - `graphs`, `trials`, `precision`: the random graphs, and the numbers that a module computes with.
+- `own_forward`: what a module gives for plain tensors.
 - `scopes`, `user_code`: which module, and which line of the user's code, does something.
 """

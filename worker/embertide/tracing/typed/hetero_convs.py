@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from embertide.tracing.record.own_forward import forward_of
 from embertide.tracing.record.recording import Recording
 from embertide.tracing.record.roles import edges_of
 from embertide.tracing.record.traced import Traced, plain
 from embertide.tracing.record.user_code import here, refuse
-from embertide.tracing.typed.whole import forward_of, record_whole
+from embertide.tracing.typed.whole import record_whole
 
 
 def hgt(

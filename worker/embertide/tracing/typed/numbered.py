@@ -17,12 +17,13 @@ from embertide.models.convs.shared.aggregation import REDUCES
 from embertide.models.layer import Library
 from embertide.tracing.dgl.homogeneous import NUMBERS, TogetherGraph
 from embertide.tracing.dgl.real_graph import real_graph
+from embertide.tracing.record.own_forward import forward_of
 from embertide.tracing.record.recording import Recording
 from embertide.tracing.record.roles import ALL, shaped
 from embertide.tracing.record.traced import Traced, plain
 from embertide.tracing.record.user_code import here, refuse
 from embertide.tracing.typed.homogeneous import joined, parts_of, spans
-from embertide.tracing.typed.whole import forward_of, record_whole
+from embertide.tracing.typed.whole import record_whole
 
 HINT = "name the graph's node types and its relations, in the order of their numbers, by --graph"
 
