@@ -13,7 +13,7 @@ from torch import nn
 
 from embertide.check.alternatives import choices
 from embertide.models.convs.hetero import Hetero
-from embertide.models.kinds import KNOWN, LAYERS, kinds_of
+from embertide.models.kinds import KNOWN, KNOWN_TYPED, LAYERS, kinds_of
 from embertide.models.layer import Layer, Library
 from embertide.tracing.forward.replacements import BY_NUMBER, BY_RELATION
 from tests.support import export_convs
@@ -66,11 +66,12 @@ def page(layers: list[HeldLayer]) -> str:
 
 def _exported() -> Iterator[str]:
     """How the convolutions of each library are exported."""
-    of = {"dgl": (KNOWN["dgl"], export_convs.DGL), "pyg": (KNOWN["pyg"], export_convs.PYG)}
-    for library, (known, traced) in of.items():
-        package = "torch_geometric" if library == "pyg" else library
+    packages: dict[Library, str] = {"dgl": "dgl", "pyg": "torch_geometric"}
+    for library, package in packages.items():
+        known = [*KNOWN[library], *KNOWN_TYPED[library]]
+        traced = {"dgl": export_convs.DGL, "pyg": export_convs.PYG}[library]
         several = [name for one, name in (*BY_RELATION, *BY_NUMBER) if one == package]
-        lists = [known, traced, several]
+        lists = [known, traced, [name for name in several if name not in known]]
         cells = [", ".join(f"`{name}`" for name in names) for names in lists]
         yield f"| {NAMES[library]} | {' | '.join(cells)} |"
     yield ""
