@@ -9,9 +9,11 @@ import pytest
 
 from embertide.spec.naming import PUSH_REQUESTED
 from embertide.spec.reports import Ending, PushReport
+from embertide_operator.api.transport import ApiError
 from embertide_operator.decide.decision import Decision
 from embertide_operator.decide.pushing import is_unsettled, other_pusher
 from embertide_operator.metrics.job_series import essentials, job_series
+from embertide_operator.runtime.passes import _rejected_child
 from tests.support.operator_world import SETTINGS, UID, World
 
 PUSH = {"uri": "postgresql://shop@db/shop", "credentialsSecret": "index"}
@@ -254,6 +256,22 @@ def test_memory_and_an_exit_without_a_word() -> None:
     world, pod = pushing()
     world.reconcile(1, pods=[pusher(pod, {"terminated": {"exitCode": 1, "message": "boom"}})])
     assert world.condition("Pushed") == ("False", "PushFailed")
+
+
+def test_a_pod_that_the_api_server_refuses_is_no_fault_of_the_job() -> None:
+    world, _ = pushing()
+    words = (
+        'pods "products-push" is forbidden: failed quota: q: must specify limits.cpu for: worker'
+    )
+    world.job["status"] = _rejected_child(world.job, ApiError(403, words)).fields
+    assert world.condition("Pushed") == ("False", "ChildRefused")
+    message = next(c for c in world.status["conditions"] if c["type"] == "Pushed")["message"]
+    assert message.endswith("must specify limits.cpu for: worker; set spec.push.resources")
+    assert "obstacle" not in world.status
+    # It is tried again, and ends an attempt once it lasts.
+    assert pods_of(world.reconcile(5, pods=[]))
+    world.reconcile(1801, pods=[])
+    assert world.condition("Pushed") == ("False", "PreRunningDeadlineExceeded")
 
 
 def test_the_job_is_not_deleted_before_its_push_has_ended() -> None:

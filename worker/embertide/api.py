@@ -215,6 +215,7 @@ def run(
     report is that of the run that computed it, and its ``confirmed`` is True.
 
     The workers are processes of this machine, as with ``embertide run``. Ctrl-C stops them.
+    Unlike the command, this does not push the version into the index of ``spec.push``.
 
     Example::
 
