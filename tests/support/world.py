@@ -158,7 +158,10 @@ class Rank:
         Collective: every rank must call.
         """
         mine = loaded_rows(self.ctx.grid.rank, self.ctx.grid.world, len(features))
-        (node,), raw = self.ctx.job.spec.input.nodes, RawFeatures([], features[mine], placed=False)
+        (node,), values = self.ctx.job.spec.input.nodes, features[mine]
+        if self.ctx.scratch is not None:
+            values = self.ctx.scratch.empty(*values.shape).data.copy_(values)
+        raw = RawFeatures([], values, placed=False)
         nodes = LoadedNodes(node, self.ids, raw, mine)
         locations = locate_features(self.ctx, nodes, self.ranges)
         located = Located(self.ranges, locations, self.names, self.keys)

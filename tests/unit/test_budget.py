@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,22 +11,43 @@ from embertide.planning.budget import within_budget
 from embertide.planning.sizing import IMPORTS_BYTES
 from embertide.spec.grid import GridShape
 from embertide.spec.workers import Workers, parse_memory
-from embertide.telemetry.estimate import Estimate
+from embertide.telemetry.estimate import Estimate, MemoryBudget, PlannedSpill
 from tests.support.cli import ESTIMATE
 
 MIB, GIB = 1 << 20, 1 << 30
+WIDTH = 64
 CONSTANT = 100 * MIB
 """Of a worker's work, however many workers share the rest."""
 SHARED = 2 * GIB
 
 
-def on_grid(grid: GridShape) -> Estimate:
-    """Work that graph partitions share, all but a constant part."""
-    peak = CONSTANT + SHARED // grid.graph
+def on_grid(grid: GridShape, *, panel: int = 0) -> Estimate:
+    """Work that graph partitions share, all but a constant part; half of it tensors of nodes."""
+    tensors = SHARED // grid.graph // 2
+    in_memory = tensors * panel // WIDTH if panel else tensors
+    peak = CONSTANT + SHARED // grid.graph // 2 + in_memory
     stages = {"csr": peak // 2, "infer": peak}
     return replace(
-        ESTIMATE, grid=grid, memory_per_worker_bytes=stages, peak_memory_per_worker_bytes=peak
+        ESTIMATE,
+        grid=grid,
+        width=WIDTH,
+        output_width=WIDTH,
+        seconds=(5.0, 15.0),
+        memory_per_worker_bytes=stages,
+        peak_memory_per_worker_bytes=peak,
+        spill=PlannedSpill(panel, GIB, 3 * GIB, 2 * GIB, 4.0) if panel else None,
     )
+
+
+def never(_grid: GridShape) -> str:
+    """Tensors can't be on disk."""
+    return "these steps need whole tensors in memory: attend (h, layer 0)"
+
+
+def budget_of(limit: int, nodes: int = 1000, problem: Any = never, grid: str = "1x1") -> Any:
+    """Of a plan on a grid."""
+    found = on_grid(GridShape.parse(grid))
+    return within_budget(found, limit, nodes, on_grid, problem).budget
 
 
 @pytest.mark.parametrize(
@@ -47,32 +69,51 @@ def test_other_texts_are_refused(text: str) -> None:
 
 def test_without_a_budget_the_estimate_is_as_it_was() -> None:
     found = on_grid(GridShape())
-    assert within_budget(found, None, 1000, on_grid) is found
+    assert within_budget(found, None, 1000, on_grid, never) is found
 
 
-def test_a_plan_that_fits_has_no_problem() -> None:
+def test_a_plan_that_fits_stays_in_memory() -> None:
     needed = CONSTANT + SHARED + IMPORTS_BYTES
-    budget = within_budget(on_grid(GridShape()), needed, 1000, on_grid).budget
-    assert budget is not None
-    assert (budget.limit_bytes, budget.needed_bytes, budget.problem) == (needed, needed, "")
-    assert budget.sentence == "fits: 2.4 GiB of 2.4 GiB a worker"
+    found = within_budget(on_grid(GridShape()), needed, 1000, on_grid, lambda _grid: "")
+    assert found.spill is None
+    assert found.budget == MemoryBudget(needed, needed)
+    assert found.budget.sentence == "fits: 2.4 GiB of 2.4 GiB a worker"
 
 
-def test_a_plan_that_does_not_fit_names_the_stage_and_the_fewest_workers() -> None:
-    budget = within_budget(on_grid(GridShape.of(1, 2)), GIB, 1000, on_grid).budget
-    assert budget is not None
+def test_tensors_go_to_disk_with_as_many_columns_in_memory_as_fit() -> None:
+    # Half of the 2 GiB, and of the other half three of four panels.
+    found = within_budget(on_grid(GridShape()), 2 * GIB, 1000, on_grid, lambda _grid: "")
+    assert found.spill is not None
+    assert found.spill.panel == 32
+    assert found.budget is not None
+    assert found.budget.problem == ""
+    assert found.budget.sentence == (
+        "spills 1.0 GiB of each worker to disk, 32 columns at a time in memory (2.0 GiB written,"
+        " 3.0 GiB read, about +40 % of work): 1.9 GiB of 2.0 GiB a worker"
+    )
+
+
+def test_what_does_not_fit_names_the_stage_the_steps_and_the_fewest_workers() -> None:
+    budget = budget_of(GIB, grid="1x2")
     assert budget.problem == budget.sentence
     for part in (
         "grid 1x2 needs 2.4 GiB of 1.0 GiB for a worker (--memory, spec.workers.memory)",
         "2.1 GiB in the stage infer, and 320.0 MiB of imports",
+        "these steps need whole tensors in memory: attend (h, layer 0)",
         "use at least 8 workers (grid 4x2), or give each 2.4 GiB",
     ):
         assert part in budget.problem
 
 
+def test_the_fewest_workers_may_have_tensors_on_disk() -> None:
+    problem = budget_of(GIB, problem=lambda _grid: "").problem
+    assert "needs 1.7 GiB of 1.0 GiB" in problem
+    assert "with all but some columns of each tensor on disk" in problem
+    assert "use at least 4 workers (grid 4x1), or give each 1.7 GiB" in problem
+
+
 @pytest.mark.parametrize(("limit", "nodes"), [(CONSTANT, 1000), (GIB, 3)])
 def test_where_no_grid_fits_it_says_what_this_one_needs(limit: int, nodes: int) -> None:
     # Of three nodes four workers would have none.
-    budget = within_budget(on_grid(GridShape()), limit, nodes, on_grid).budget
-    assert budget is not None
-    assert "no grid of up to 256 workers fits; give each 2.4 GiB" in budget.problem
+    problem = budget_of(limit, nodes).problem
+    assert "no grid of up to 256 workers fits; give each 2.4 GiB" in problem

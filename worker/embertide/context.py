@@ -9,6 +9,7 @@ from itertools import accumulate, pairwise
 import torch
 
 from embertide.grid import Grid
+from embertide.kernels.scratch import Scratch
 from embertide.primitives.exchange import Exchange
 from embertide.spec.manifest import EmbeddingJob
 from embertide.storage.protocol import Storage
@@ -29,6 +30,9 @@ class RunContext:
         work: counts the rows and edges that stages are done with.
         graph_facts: what the stages find out about the graph.
         ahead: called with the stage's fraction after a number of edges that are still to come.
+        scratch: where the tensors of nodes are while parts of them are in memory; None: all of
+            them are in memory.
+        panel: columns of a tensor that are in memory at a time; 0 without ``scratch``.
         span: the part of a stage that :meth:`progress` tells of; 0 to 1 is the whole stage.
     """
 
@@ -41,6 +45,8 @@ class RunContext:
     work: Work = field(default_factory=Work)
     graph_facts: GraphFacts = field(default_factory=GraphFacts)
     ahead: Callable[[float, int], None] = lambda _until, _edges: None
+    scratch: Scratch | None = None
+    panel: int = 0
     span: tuple[float, float] = (0.0, 1.0)
 
     @property

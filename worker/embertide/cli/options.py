@@ -92,7 +92,18 @@ MemoryOption = Annotated[
     typer.Option(
         "--memory",
         metavar="SIZE",
-        help="Most memory of a worker, with its imports, such as 2GiB. Overrides the manifest.",
+        help="Most memory of a worker, with its imports, such as 2GiB: tensors that do not fit "
+        "are on disk. Overrides the manifest.",
+        show_default=False,
+    ),
+]
+ScratchOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--scratch",
+        metavar="DIR",
+        help="Folder on a local disk for tensors that do not fit in --memory. Overrides the "
+        "manifest. Default: the system's folder for temporary files.",
         show_default=False,
     ),
 ]

@@ -13,6 +13,7 @@ from embertide.cli.options import (
     JobArgument,
     JsonOption,
     MemoryOption,
+    ScratchOption,
     WorkersOption,
     check_workers,
     grid_of,
@@ -49,6 +50,7 @@ def run(
     grid: GridOption = None,
     workers: WorkersOption = None,
     memory: MemoryOption = None,
+    scratch: ScratchOption = None,
     threads: Annotated[
         int | None,
         typer.Option(
@@ -107,6 +109,7 @@ def run(
       embertide run job.yaml
       embertide run job.yaml --grid 2x2
       embertide run job.yaml --workers 4 --threads 1
+      embertide run job.yaml --memory 2GiB --scratch /mnt/nvme
       embertide run job.yaml --force   # though unchanged
       embertide run job.yaml --resume   # keeps each layer
       embertide run job.yaml --json | tail -1   # the report
@@ -127,6 +130,8 @@ def run(
         job = with_workers(job, device=device.value)
     if grid == "auto":
         job = with_workers(job, grid="auto")
+    if scratch is not None:
+        job = with_workers(job, scratch=str(scratch.absolute()))
 
     if force:
         job = job.forced()

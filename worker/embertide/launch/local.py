@@ -95,7 +95,8 @@ def _run_ready(
         asked = asked_grid(job.spec.workers, grid, workers)
 
         def begin_warmup(inputs: Inputs) -> None:
-            if job.spec.workers.device == "cpu":
+            # Before the plan is there, it is not known how much fits in the memory of a worker.
+            if job.spec.workers.device == "cpu" and job.spec.workers.memory is None:
                 hashed = any(node.ids != "dense" for node in job.spec.input.nodes)
                 warmup.begin(inputs, asked.workers, hashed=hashed)
 

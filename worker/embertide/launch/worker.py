@@ -25,9 +25,11 @@ import torch.distributed as dist
 from embertide.context import RunContext
 from embertide.errors import EmbertideError, WorkerFailed
 from embertide.grid import Grid
+from embertide.kernels.scratch import Scratch
 from embertide.kernels.threads import set_threads, work_done
 from embertide.launch.pulse import PERIOD_SECONDS, Counts, Pulse
 from embertide.launch.run_folder import RunFolder, repeating
+from embertide.launch.scratch import scratch_folder
 from embertide.launch.settings import WorkerSettings
 from embertide.launch.stage_reporter import StageReporter
 from embertide.pipeline import run
@@ -122,6 +124,8 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
         settings.threads,
         work,
         ahead=pulse.ahead,
+        scratch=Scratch(scratch_folder(job)) if order.panel else None,
+        panel=order.panel,
     )
     take, period = partial(_snapshot, ctx, order, clock, recorder), settings.snapshot_seconds
     nothing = nullcontext(lambda: None)

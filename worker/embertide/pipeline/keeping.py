@@ -16,6 +16,10 @@ from embertide.planning.unchanged import touched
 from embertide.stages.infer import Keeping
 
 NOT_SWEPT = "kept layers are not removed, since the current version cannot be read: {why}"
+ON_DISK = (
+    "no layer is kept for a next attempt, nor is one used: tensors of nodes are on disk, since"
+    " they exceed the memory of a worker (--memory, spec.workers.memory)"
+)
 
 
 @contextmanager
@@ -37,8 +41,11 @@ def kept_layers(
     ):
         if ctx.grid.rank == 0 and refresh.goes_on:
             reading.begin()
+        if ctx.job.spec.refresh.resume == "always" and ctx.scratch and ctx.grid.rank == 0:
+            ctx.graph_facts.kept.warn(ON_DISK)
         resume = ctx.job.spec.refresh.resume != "never"
-        if not resume and not refresh.keeps and not refresh.goes_on:
+        # Tensors on disk are neither kept nor restored: both take whole ones in memory.
+        if ctx.scratch or not (resume or refresh.keeps or refresh.goes_on):
             yield None
         else:
             uris = [item["uri"] for item in order.inputs.objects()]

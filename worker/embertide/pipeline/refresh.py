@@ -134,6 +134,8 @@ def _unfit(prepared: Prepared) -> str:
     ctx = prepared.ctx
     if ctx.device.type != "cpu":
         return "rows are computed alone on a CPU only"
+    if ctx.scratch is not None:
+        return "tensors of nodes are on disk, since they exceed the memory of a worker"
     if not is_compiled():
         return "the native kernels are not there, without which rows may be rounded otherwise"
     if ctx.grid.world > 1 and not ctx.exchange.channel("world", "features").in_place:

@@ -1,61 +1,140 @@
-"""The memory that a worker may take, compared with what its plan needs."""
+"""The memory that a worker may take, compared with what its plan needs.
+
+Where all tensors in memory need more, tensors of nodes go to disk, and as many of their columns
+are in memory at a time as fit. Where that needs more as well, the fewest workers that fit are
+named.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from embertide.planning.sizing import IMPORTS_BYTES, worker_bytes
 from embertide.spec.grid import GridShape
-from embertide.telemetry.estimate import Estimate, MemoryBudget
+from embertide.telemetry.estimate import Estimate, MemoryBudget, PlannedSpill
 from embertide.telemetry.format import human_bytes
 
 MOST_WORKERS = 256
 """Largest grid that is tried: with more workers, constant parts are most of each one's memory."""
+_PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+"""Into how many panels the widest tensor is cut."""
+_COLUMNS = 16
+"""A panel has a multiple of these: what a kernel takes at a time."""
+
+
+class EstimateOn(Protocol):
+    """The estimate of a job on a grid, with tensors in memory or on disk."""
+
+    def __call__(self, grid: GridShape, *, panel: int = 0) -> Estimate:
+        """``panel`` columns of a tensor on disk are in memory at a time; 0: all are in memory."""
 
 
 def within_budget(
-    found: Estimate, limit: int | None, nodes: int, estimate: Callable[[GridShape], Estimate]
+    found: Estimate,
+    limit: int | None,
+    nodes: int,
+    estimate: EstimateOn,
+    spill_problem: Callable[[GridShape], str],
 ) -> Estimate:
-    """An estimate with its budget, where there is one.
+    """An estimate with its budget, where there is one; of a run with tensors on disk, if it must.
 
     Args:
         limit: bytes that a worker may take, its imports included.
         nodes: of the largest node type, of which every worker needs one.
-        estimate: the estimate of the same job on another grid.
+        estimate: of the same job, also on other grids.
+        spill_problem: why tensors can't be on disk on a grid; "" where they can.
     """
     if limit is None:
         return found
-    needed, problem = worker_bytes(found.peak_memory_per_worker_bytes), ""
-    if needed > limit:
-        larger = _fitting(found.grid, limit, nodes, estimate)
-        problem = _problem(found, limit, needed, larger)
-    return replace(found, budget=MemoryBudget(limit, needed, problem))
+    needed = _needs(found)
+    if needed <= limit:
+        return replace(found, budget=MemoryBudget(limit, needed))
+    return _Tight(found, limit, nodes, estimate, spill_problem).estimated()
 
 
-def _fitting(
-    grid: GridShape, limit: int, nodes: int, estimate: Callable[[GridShape], Estimate]
-) -> GridShape | None:
-    """The grid of 2, 4, ... times as many graph partitions that fits; None if none does."""
-    graph = 2 * grid.graph
-    while graph * grid.feature <= min(MOST_WORKERS, nodes):
-        larger = GridShape.of(graph, grid.feature)
-        if worker_bytes(estimate(larger).peak_memory_per_worker_bytes) <= limit:
-            return larger
-        graph *= 2
-    return None
+def _needs(found: Estimate) -> int:
+    return worker_bytes(found.peak_memory_per_worker_bytes)
 
 
-def _problem(found: Estimate, limit: int, needed: int, larger: GridShape | None) -> str:
-    stages = found.memory_per_worker_bytes
-    fullest = max(stages, key=lambda stage: stages[stage])
-    advice = (
-        f"no grid of up to {MOST_WORKERS} workers fits; give each"
-        if larger is None
-        else f"use at least {larger.workers} workers (grid {larger}), or give each"
-    )
+@dataclass(frozen=True)
+class _Tight:
+    """A plan that needs more than its budget; attributes as of :func:`within_budget`."""
+
+    found: Estimate
+    limit: int
+    nodes: int
+    estimate: EstimateOn
+    spill_problem: Callable[[GridShape], str]
+
+    def estimated(self) -> Estimate:
+        """With tensors on disk where that fits; else with the problem."""
+        grid, why = self.found.grid, self.spill_problem(self.found.grid)
+        tried = [] if why else self._spilled(grid)
+        if tried and _needs(tried[-1]) <= self.limit:
+            return self._with_budget(tried[-1])
+        least = tried[-1] if tried else self.found
+        budget = MemoryBudget(self.limit, _needs(least), self._problem(least, why))
+        return replace(self.found, budget=budget)
+
+    def _spilled(self, grid: GridShape) -> list[Estimate]:
+        """With ever fewer columns in memory, to the first that fits."""
+        tried: list[Estimate] = []
+        for panel in _panels(max(self.found.width, self.found.output_width)):
+            tried.append(self.estimate(grid, panel=panel))
+            if _needs(tried[-1]) <= self.limit:
+                break
+        return tried
+
+    def _with_budget(self, spilled: Estimate) -> Estimate:
+        spill = spilled.spill
+        assert spill is not None
+        budget = MemoryBudget(self.limit, _needs(spilled), spills=_sentence(spill, spilled))
+        return replace(spilled, budget=budget)
+
+    def _problem(self, least: Estimate, why: str) -> str:
+        stages = least.memory_per_worker_bytes
+        fullest = max(stages, key=lambda stage: stages[stage])
+        larger, needed = self._larger(spilled=not why), _needs(least)
+        advice = (
+            f"no grid of up to {MOST_WORKERS} workers fits; give each"
+            if larger is None
+            else f"use at least {larger.workers} workers (grid {larger}), or give each"
+        )
+        disk = f"; {why}" if why else " with all but some columns of each tensor on disk"
+        return (
+            f"grid {self.found.grid} needs {human_bytes(needed)} of {human_bytes(self.limit)} for a"
+            f" worker (--memory, spec.workers.memory): {human_bytes(stages[fullest])} in the stage"
+            f" {fullest}, and {human_bytes(IMPORTS_BYTES)} of imports{disk}; {advice}"
+            f" {human_bytes(needed)}"
+        )
+
+    def _larger(self, *, spilled: bool) -> GridShape | None:
+        """The grid of 2, 4, ... times as many graph partitions that fits; None if none does."""
+        grid = self.found.grid
+        graph = 2 * grid.graph
+        while graph * grid.feature <= min(MOST_WORKERS, self.nodes):
+            larger = GridShape.of(graph, grid.feature)
+            if _needs(self.estimate(larger, panel=_COLUMNS if spilled else 0)) <= self.limit:
+                return larger
+            graph *= 2
+        return None
+
+
+def _panels(width: int) -> Iterator[int]:
+    """Columns of a panel, from all of the widest tensor to the fewest."""
+    cut = (-(-width // parts) for parts in _PARTS)
+    yield from dict.fromkeys(-(-columns // _COLUMNS) * _COLUMNS for columns in cut)
+
+
+def _sentence(spill: PlannedSpill, found: Estimate) -> str:
+    more = ""
+    if found.seconds is not None:
+        likely = max(1.0, sum(found.seconds) / 2)
+        more = f", about +{100 * spill.seconds / likely:.0f} % of work"
     return (
-        f"grid {found.grid} needs {human_bytes(needed)} of {human_bytes(limit)} for a worker"
-        f" (--memory, spec.workers.memory): {human_bytes(stages[fullest])} in the stage {fullest},"
-        f" and {human_bytes(IMPORTS_BYTES)} of imports; {advice} {human_bytes(needed)}"
+        f"spills {human_bytes(spill.disk_bytes)} of each worker to disk, {spill.panel} columns at a"
+        f" time in memory ({human_bytes(spill.written_bytes)} written, "
+        f"{human_bytes(spill.read_bytes)} read{more})"
     )

@@ -23,7 +23,7 @@ from embertide.planning.grids import grids_to_compare
 from embertide.planning.inputs import Inputs, list_inputs, with_tables
 from embertide.planning.keeping import describe_kept, layers_to_keep
 from embertide.planning.matching import check_model, narrow, unread
-from embertide.planning.memory import planned_gpu_memory, planned_memory
+from embertide.planning.memory import planned_gpu_memory, planned_memory, planned_spill
 from embertide.planning.omissions import plan_notes
 from embertide.planning.publishing import published
 from embertide.planning.readiness import describe, missing_inputs
@@ -37,9 +37,10 @@ from embertide.planning.sizing import (
     this_machine,
     worker_bytes,
 )
+from embertide.planning.spilled import disk_seconds, spill_problem
 from embertide.planning.traffic import planned_traffic
 from embertide.plans.passes import make_plan
-from embertide.plans.plan import Target
+from embertide.plans.plan import Plan, Target
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.result_names import node_type_of
@@ -51,6 +52,7 @@ from embertide.telemetry.estimate import (
     Estimate,
     GridNeeds,
     InputSize,
+    PlannedSpill,
 )
 from embertide.telemetry.report import RelationCount, TypeCount
 
@@ -204,7 +206,11 @@ def estimate_within(
     """An estimate that is compared with the memory that the job gives a worker."""
     estimate = partial(estimate_program, program, job, inputs, in_place=in_place)
     return within_budget(
-        estimate(grid), job.spec.workers.memory_bytes, _nodes(job, inputs), estimate
+        estimate(grid),
+        job.spec.workers.memory_bytes,
+        _nodes(job, inputs),
+        estimate,
+        partial(spill_problem, job, program),
     )
 
 
@@ -214,18 +220,21 @@ def estimate_program(
     inputs: Inputs,
     grid: GridShape,
     *,
+    panel: int = 0,
     in_place: bool = False,
 ) -> Estimate:
     """The estimate for a model that is read already.
 
     Args:
+        panel: columns of a tensor that are in memory at a time, where tensors are on disk; 0: all
+            tensors are in memory.
         in_place: all workers are on one host, and read each other's tensors where they stand.
             Without it, memory is that of groups, which is more.
     """
     job = with_tables(job, inputs.model_tables)
     neighbours = job.spec.inference.fanout
     fanout = None if neighbours == "full" else neighbours
-    target = Target(grid=grid, in_place=in_place, sampled=fanout is not None)
+    target = Target(grid=grid, in_place=in_place, sampled=fanout is not None, panel=panel)
     plan = make_plan(published(job, program), target)
     program = plan.program
     counts = {node.name: inputs.by_nodes[node.name].count(node) for node in job.spec.input.nodes}
@@ -261,7 +270,7 @@ def estimate_program(
         written_bytes=output,
         exchanged_bytes=exchanged,
     )
-    resume = job.spec.refresh.resume
+    resume = "never" if panel else job.spec.refresh.resume
     layers = layers_to_keep(
         plan,
         graph.size,
@@ -301,7 +310,16 @@ def estimate_program(
         relations=_relations_of(graph),
         model_digest=program.digest,
         layers=layers,
+        spill=_spill(graph, plan) if panel else None,
     )
+
+
+def _spill(graph: PlannedGraph, plan: Plan) -> PlannedSpill:
+    """What goes to disk and back."""
+    costs = planned_spill(graph, plan)
+    seconds = disk_seconds(costs.read, costs.written) * graph.size.workers
+    moved = int(costs.disk), int(costs.read), int(costs.written)
+    return PlannedSpill(plan.target.panel, *moved, seconds)
 
 
 def _types(graph: PlannedGraph, program: Program) -> list[TypeCount]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from embertide.footprint import ID_BYTES, Size
 from embertide.planning.graph import PlannedGraph, PlannedRelation
+from embertide.planning.spilled import spilled_costs
 from embertide.planning.tensors import tensor_peak
 from embertide.plans.plan import Plan
 from embertide.steps.base import Step
@@ -89,13 +90,12 @@ def layers_bytes(
     costs = {name: _layer_graph(graph, program, name) for name in graph.relations}
     patterns = sum(_tiles(graph, program, names) for names in _together(program, tiles=True))
     patterns += sum(_pairs(graph, program, names) for names in _together(program, tiles=False))
-    peak = tensor_peak(
-        plan,
-        size,
-        placed=placed,
-        building={name: cost.building for name, cost in costs.items()},
-        block={name: cost.block for name, cost in costs.items()},
-    )
+    building = {name: cost.building for name, cost in costs.items()}
+    if plan.target.panel:
+        peak = spilled_costs(plan, size, placed=placed, building=building).memory
+    else:
+        block = {name: cost.block for name, cost in costs.items()}
+        peak = tensor_peak(plan, size, placed=placed, building=building, block=block)
     return LayersBytes(
         graphs=whole + sum(cost.graph for cost in costs.values()),
         building=max((cost.building for cost in costs.values()), default=0.0),

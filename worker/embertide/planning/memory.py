@@ -22,6 +22,7 @@ from embertide.planning.graph import PlannedGraph, PlannedType, of_layers
 from embertide.planning.inputs import NodeSplits
 from embertide.planning.layer_memory import layers_bytes, partition_bytes
 from embertide.planning.loads import edge_loads, node_loads
+from embertide.planning.spilled import SpilledCosts, spilled_costs
 from embertide.plans.plan import Plan
 from embertide.primitives.directory import LOCATED_ROWS
 from embertide.readers.pool import are_remote, readers, remote_bytes_arriving, remote_bytes_held
@@ -142,7 +143,8 @@ def _planned_of_worker(
     deltas: bool,
 ) -> dict[str, int]:
     """Bytes per stage of the worker of that rank."""
-    types = [_type_bytes(name, graph, plan.program, worker) for name in graph.types]
+    spills = bool(plan.target.panel)
+    types = [_type_bytes(name, graph, plan.program, worker, spills) for name in graph.types]
     loaded = sum(of_type.loaded for of_type in types)
     inputs = [of_type for of_type in types if of_type.is_input]
     csrs = sum(csr_bytes(relation, size) for relation, size in relations(graph))
@@ -166,7 +168,7 @@ def _planned_of_worker(
         "csr": loaded + max(sorting(graph, worker), csrs) + max(own, _locating(graph)) + left,
         "infer": kept + max(gathering, layers.beside_gpu if gpu else layers.on_cpu) + left,
         "publish": own
-        + (0.0 if gpu else sum(results))
+        + (0.0 if gpu or spills else sum(results))
         + max(
             max(float(kept_by_readers), writing) + (writers - 1) * _THREAD_BYTES,
             _comparing(graph, program, 1 if gpu else threads, deltas) if compares else 0.0,
@@ -178,12 +180,19 @@ def _planned_of_worker(
     return {name: int(size_bytes) + overhead for name, size_bytes in stages.items()}
 
 
+def planned_spill(graph: PlannedGraph, plan: Plan) -> SpilledCosts:
+    """What one worker moves to the disk and back, of layers that go over all edges."""
+    held = [_type_bytes(name, graph, plan.program, 0, True) for name in graph.types]
+    arranged = of_layers(graph, plan)
+    return spilled_costs(plan, arranged.size, placed=_placed(held))
+
+
 def planned_gpu_memory(graph: PlannedGraph, plan: Plan, fanout: Sequence[int] | None) -> int:
     """Bytes of the fullest worker's tensors and non-zeros on its GPU.
 
     The memory of CUDA, NCCL and torch's allocator is not counted.
     """
-    types = [_type_bytes(name, graph, plan.program, worker=0) for name in graph.types]
+    types = [_type_bytes(name, graph, plan.program, 0, False) for name in graph.types]
     return int(layers_bytes(graph, plan, fanout, placed=_placed(types)).on_gpu)
 
 
@@ -212,13 +221,16 @@ class _TypeBytes:
     own: float
 
 
-def _type_bytes(name: str, graph: PlannedGraph, program: Program, worker: int) -> _TypeBytes:
+def _type_bytes(
+    name: str, graph: PlannedGraph, program: Program, worker: int, spills: bool
+) -> _TypeBytes:
     of_type, size = graph.types[name], graph.size.of_type(name)
     ids, nodes = _id_bytes(of_type, size), size.nodes / size.workers
     has = of_type.node.features is not None
     # Rows stay with the worker that read them, ids go to the owners of their hashes.
     rows = float(node_loads(of_type, size.workers).rows[worker]) if has else nodes
-    values = float(FLOAT_BYTES) * of_type.splits.width * rows
+    # On disk they are pages of a file.
+    values = 0.0 if spills else float(FLOAT_BYTES) * of_type.splits.width * rows
     dense = ID_BYTES * rows if has else 0.0
     looking_up = max(ids.built, ids.table + (ID_BYTES if has else 0))
     return _TypeBytes(

@@ -20,6 +20,7 @@ class WorkOrder:
         began: when the command or the attempt began, in seconds since the epoch; 0: unknown.
         model_digest: of the model's files that this was planned with; "": unknown.
         keep: the layers, from 1, that are kept for a next attempt.
+        panel: columns of a tensor that are in memory at a time; 0: all tensors are in memory.
     """
 
     inputs: Inputs
@@ -30,6 +31,7 @@ class WorkOrder:
     began: float = 0.0
     model_digest: str = ""
     keep: list[int] = field(default_factory=list)
+    panel: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; :meth:`from_json` is the way back."""

@@ -20,7 +20,7 @@ def fuse(plan: Plan) -> Plan:
     program = plan.program
     ops, at, links = [], 0, chains(program)
     while at < len(program.steps):
-        op = _run_at(program, at, links)
+        op = _run_at(program, at, links, multiplies=not plan.target.panel)
         if plan.target.sampled:
             # The graph whose factors these are is not there before the reader's own layer.
             op = replace(op, reader=None)
@@ -68,8 +68,12 @@ def chains(program: Program) -> dict[str, Link]:
     return links
 
 
-def _run_at(program: Program, at: int, links: dict[str, Link]) -> Run:
-    """The longest run that starts with a step."""
+def _run_at(program: Program, at: int, links: dict[str, Link], *, multiplies: bool) -> Run:
+    """The longest run that starts with a step.
+
+    Args:
+        multiplies: sums may be multiplied as they are made, which takes all their columns.
+    """
     leader, rest = program.steps[at], list(program.steps[at + 1 :])
     if not isinstance(leader, Leader):
         return Run((leader,))
@@ -83,7 +87,7 @@ def _run_at(program: Program, at: int, links: dict[str, Link]) -> Run:
         taken.append(rest.pop(0))
 
     product: Product | None = None
-    if leader.takes_product and (step := follows()) and step.product:
+    if multiplies and leader.takes_product and (step := follows()) and step.product:
         product = step.product
         take()
     multiplied, link = product or leader.product, links.get(taken[-1].out)

@@ -16,7 +16,9 @@ from embertide.steps.run import Run
 def choose_layouts(plan: Plan) -> Plan:
     """Every operation with its layouts, for what is there as it begins."""
     target, last, ops = plan.target, plan.last_reads, list[Run]()
-    at = Alive(plan.program, plan.grid, target.in_place, target.placed)
+    # On disk all features are put in order first.
+    in_order = plan.program.inputs.keys() if target.panel else target.placed
+    at = Alive(plan.program, plan.grid, target.in_place, in_order)
     for number, op in enumerate(plan.ops):
         kept = {name for name, read in last.items() if read > number} | at.sums
         at.frees = frozenset(at.layouts.keys() - kept)
@@ -26,6 +28,10 @@ def choose_layouts(plan: Plan) -> Plan:
         at.make(placed)
         at.end(placed)
         ops.append(placed)
+    if target.panel:
+        # Rows are multiplied by factors where they would be in memory, so that bits are the same.
+        whole = choose_layouts(replace(plan, target=replace(target, panel=0))).ops
+        ops = [replace(op, scales=own.scales) for op, own in zip(ops, whole, strict=True)]
     return replace(plan, ops=tuple(ops))
 
 

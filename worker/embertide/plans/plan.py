@@ -20,12 +20,15 @@ class Target:
         in_place: all of them are on one host, and read each other's memory.
         sampled: each layer reads another sample of the edges.
         placed: node types whose features are in the order of their ids from the start.
+        panel: columns of a tensor that are in memory at a time, where tensors are on disk; 0: all
+            tensors are in memory.
     """
 
     grid: GridShape
     in_place: bool = False
     sampled: bool = False
     placed: frozenset[str] = frozenset()
+    panel: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

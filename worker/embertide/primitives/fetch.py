@@ -98,16 +98,18 @@ class _Asked:
         """From each rank [count, its width], on the CPU. Collective: every rank must call.
 
         Args:
-            data: [rows, our width] our part of the tensor.
+            data: [rows, our width] our part of the tensor, or [rows, panels, columns] of it.
             widths: columns that each rank has; or the number that all have.
         """
         ranks = range(channel.grid.world)
         kind = data.dtype if not data.is_floating_point() else torch.float32
         columns = [widths] * len(ranks) if isinstance(widths, int) else widths
-        sent = [data[rows.to(data.device)].cpu().to(kind) for rows in self.wanted]
+        # A row of a tensor on disk lies in panels, of which the last may be wider than needed.
+        own = columns[channel.axis.index]
+        picked = [data[rows.to(data.device)].flatten(1)[:, :own] for rows in self.wanted]
+        sent = [rows.cpu().to(kind).contiguous() for rows in picked]
         found = [torch.empty(self.counts[r], columns[r], dtype=kind) for r in ranks]
-        own = channel.axis.index
-        found[own] = sent[own]
+        found[channel.axis.index] = sent[channel.axis.index]
         others = channel.axis.others()
         channel.start([(r, sent[r]) for r in others], [(r, found[r]) for r in others]).wait()
         return found

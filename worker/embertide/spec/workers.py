@@ -109,8 +109,18 @@ class Workers(SpecModel):
         default=None,
         pattern=_MEMORY,
         description="Most memory that a worker may take, with its imports and without page cache, "
-        "such as 2GiB or 512Mi. A run whose plan needs more is refused before anything is "
-        "computed. If unset, what the machine or the container's limit has.",
+        "such as 2GiB or 512Mi. Where the plan needs more, tensors of nodes are on disk, in "
+        "scratch; where it still does, the run is refused before anything is computed. If unset, "
+        "all tensors are in memory.",
+    )
+    scratch: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=1024,
+        pattern="^/",
+        description="Folder on a local disk for tensors that do not fit in memory, an absolute "
+        "path. Its files have no names and are gone with the workers. If unset, the system's "
+        "folder for temporary files.",
     )
     image: Annotated[str | None, Affects.WORKERS | Affects.OPERATOR] = Field(
         default=None,

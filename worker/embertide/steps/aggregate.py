@@ -46,6 +46,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
     norm: Norm = "none"
 
     takes_product: ClassVar[bool] = True
+    columns_apart: ClassVar[bool] = True
 
     @property
     def exact_alone(self) -> bool:

@@ -62,6 +62,9 @@ class Step(ABC):
     tiles: ClassVar[bool] = True
     """A step over edges reads those of the whole partition, with slices of columns."""
 
+    columns_apart: ClassVar[bool] = False
+    """A column of the result needs the same column of what the step reads, and no other."""
+
     def __init_subclass__(cls, *, kind: str | None = None, **more: Any) -> None:
         super().__init_subclass__(**more)
         if kind is not None:
@@ -186,6 +189,11 @@ class Step(ABC):
         torch's functions may round the last columns of a block in another way than the others.
         """
         return False
+
+    def rows_at_once(self, _shapes: Shapes) -> int:
+        """Rows that are computed together, from the first: products of other numbers of rows may
+        be rounded in another way."""
+        return 1
 
     # -- how passes may combine it with other steps -----------------------------------------------
 

@@ -53,6 +53,7 @@ class Execution:
         reads_all: we read every row of a tensor, with all columns, where it stands.
         scaled: tensors whose rows are multiplied by the factors of sources of the sum that reads
             them.
+        span: the rows of our partition that operations are run for; None: all.
         on_hop: called with a step that sums several times, the number of a sum from 1, its result,
             and whether that is multiplied by the factors of sources already.
             Collective: every rank calls it.
@@ -68,6 +69,7 @@ class Execution:
     row_type: torch.dtype
     reads_all: bool
     scaled: set[str]
+    span: slice | None = None
     on_hop: OnHop = _ignored
 
     @property
@@ -130,6 +132,8 @@ class Execution:
 
     def of_ours(self, values: torch.Tensor, layout: Layout, name: str) -> torch.Tensor:
         """The rows of [N/P, ...] values of our partition that a worker has in a layout."""
+        if self.span is not None:
+            return values[self.span]
         if layout == "tile":
             return values
         return values[slice(*self.ranges_of(name).within(self.grid.rank))]

@@ -57,12 +57,16 @@ class RowWise(Step, kind="row_wise"):
         program = execution.program
         inputs = [execution.rows(name, self.layer) for name in self.inputs]
         params = {f"p{at}": execution.param(name) for at, name in enumerate(self.params)}
-        shapes = self._shapes(Shapes(program.widths, program.params))
+        shapes = Shapes(program.widths, program.params)
         out = empty_as(inputs[0], len(inputs[0]), program.widths[self.out])
-        for span in in_chunks(len(out), max(1, CHUNK_VALUES // shapes.values)):
+        for span in in_chunks(len(out), self.rows_at_once(shapes)):
             rows = {f"x{at}": x[span] for at, x in enumerate(inputs)}
             out[span] = run(self.lines, rows | params)[RESULT]
         return Shard("rows", out, out.shape[1])
+
+    def rows_at_once(self, shapes: Shapes) -> int:
+        """As many as hold a bounded number of values."""
+        return max(1, CHUNK_VALUES // self._shapes(shapes).values)
 
     def cost(self, costs: Costs, op: Run) -> None:
         """The inputs, the result and a chunk's values."""

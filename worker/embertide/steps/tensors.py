@@ -7,6 +7,7 @@ and freed after its last reader. The input stays on the ranks that loaded it unt
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 
 import torch
@@ -55,6 +56,7 @@ class Tensors:
         self._params = {name: upload(value) for name, value in program.params.items()}
         self._alive: dict[str, dict[Layout, Shard]] = {}
         self._settle: dict[str, Callable[[], None]] = {}
+        self._columns: slice | None = None
         self._inputs: Sequence[Input] = ()
         self._frees: Collection[str] = ()
         for name, given in self._loaded.items():
@@ -71,6 +73,29 @@ class Tensors:
             self.read(gone)
         data = as_type(shard.data, self.type_of(name))
         self._alive[name] = {shard.layout: replace(shard, data=data)}
+
+    # -- parts of tensors that are on disk ---------------------------------------------------
+
+    def part(
+        self, program: Program, shards: Mapping[str, Shard], columns: slice | None = None
+    ) -> Tensors:
+        """Tensors of which parts are there, for the operation that has begun.
+
+        Args:
+            program: with the widths of the parts.
+            columns: of the operation's result, where the parts are some columns.
+        """
+        some = copy(self)
+        some._program, some._columns = program, columns
+        some._alive = {name: {shard.layout: shard} for name, shard in shards.items()}
+        some._settle = {}
+        return some
+
+    def part_loaded(self, program: Program, name: str, values: torch.Tensor) -> Tensors:
+        """As :meth:`part`, with [n, k] some columns of an input where it was loaded."""
+        some = self.part(program, {})
+        some._loaded = {name: Loaded(self._loaded[name].ids, values)}
+        return some
 
     # -- tensors that are kept for later attempts --------------------------------------------
 
@@ -255,6 +280,8 @@ class Tensors:
     def columns(self, name: str | None, shard: Shard) -> torch.Tensor | None:
         """A per-column parameter, cut to the shard's columns."""
         param = self.param(name)
+        if param is not None and self._columns is not None:
+            return param[self._columns]
         if param is None or shard.layout == "rows":
             return param
         grid = self._exchange.grid

@@ -68,6 +68,24 @@ class LayerToKeep:
 
 
 @dataclass(frozen=True)
+class PlannedSpill:
+    """Tensors of nodes that are on disk, since they don't fit in the memory of a worker.
+
+    Attributes:
+        panel: columns of a tensor that are in memory at a time.
+        disk_bytes: of the files of a worker, at most.
+        read_bytes, written_bytes: from and to the disk, by one worker.
+        seconds: about what that takes, all workers on one disk.
+    """
+
+    panel: int
+    disk_bytes: int
+    read_bytes: int
+    written_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class MemoryBudget:
     """How a plan compares with the memory that a worker may take.
 
@@ -75,17 +93,20 @@ class MemoryBudget:
         limit_bytes: the most that a worker may take, its imports included.
         needed_bytes: what the plan has for it, its imports included.
         problem: why no run starts, and what to do; "" where it fits.
+        spills: how much goes to disk, and what that costs; "" where nothing does.
     """
 
     limit_bytes: int
     needed_bytes: int
     problem: str = ""
+    spills: str = ""
 
     @property
     def sentence(self) -> str:
         """The comparison, for people."""
         return self.problem or (
-            f"fits: {human_bytes(self.needed_bytes)} of {human_bytes(self.limit_bytes)} a worker"
+            f"{self.spills or 'fits'}: {human_bytes(self.needed_bytes)} of"
+            f" {human_bytes(self.limit_bytes)} a worker"
         )
 
 
@@ -106,6 +127,7 @@ class Estimate:
     run reads; ``nodes``, ``edges`` and ``output_bytes`` are of all of them, the widths those of the
     widest. ``model_digest`` is that of the model's files. ``layers`` are those that can be kept for
     a next attempt. ``budget`` compares the plan with the job's ``workers.memory``; None without.
+    ``spill`` is what goes to disk for it; None where all fits in memory.
     """
 
     inputs: list[InputSize]
@@ -136,6 +158,7 @@ class Estimate:
     model_digest: str = ""
     layers: list[LayerToKeep] = field(default_factory=list)
     budget: MemoryBudget | None = None
+    spill: PlannedSpill | None = None
 
     @property
     def needs(self) -> GridNeeds | None:

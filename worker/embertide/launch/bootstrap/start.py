@@ -15,6 +15,7 @@ from embertide.launch.bootstrap.fork_server import call, call_alone
 from embertide.launch.bootstrap.launcher import launch
 from embertide.launch.failure import Cause
 from embertide.launch.run_folder import RunFolder
+from embertide.launch.scratch import check_scratch
 from embertide.launch.settings import Rendezvous, WorkerSettings
 from embertide.launch.stage_reporter import StageReporter
 from embertide.spec.grid import GridShape
@@ -58,7 +59,8 @@ def prepare(
     Raises:
         Confirmed: the current version is what the run would compute.
         EmbertideError: inputs or model cannot be read, the grid does not fit, a worker would need
-            more than the job's ``workers.memory``, or nothing could be published to the output.
+            more than the job's ``workers.memory``, the folder for tensors on disk is unfit, or
+            nothing could be published to the output.
     """
     from embertide.planning.inputs import list_inputs
     from embertide.planning.order import WorkOrder
@@ -79,6 +81,7 @@ def prepare(
         estimate = call(plan_run, job, inputs, grid, workers, folder)
     if estimate.budget is not None and estimate.budget.problem:
         raise GridError(estimate.budget.problem)
+    check_scratch(job, estimate)
     on_planned(estimate)
     check_output(storage, job.spec.output.uri, version)
     folder.write_order(
@@ -91,6 +94,7 @@ def prepare(
             began,
             estimate.model_digest,
             [layer.layer for layer in estimate.layers if layer.kept],
+            estimate.spill.panel if estimate.spill else 0,
         )
     )
     folder.write_job(job)

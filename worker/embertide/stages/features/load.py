@@ -105,7 +105,7 @@ def load_features(
     rows = first_rows[-1]
     held = rows + (0 if new is None else len(new.ids))
     nodes = node.count if placed and node.count is not None else held
-    values = empty((nodes, schema.width + beside)).numpy()
+    values = _room(ctx, nodes, schema.width + beside).numpy()
     loading = _Loading(ctx, node, features, schema, values, held, placed, categories)
     numbered = list(zip(splits, first_rows, strict=False))
     found = map_splits(numbered, loading.load, readers(splits, ctx.threads))
@@ -119,6 +119,11 @@ def load_features(
     if node.ids == "dense":
         ids = [loading.ids]
     return RawFeatures(ids, torch.from_numpy(loading.values), placed)
+
+
+def _room(ctx: RunContext, rows: int, width: int) -> torch.Tensor:
+    """[rows, width] uninitialised, in memory or on disk."""
+    return empty((rows, width)) if ctx.scratch is None else ctx.scratch.empty(rows, width).data
 
 
 @dataclass
@@ -173,6 +178,8 @@ class _Loading:
             found.ids.append(self._kept(batch.ids, at))
             at += len(batch)
             self._progress(len(batch))
+        if self._ctx.scratch is not None:
+            self._ctx.scratch.of(torch.from_numpy(self.values)).settle()
         return found
 
     def _kept(self, ids: Ids, at: int) -> Ids:

@@ -23,6 +23,7 @@ from embertide.stages.infer.arrangement import Arrangement, arrange
 from embertide.stages.infer.keeping import Keeping, LayerKeeper
 from embertide.stages.infer.refreshing import Doubt, Refreshing, refresh
 from embertide.stages.infer.running import results_in_rows, run_op
+from embertide.stages.infer.spilled import SpilledLayers
 from embertide.stages.infer.work import LayerWork
 from embertide.steps.execution import Execution, Graphs
 from embertide.steps.tensors import Tensors
@@ -144,19 +145,22 @@ def _run(
     program, ops = execution.program, plan.ops
     done, steps = sum(len(run.steps) for run in ops[:first]), len(program.steps)
     work = LayerWork(ctx, execution, ops)
+    spilled = None if ctx.scratch is None else SpilledLayers(execution, plan, ctx.scratch)
+    if spilled is not None:
+        spilled.begin()
     for at, run in enumerate(ops[first:], first):
         before, done = done, done + len(run.steps)
         if keeper is not None:
             keeper.before(at)
         with clock.layer(run.steps[-1].layer):
             work.begins(run, before / steps, done / steps)
-            run_op(execution, run, at, checker)
+            run_op(execution, run, at, checker, spilled)
             if keeper is not None:
                 keeper.after()
         work.done(run)
     ctx.progress("infer", 1.0, program.layers, program.layers)
     with clock.layer(program.layers):
-        results = results_in_rows(execution)
+        results = results_in_rows(execution) if spilled is None else spilled.results()
         if checker:
             checker.results(execution, results)
     if keeper is not None:

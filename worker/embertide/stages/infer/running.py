@@ -5,17 +5,31 @@ from __future__ import annotations
 import torch
 
 from embertide.selfcheck.checker import Checker
+from embertide.stages.infer.spilled import SpilledLayers
 from embertide.steps.execution import Execution
 from embertide.steps.run import Input, Run
 
 
-def run_op(execution: Execution, op: Run, at: int, checker: Checker | None) -> None:
-    """Run operation ``at`` of a plan. Collective: every rank must call."""
+def run_op(
+    execution: Execution,
+    op: Run,
+    at: int,
+    checker: Checker | None,
+    spilled: SpilledLayers | None = None,
+) -> None:
+    """Run operation ``at`` of a plan. Collective: every rank must call.
+
+    Args:
+        spilled: where its tensors are, if they are on disk.
+    """
     tensors = execution.tensors
     tensors.begin(op.inputs, op.frees)
     if checker:
         checker.begins(execution, at)
-    tensors.keep(op.out, op.lower(execution))
+    if spilled is None:
+        tensors.keep(op.out, op.lower(execution))
+    else:
+        spilled.run(op)
     if checker:
         checker.ended(execution, at)
 

@@ -1,0 +1,69 @@
+"""Whole runs with less memory than their tensors take: from files to a version, within a limit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import embertide
+from embertide.planning.sizing import IMPORTS_BYTES, machine_bytes
+from embertide.storage.opening import open_storage
+from embertide.synth.job import synthesize
+from embertide.synth.options import SynthOptions
+from tests.support.memory_group import LIMITS, run_limited
+
+pytestmark = pytest.mark.distributed
+
+MIB = 1 << 20
+NODES, EDGES, WIDTH = 1 << 18, 1 << 20, 128
+MEMORY = 520
+"""MiB of a worker; with all tensors in memory it needs a fourth more."""
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job whose features, 128 MiB, are in another order than its nodes."""
+    folder = tmp_path_factory.mktemp("spilled")
+    options = SynthOptions(nodes=NODES, edges=EDGES, ids="int64", layers=2)
+    synthesize(open_storage(None), folder.as_uri(), options)
+    manifest = yaml.safe_load((folder / "job.yaml").read_text())
+    manifest["spec"]["output"]["compare"] = False
+    manifest["spec"]["refresh"] = {"mode": "full"}
+    (folder / "job.yaml").write_text(yaml.safe_dump(manifest))
+    return folder / "job.yaml"
+
+
+def run(job: Path, *options: str, limit: int | None = None) -> dict[str, Any]:
+    """The report of a run of its own process."""
+    done = run_limited(limit, ["-m", "embertide", "run", str(job), "--json", *options])
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return report
+
+
+def test_a_spilled_run_keeps_to_its_memory_and_publishes_the_same_bits(
+    job: Path, tmp_path: Path
+) -> None:
+    whole = run(job)
+    (of_whole,) = whole["memory"]
+    assert of_whole["peak_bytes"] > MEMORY * MIB
+    # With the page cache; the run in memory would be killed.
+    limit = machine_bytes(MEMORY * MIB - IMPORTS_BYTES, 1)
+    spilled = run(
+        job, "--memory", f"{MEMORY}MiB", "--scratch", str(tmp_path), limit=limit if LIMITS else None
+    )
+    (memory,) = spilled["memory"]
+    assert memory["planned_bytes"] <= MEMORY * MIB - IMPORTS_BYTES
+    assert memory["peak_bytes"] - memory["baseline_bytes"] <= 1.1 * memory["planned_bytes"]
+    output = str(job.parent / "embeddings")
+    (ids, vectors), (same_ids, same_vectors) = (
+        embertide.read(output, version=report["version"]).to_numpy() for report in (whole, spilled)
+    )
+    assert np.array_equal(ids, same_ids)
+    assert np.array_equal(vectors, same_vectors)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,92 @@
+"""What ranks do for the tests of layers on disk; light to import, like all that ranks import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from embertide.footprint import GraphSize
+from embertide.kernels import scratch
+from embertide.kernels.scratch import Scratch
+from embertide.pipeline.prepare import target_of
+from embertide.planning.spilled import spilled_costs
+from embertide.plans import spill
+from embertide.plans.spill import without_parts
+from embertide.primitives.exchange import Exchange
+from embertide.steps import Program
+from embertide.telemetry.self_check import SelfCheck
+from tests.support.plans import as_given, order_steps
+from tests.support.world import GROUP_BYTES, Graph, Rank, make_features, make_job
+
+Cases = dict[str, tuple[Program, str, bool]]
+Graphs = dict[tuple[str, bool], Graph]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One case on one rank.
+
+    Attributes:
+        whole, spilled: [our rows, D'] with all tensors in memory, and on disk.
+        checked: of the latter.
+        left: files that are there after the run; the result is one.
+        read, written: bytes from and to the disk, beside the features as they were read.
+        planned: the same two, by the plan.
+    """
+
+    whole: np.ndarray
+    spilled: np.ndarray
+    checked: SelfCheck
+    left: int
+    read: int
+    written: int
+    planned: tuple[float, float]
+
+
+def spill_layers(
+    exchange: Exchange, graphs: Graphs, cases: Cases, folder: str, panel: int
+) -> dict[str, Answer | list[str]]:
+    """Our rows of every case, both ways; of those that can't be spilled the operations."""
+    # Few of each: the disk is waited for.
+    spill.BLOCK_BYTES = scratch.CHUNK_BYTES = 4096
+    answers: dict[str, Answer | list[str]] = {}
+    for name, (program, kind, weighted) in cases.items():
+        graph, job = graphs[kind, weighted], make_job(weighted=weighted)
+        ordered = order_steps(program, exchange.grid.world)
+        features = make_features(program.input_width)
+        rank = Rank(exchange, graph, job)
+        whole = rank.embed(ordered, features)
+        files = Scratch(Path(folder))
+        rank.ctx = replace(rank.ctx, scratch=files, panel=panel)
+        missing = without_parts(as_given(ordered, target_of(rank.ctx)))
+        if missing:
+            answers[name] = missing
+            continue
+        found, checked = rank.checked(ordered, features, len(features))
+        assert checked is not None
+        answers[name] = Answer(
+            whole=whole,
+            spilled=found.copy(),
+            checked=checked,
+            left=files.count,
+            read=files.read,
+            written=files.written,
+            planned=_planned(rank, ordered, features.nbytes),
+        )
+    return answers
+
+
+def _planned(rank: Rank, program: Program, features: int) -> tuple[float, float]:
+    """Bytes read and written by one of several equal workers."""
+    target = target_of(rank.ctx)
+    size = GraphSize(
+        nodes={"": rank.graph.nodes},
+        edges={"": len(rank.graph.src)},
+        grid=target.grid,
+        group_bytes=GROUP_BYTES,
+        depth=2,
+    )
+    costs = spilled_costs(as_given(program, target), size, placed=())
+    return costs.read, costs.written - features / target.grid.workers

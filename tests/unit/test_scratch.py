@@ -1,0 +1,124 @@
+"""Tensors in files without a name: what is read is what was written, and folders that are unfit."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from embertide.errors import StorageError
+from embertide.kernels import scratch
+from embertide.kernels.scratch import Scratch
+from embertide.launch.scratch import check_scratch, scratch_folder
+from embertide.spec.grid import GridShape
+from embertide.telemetry.estimate import PlannedSpill
+from tests.support.cli import ESTIMATE
+from tests.support.world import make_job
+
+ROWS, WIDTH = 97, 6
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scratch:
+    monkeypatch.setattr(scratch, "CHUNK_BYTES", 512)
+    return Scratch(tmp_path)
+
+
+@pytest.mark.parametrize("panel", [1, 2, 4, 6, 9])
+@pytest.mark.parametrize("by", ["rows", "columns"])
+def test_rows_and_columns_are_what_was_written(files: Scratch, panel: int, by: str) -> None:
+    values = torch.randn(ROWS, WIDTH)
+    file = files.empty(ROWS, WIDTH, panel)
+    if by == "rows":
+        for at in range(0, ROWS, 10):
+            file.write_rows(at, values[at : at + 10])
+    else:
+        for at in range(0, WIDTH, file.panel):
+            file.write_columns(at, values[:, at : at + file.panel])
+    assert torch.equal(file.read_rows(0, ROWS), values)
+    assert torch.equal(file.read_rows(13, 57), values[13:57])
+    for first, last in [(0, WIDTH), (1, 3), (4, 6), (2, 5)]:
+        assert torch.equal(file.read_columns(first, last), values[:, first:last])
+    assert torch.equal(file.data[:].flatten(1)[:, :WIDTH], values)
+    assert files.of(file.data) is file
+
+
+def test_values_that_were_written_through_the_mapping_are_read(files: Scratch) -> None:
+    file, values = files.empty(ROWS, WIDTH), torch.randn(ROWS, WIDTH)
+    file.data.copy_(values)
+    file.settle()
+    assert torch.equal(file.read_rows(0, ROWS), values)
+
+
+def test_a_tensor_without_rows(files: Scratch) -> None:
+    file = files.empty(0, WIDTH, 4)
+    file.write_columns(0, torch.empty(0, 4))
+    assert file.read_rows(0, 0).shape == (0, WIDTH)
+    assert file.read_columns(4, 6).shape == (0, 2)
+
+
+def test_a_file_has_no_name_and_its_room_is_given_back(files: Scratch) -> None:
+    file = files.empty(ROWS, WIDTH)
+    assert not list(files.folder.iterdir())
+    assert (files.count, files.held) == (1, file.size)
+    file.close()
+    file.close()
+    assert (files.count, files.held, files.most) == (0, 0, file.size)
+
+
+@pytest.fixture
+def small_files() -> Iterator[int]:
+    """The system refuses files of more than 1 MiB."""
+    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    yield 1 << 20
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+
+
+def test_no_room_is_an_error_before_anything_is_written(files: Scratch, small_files: int) -> None:
+    kept = files.empty(100, 100)
+    with pytest.raises(StorageError) as caught:
+        files.empty(small_files, 4)
+    for part in (
+        f"scratch folder {files.folder}",
+        "no file of 16.0 MiB can be made there (File too large)",
+        "name another folder with --scratch (spec.workers.scratch)",
+    ):
+        assert part in str(caught.value)
+    assert files.held == kept.size
+
+
+def test_a_folder_that_is_gone(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="No such file or directory"):
+        Scratch(tmp_path / "gone").empty(10, 10)
+
+
+def test_a_file_that_cannot_be_read_names_the_folder(files: Scratch) -> None:
+    file = files.empty(ROWS, WIDTH)
+    with pytest.raises(StorageError, match=f"scratch folder {files.folder}: .* could not be read"):
+        # Beyond its end, as where a disk has lost a part of it.
+        file.read_rows(ROWS * 1000, ROWS * 1001)
+
+
+def unfit(folder: Path, size: int = 1 << 20) -> str:
+    """What is said of a folder, of a run of two workers."""
+    job = make_job()
+    workers = job.spec.workers.model_copy(update={"scratch": str(folder)})
+    job = job.model_copy(update={"spec": job.spec.model_copy(update={"workers": workers})})
+    assert scratch_folder(job) == folder
+    plan = replace(ESTIMATE, grid=GridShape.of(2, 1), spill=PlannedSpill(16, size, size, size, 1.0))
+    check_scratch(job, replace(plan, spill=None))
+    with pytest.raises(StorageError) as caught:
+        check_scratch(job, plan)
+    assert "name another folder with --scratch (spec.workers.scratch)" in str(caught.value)
+    return str(caught.value)
+
+
+def test_folders_that_are_unfit_are_refused_before_workers_start(tmp_path: Path) -> None:
+    assert "is not a folder of this machine" in unfit(tmp_path / "none")
+    assert "is in memory (tmpfs)" in unfit(Path("/dev/shm"))
+    assert "free, but tensors on disk need 2.0 PiB" in unfit(tmp_path, 1 << 50)

@@ -1,0 +1,62 @@
+"""The folder of tensors that do not fit in memory, looked at before any worker starts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import psutil
+
+from embertide.errors import StorageError
+from embertide.spec.manifest import EmbeddingJob
+from embertide.telemetry.estimate import Estimate
+from embertide.telemetry.format import human_bytes
+
+_IN_MEMORY = ("tmpfs", "ramfs")
+
+
+def scratch_folder(job: EmbeddingJob) -> Path:
+    """The job's, else the system's for temporary files."""
+    return Path(job.spec.workers.scratch or tempfile.gettempdir())
+
+
+def check_scratch(job: EmbeddingJob, plan: Estimate) -> None:
+    """Refuse a folder that is none, that is in memory, or that has too little room.
+
+    Raises:
+        StorageError: names the folder, and what to do.
+    """
+    if plan.spill is None:
+        return
+    folder, needed = scratch_folder(job), plan.spill.disk_bytes * plan.grid.workers
+    if problem := _problem(folder, needed):
+        raise StorageError(
+            f"scratch folder {folder} {problem}; name another folder with --scratch"
+            " (spec.workers.scratch), or give workers more memory"
+        )
+
+
+def _problem(folder: Path, needed: int) -> str:
+    if not folder.is_dir():
+        return "is not a folder of this machine"
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return "cannot be written to"
+    if (kind := _file_system(folder)) in _IN_MEMORY:
+        return f"is in memory ({kind}), which is what tensors do not fit in"
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        return f"has {human_bytes(free)} free, but tensors on disk need {human_bytes(needed)}"
+    return ""
+
+
+def _file_system(folder: Path) -> str:
+    """The kind of the file system that a folder is on; "" where the system does not say."""
+    real = folder.resolve()
+    above = {
+        Path(part.mountpoint): part.fstype
+        for part in psutil.disk_partitions(all=True)
+        if real.is_relative_to(part.mountpoint)
+    }
+    return above[max(above, key=lambda path: len(path.parts))] if above else ""
