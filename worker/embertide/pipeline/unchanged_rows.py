@@ -9,6 +9,7 @@ import psutil
 
 from embertide.errors import EmbertideError
 from embertide.kernels.csr import Csr
+from embertide.kernels.threads import on_one_thread
 from embertide.layers.seals import Damaged, Seal
 from embertide.layers.store import LayerStore
 from embertide.pipeline.prepare import Prepared
@@ -110,7 +111,8 @@ def _compare(
     ranges, _ = prepared.graph.of_types(prepared.names)
     before, changes = find_changes(ctx.exchange, store, seal, digests, ranges)
     cores = psutil.cpu_count() or 1
-    reach = count_reach(ctx.exchange, prepared.plan, changes, sub_ranges, cores)
+    with on_one_thread():
+        reach = count_reach(ctx.exchange, prepared.plan, changes, sub_ranges, cores)
     facts.all_rows, facts.all_edges = reach.all_rows, reach.all_edges
     if ctx.job.spec.refresh.mode == "auto" and reach.seconds >= reach.full_seconds:
         facts.whole(_costs(reach))

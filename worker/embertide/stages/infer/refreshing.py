@@ -19,6 +19,8 @@ import torch
 from embertide.context import RunContext
 from embertide.kernels.csr import Csr
 from embertide.kernels.csr import sources_of as sources_in
+from embertide.kernels.memory import empty
+from embertide.kernels.threads import on_one_thread
 from embertide.layers.seals import Damaged, KeptTensor, Seal
 from embertide.layers.store import LayerStore
 from embertide.layouts import ROW_TYPES, Loaded, Shard
@@ -186,15 +188,19 @@ class _Refresh:
         ops = self._plan.ops[part.first : part.end.at]
         made = {op.out for op in ops}
         names = [name for name in part.end.tensors if name in made]
-        shards = self._kept([kept[name] for name in names])
-        dirty = {name: self._refreshing.dirty[name] for name in names}
-        results = {name: dirty[name] | self._audited(part, types[name]) for name in names}
-        self._open(ops)
-        wanted, rows = wanted_in(self._plan, ops, results, self._nodes, self._sources)
-        excerpt = excerpt_of(rows, self._nodes, self._whole.ranges)
-        execution, checker = self._execution(part, excerpt, wanted)
+        with on_one_thread():
+            shards = self._kept([kept[name] for name in names])
+            dirty = {name: self._refreshing.dirty[name] for name in names}
+            results = {name: dirty[name] | self._audited(part, types[name]) for name in names}
+            self._open(ops)
+            wanted, rows = wanted_in(self._plan, ops, results, self._nodes, self._sources)
+            excerpt = excerpt_of(rows, self._nodes, self._whole.ranges)
+            execution, checker = self._execution(part, excerpt, wanted)
         self._execute(part, execution, checker)
-        audit = [self._put(excerpt, execution, shards[n], results[n] & ~dirty[n], n) for n in names]
+        with on_one_thread():
+            audit = [
+                self._put(excerpt, execution, shards[n], results[n] & ~dirty[n], n) for n in names
+            ]
         self._agree(next(filter(None, audit), ""))
         return shards
 
@@ -249,14 +255,15 @@ class _Refresh:
         before = self._refreshing.before[whole.program.types[name]][first:last]
         known = before >= 0
         old = before[known]
-        out = torch.zeros((last - first, columns[1] - columns[0]), dtype=kind)
-        if len(old):
-            low, high = int(old.min()), int(old.max()) + 1
-            if high > tensor.rows:
-                raise Damaged(f"{self._refreshing.store.uri}: {name} has {tensor.rows} rows")
-            rows = torch.empty((high - low, out.shape[1]), dtype=kind)
-            self._refreshing.store.read(tensor, (low, high), columns, as_array(rows))
-            out[known] = rows[old - low]
+        low, high = (int(old.min()), int(old.max()) + 1) if len(old) else (0, 0)
+        if high > tensor.rows:
+            raise Damaged(f"{self._refreshing.store.uri}: {name} has {tensor.rows} rows")
+        rows = empty((high - low, columns[1] - columns[0]), kind)
+        self._refreshing.store.read(tensor, (low, high), columns, as_array(rows))
+        if len(old) == last - first == high - low and bool((old.diff() == 1).all()):
+            return Shard(tensor.layout, rows, width)
+        out = empty((last - first, rows.shape[1]), kind)
+        out[known] = rows[old - low]
         return Shard(tensor.layout, out, width)
 
     def _execution(
