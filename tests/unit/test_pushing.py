@@ -115,6 +115,11 @@ def test_its_image_resources_and_limit_are_those_of_the_job() -> None:
     assert pod["spec"]["activeDeadlineSeconds"] == 77
 
 
+def test_one_that_hangs_ends_after_a_day() -> None:
+    _, pod = pushing()
+    assert pod["spec"]["activeDeadlineSeconds"] == 86400
+
+
 def test_what_fails_is_tried_again_with_growing_pauses() -> None:
     world, pod = pushing(push=PUSH | {"backoffLimit": 2})
     pauses = []

@@ -28,8 +28,7 @@ def pusher_template(
     container["resources"] = push.resources or settings.planner_resources
     container["env"] += [{"name": naming.ENV_VERSION, "value": version}, *_push_secrets(push)]
     template = once_template(job, attempt, settings, container, naming.ROLE_PUSHER)
-    if push.active_deadline_seconds is not None:
-        template["spec"]["activeDeadlineSeconds"] = push.active_deadline_seconds
+    template["spec"]["activeDeadlineSeconds"] = push.active_deadline_seconds
     return template
 
 

@@ -178,11 +178,11 @@ class Push(SpecModel):
         description="Number of retries after a failed push, with growing pauses; each goes on "
         "where the one before ended. Ignored outside Kubernetes.",
     )
-    active_deadline_seconds: Annotated[int | None, Affects.OPERATOR] = Field(
-        default=None,
+    active_deadline_seconds: Annotated[int, Affects.OPERATOR] = Field(
+        default=86400,
         ge=1,
-        description="Time limit for one attempt to push, in seconds. If unset, there is no limit. "
-        "Ignored outside Kubernetes.",
+        description="Time limit for one attempt to push, in seconds. Parts that an attempt has "
+        "loaded are not loaded again by the next one. Ignored outside Kubernetes.",
     )
 
     @property
