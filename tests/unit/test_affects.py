@@ -48,6 +48,8 @@ CHANGES: dict[str, tuple[Any, Affects]] = {
     "output.delta": ({"tolerance": 0.01}, Affects.NEITHER),
     "workers.grid": ({"graph": 4, "feature": 2}, WORKERS),
     "workers.count": (8, WORKERS),
+    "workers.memory": ("3GiB", WORKERS),
+    "workers.scratch": ("/mnt/disk", WORKERS),
     "workers.device": ("cuda", WORKERS),
     "workers.image": ("embertide:2", WORKERS | OPERATOR),
     "workers.resources": ({"limits": {"cpu": "3"}}, WORKERS),
