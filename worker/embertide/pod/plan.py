@@ -6,6 +6,7 @@ import logging
 import os
 import time
 
+from embertide.errors import GridError
 from embertide.launch.signals import StopRequest
 from embertide.planning.confirmed import Confirmed
 from embertide.planning.sizing import container_bytes
@@ -59,11 +60,13 @@ def make_plan(files: ContainerFiles) -> PlanResult | OutputReport:
     check_output(storage, job.spec.output.uri, new_version())
     # Last, since this imports torch.
     from embertide.models.read import read_model
-    from embertide.planning.estimate import estimate_program, fitting_grid
+    from embertide.planning.estimate import estimate_within, fitting_grid
 
     program = read_model(storage, job.spec.model.uri)
     grid = fitting_grid(program, job, inputs, target)
-    found = estimate_program(program, job, inputs, grid)
+    found = estimate_within(program, job, inputs, grid)
+    if found.budget is not None and found.budget.problem:
+        raise GridError(found.budget.problem)
     memory = container_bytes(found.peak_memory_per_worker_bytes)
     _log.info("grid %s, %s for each worker", grid, human_bytes(memory))
     return PlanResult(
