@@ -3,10 +3,12 @@
     .venv/bin/python -m benchmarks.incremental --scale 17
 
 *bounded*: a graph whose nodes have 20 in-edges each, of which one source of a share of the nodes is
-another one each night; *rmat*: a graph with hubs, where changes reach almost everything. Runs take
+another one each night, for SAGE (GCN's degrees of sources make changes reach further by a layer);
+*rmat*: a graph with hubs for GCN, where changes reach almost everything. Runs take
 turns: *full* computes all rows and keeps them, *incremental* (or *auto*) goes on from what was
 kept. ``layers`` are the seconds of the layers, reading and keeping rows included, ``work`` those of
-all stages; ``share`` is the part of the edges that were gone over.
+all stages; ``waited`` those for writes of kept rows, ``share`` the part of the edges that were gone
+over. ``..._of_full`` are shares of a full run that keeps nothing (*alone*).
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ import yaml
 from benchmarks.support.rounds import ROOT, Run, middle, ratio, save, table
 
 NEIGHBOURS, WIDTH = 20, 128
-KEYS = ("work", "layers", "publish", "share", "layers_of_full", "work_of_full")
+KEYS = ("work", "layers", "waited", "publish", "share", "layers_of_full", "work_of_full")
 _COMMAND = [str(ROOT / ".venv/bin/embertide")]
 
 
@@ -54,7 +56,7 @@ class Nightly:
     def make_bounded(self) -> None:
         """Every node has as many in-edges, from any nodes."""
         nodes, g = 1 << self.scale, np.random.default_rng(0)
-        _call("synth", str(self.folder), "--scale", "10", "--quiet")
+        _call("synth", str(self.folder), "--scale", "10", "--conv", "sage", "--quiet")
         target = np.repeat(np.arange(nodes), NEIGHBOURS)
         source = g.integers(0, nodes, len(target))
         pq.write_table(pa.table({"src": source, "dst": target}), self.edges)
