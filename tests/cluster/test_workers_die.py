@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from embertide.layers.catalog import list_layers
+from embertide.versions.layers.catalog import list_layers
 from tests.support.cluster.jobs import Inputs, Jobs, find_condition, workers
 
 pytestmark = pytest.mark.cluster

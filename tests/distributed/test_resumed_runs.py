@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from embertide.errors import SelfCheckFailed
-from embertide.layers.catalog import list_layers
 from embertide.storage.opening import open_storage
+from embertide.versions.layers.catalog import list_layers
 from tests.support.commands import await_nobody, environment
 from tests.support.resumed import LAYERS, NODES, Job
 from tests.support.small_job import SmallJob

@@ -6,14 +6,14 @@ import hashlib
 
 import numpy as np
 
-from embertide.layers.places import SEAL
-from embertide.layers.store import LayerStore
-from embertide.layers.sweeping import objects_of
 from embertide.primitives.exchange import Exchange
 from embertide.stages.infer import Keeping
 from embertide.steps import Program
 from embertide.storage.opening import open_storage
 from embertide.telemetry.kept import KeptFacts
+from embertide.versions.layers.places import SEAL
+from embertide.versions.layers.store import LayerStore
+from embertide.versions.layers.sweeping import objects_of
 from tests.support.plans import order_steps
 from tests.support.typed_world import TypedRank
 from tests.support.world import Graph, Rank, make_features, make_job

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from embertide.layers.store import LayerStore
 from embertide.pipeline.compute import layer_graphs
 from embertide.pipeline.prepare import target_of
 from embertide.pipeline.reach import count_reach
@@ -23,6 +22,7 @@ from embertide.steps import Program
 from embertide.storage.opening import open_storage
 from embertide.telemetry.kept import KeptFacts
 from embertide.telemetry.refresh import RefreshFacts
+from embertide.versions.layers.store import LayerStore
 from tests.support.plans import as_given
 from tests.support.world import Graph, NoClock, Rank, loaded_rows, make_checker, make_job
 

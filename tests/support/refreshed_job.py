@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from embertide.layers.catalog import KeptLayers, list_layers
 from embertide.storage.opening import open_storage
 from embertide.versions.catalog import latest
+from embertide.versions.layers.catalog import KeptLayers, list_layers
 from embertide.versions.manifest import read_manifest, types_in
 from embertide.versions.reading import iter_embeddings
 from tests.support.commands import Done, Running

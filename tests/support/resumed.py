@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import yaml
 
-from embertide.layers.catalog import list_layers
-from embertide.layers.seals import from_bytes
-from embertide.layers.sweeping import keys, objects_of, remove
 from embertide.spec.workers import StorageSettings
 from embertide.storage.opening import open_storage
 from embertide.versions.catalog import latest, list_versions
+from embertide.versions.layers.catalog import list_layers
+from embertide.versions.layers.seals import from_bytes
+from embertide.versions.layers.sweeping import keys, objects_of, remove
 from embertide.versions.reading import iter_embeddings
 from tests.support.commands import Done, Running
 from tests.support.patience import SOON_SECONDS, WAIT_SECONDS

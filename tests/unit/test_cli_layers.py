@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from embertide.layers.attempts import Attempt
-from embertide.layers.seals import KeptTensor, Seal
-from embertide.layers.store import LayerStore
 from embertide.storage.opening import open_storage
+from embertide.versions.layers.attempts import Attempt
+from embertide.versions.layers.seals import KeptTensor, Seal
+from embertide.versions.layers.store import LayerStore
 from tests.support.versions import CURRENT, publish_one
 
 Cli = Callable[..., tuple[int, str, str]]

@@ -12,15 +12,15 @@ import numpy as np
 import psutil
 import pytest
 
-from embertide.layers import attempts
-from embertide.layers import store as stores
-from embertide.layers.attempts import Attempt
-from embertide.layers.catalog import list_layers, remove_layers
-from embertide.layers.places import attempt_uri, key_uri, layers_uri, seal_uri
-from embertide.layers.seals import Block, Damaged, KeptTensor, Seal
-from embertide.layers.store import LayerStore
-from embertide.layers.sweeping import ABANDONED_AFTER, keys, sweep
 from embertide.storage.opening import open_storage
+from embertide.versions.layers import attempts
+from embertide.versions.layers import store as stores
+from embertide.versions.layers.attempts import Attempt
+from embertide.versions.layers.catalog import list_layers, remove_layers
+from embertide.versions.layers.places import attempt_uri, key_uri, layers_uri, seal_uri
+from embertide.versions.layers.seals import Block, Damaged, KeptTensor, Seal
+from embertide.versions.layers.store import LayerStore
+from embertide.versions.layers.sweeping import ABANDONED_AFTER, keys, sweep
 
 KEY, OTHER = "a" * 32, "b" * 32
 NAME = "c" * 32
@@ -188,7 +188,7 @@ def test_layers_that_the_next_run_goes_on_from_stay_however_old(
     store = keep(output)
     keep(output, OTHER)
     later = time.time() + ABANDONED_AFTER.total_seconds() + 1
-    monkeypatch.setattr("embertide.layers.sweeping._store_time", lambda *_: later)
+    monkeypatch.setattr("embertide.versions.layers.sweeping._store_time", lambda *_: later)
     sweep(store.storage, output, {KEY}, {KEY})
     assert keys(store.storage, output) == [KEY]
 
@@ -267,11 +267,13 @@ def test_abandoned_layers_go_by_age(output: str, monkeypatch: pytest.MonkeyPatch
     """By the time of the newest object, since what is under way is written to."""
     storage = keep(output).storage
     # A file's own times cannot be set back: a rename or a write changes one of them.
-    monkeypatch.setattr("embertide.layers.sweeping._store_time", lambda *_: time.time() + 3600)
+    monkeypatch.setattr(
+        "embertide.versions.layers.sweeping._store_time", lambda *_: time.time() + 3600
+    )
     sweep(storage, output, {OTHER})
     assert keys(storage, output) == [KEY]
     later = time.time() + ABANDONED_AFTER.total_seconds() + 1
-    monkeypatch.setattr("embertide.layers.sweeping._store_time", lambda *_: later)
+    monkeypatch.setattr("embertide.versions.layers.sweeping._store_time", lambda *_: later)
     sweep(storage, output, {OTHER})
     assert keys(storage, output) == []
 

@@ -22,7 +22,7 @@ from embertide.errors import InputError, OutputError
 from embertide.telemetry.format import human_count
 
 if TYPE_CHECKING:
-    from embertide.partial.embed import SomeEmbeddings
+    from embertide.pipeline.embed import SomeEmbeddings
     from embertide.spec.manifest import EmbeddingJob
 
 
@@ -88,7 +88,7 @@ def embed(
         raise OutputError(f"{out} cannot be written: there is no folder {out.parent}")
 
     from embertide.cli.progress_view import progress_view
-    from embertide.partial.embed import embed_job
+    from embertide.pipeline.embed import embed_job
 
     with progress_view(
         json_output=False, quiet=quiet, stdout=sys.stdout, stderr=sys.stderr

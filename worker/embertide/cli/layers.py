@@ -22,7 +22,7 @@ from embertide.telemetry.format import human_bytes, human_seconds
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from embertide.layers.catalog import KeptLayers
+    from embertide.versions.layers.catalog import KeptLayers
 
 
 def layers(
@@ -51,8 +51,8 @@ def layers(
     """
     place = place_of(job_path, output, endpoint_url)
 
-    from embertide.layers.catalog import list_layers, remove_layers
     from embertide.storage.opening import open_storage
+    from embertide.versions.layers.catalog import list_layers, remove_layers
 
     storage = open_storage(place.storage)
     kept = list_layers(storage, place.uri)

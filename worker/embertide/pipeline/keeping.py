@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 from embertide.context import RunContext
 from embertide.errors import EmbertideError
-from embertide.layers.attempts import Attempt
-from embertide.layers.store import LayerStore
-from embertide.layers.sweeping import sweep
 from embertide.pipeline.refresh import RefreshPlan, kept_key
 from embertide.planning.order import WorkOrder
 from embertide.planning.unchanged import touched
 from embertide.stages.infer import Keeping
+from embertide.versions.layers.attempts import Attempt
+from embertide.versions.layers.store import LayerStore
+from embertide.versions.layers.sweeping import sweep
 
 NOT_SWEPT = "kept layers are not removed, since the current version cannot be read: {why}"
 ON_DISK = (

@@ -19,7 +19,7 @@ from embertide.stages.changes import PRIMITIVE
 from embertide.steps.base import EdgeStep
 
 _KEPT_READ_BYTES = 1e9
-"""Of kept rows, read and put in order by all workers of a machine in a second."""
+"""Bytes of kept rows that all workers of a machine read and put in order in a second."""
 _NOTHING = Work(
     edges=0.0, values=0.0, flops=0.0, read_bytes=0.0, written_bytes=0.0, exchanged_bytes=0.0
 )

@@ -10,8 +10,6 @@ import psutil
 from embertide.errors import EmbertideError
 from embertide.kernels.csr import Csr
 from embertide.kernels.threads import on_one_thread
-from embertide.layers.seals import Damaged, Seal
-from embertide.layers.store import LayerStore
 from embertide.pipeline.prepare import Prepared
 from embertide.pipeline.reach import Reach, count_reach
 from embertide.pipeline.refresh import RefreshPlan
@@ -20,6 +18,8 @@ from embertide.primitives.objects import broadcast_object
 from embertide.stages.changes import OwnNodes, RowDigests, digest_rows, find_changes, keep_digests
 from embertide.stages.infer import Refreshing
 from embertide.telemetry.refresh import FULL_RUN
+from embertide.versions.layers.seals import Damaged, Seal
+from embertide.versions.layers.store import LayerStore
 
 UNKEPT = "the rows of this version are not kept for the next run: {why}"
 COSTS = (
@@ -67,7 +67,7 @@ def _sub_ranges(prepared: Prepared) -> dict[str, Csr]:
 
 
 def _digests(prepared: Prepared, sub_ranges: dict[str, Csr]) -> RowDigests:
-    """Of our rows. Collective: every rank must call."""
+    """Digests of our rows. Collective: every rank must call."""
     located = {name: prepared.graph.located[of] for name, of in prepared.names.items()}
     nodes = {name: OwnNodes(own.ranges, own.names) for name, own in located.items()}
     counted = {

@@ -99,7 +99,7 @@ class _Dirty:
         return self._rows
 
     def _at_rows(self, step: Step) -> Rows:
-        """Of a step that reads its own row alone, and numbers of the row's edges."""
+        """Dirty rows of a step that reads only its own row, and numbers of the row's edges."""
         rows = self._degrees(step, step.out)
         for name in step.reads():
             rows = rows | self._rows[name]
@@ -109,7 +109,7 @@ class _Dirty:
         return rows
 
     def _over_edges(self, step: EdgeStep) -> Rows:
-        """Of a step that reads rows of in-neighbours."""
+        """Dirty rows of a step that reads rows of in-neighbours."""
         of_type = self._types[step.out]
         source, _ = ends_of(step.relation)
         rows = self._changes.edges[step.relation] | self._degrees(step, step.out)

@@ -266,7 +266,7 @@ class LayerGraph:
         return self._weighted_out_degree
 
     def _picked(self, degrees: torch.Tensor, end: int) -> torch.Tensor:
-        """Of all nodes' degrees, those of ours: 0 of destinations, 1 of sources."""
+        """The degrees of our nodes, of those of all: ``end`` 0 is destinations, 1 sources."""
         return degrees if self.picked is None else degrees[self.picked[end].to(degrees.device)]
 
     def _add_out(

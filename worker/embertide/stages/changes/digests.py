@@ -47,7 +47,7 @@ class OwnNodes:
 
 @dataclass(frozen=True)
 class RowDigests:
-    """Of our rows, by the program's names.
+    """Digests of our rows, by the program's names.
 
     Attributes:
         ids: node type -> [n, 2], of our nodes.

@@ -13,11 +13,11 @@ import torch
 from embertide.errors import EmbertideError
 from embertide.grid import RowRanges
 from embertide.kernels.hashing import Words
-from embertide.layers.seals import Damaged, KeptTensor, Seal
-from embertide.layers.store import LayerStore
 from embertide.plans.dirty import Changes, ends_of
 from embertide.primitives.exchange import Exchange
 from embertide.stages.changes.digests import PRIMITIVE, RowDigests
+from embertide.versions.layers.seals import Damaged, KeptTensor, Seal
+from embertide.versions.layers.store import LayerStore
 
 Rows32 = npt.NDArray[np.int32]
 Dense = npt.NDArray[np.int64]

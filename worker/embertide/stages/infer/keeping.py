@@ -16,8 +16,6 @@ from typing import Any
 
 from embertide.context import RunContext
 from embertide.errors import EmbertideError
-from embertide.layers.seals import Block, KeptTensor, Seal
-from embertide.layers.store import LayerStore
 from embertide.layouts import Shard
 from embertide.plans.boundaries import Boundary, boundaries, boundary_digest, results_of
 from embertide.plans.plan import Plan
@@ -32,6 +30,8 @@ from embertide.stages.infer.restoring import (
 )
 from embertide.steps.execution import Execution
 from embertide.telemetry.progress import Progress
+from embertide.versions.layers.seals import Block, KeptTensor, Seal
+from embertide.versions.layers.store import LayerStore
 
 NOT_KEPT = "layer {layer} is not kept for a next attempt, nor are those after it: {why}"
 DIFFERS = "rows that were computed a second time differ"

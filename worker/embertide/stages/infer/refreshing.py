@@ -21,8 +21,6 @@ from embertide.kernels.csr import Csr
 from embertide.kernels.csr import sources_of as sources_in
 from embertide.kernels.memory import empty
 from embertide.kernels.threads import on_one_thread
-from embertide.layers.seals import Damaged, KeptTensor, Seal
-from embertide.layers.store import LayerStore
 from embertide.layouts import ROW_TYPES, Loaded, Shard
 from embertide.plans.boundaries import Boundary, boundaries, boundary_digest, results_of
 from embertide.plans.dirty import ends_of
@@ -42,6 +40,8 @@ from embertide.steps.execution import Execution
 from embertide.steps.run import Run
 from embertide.steps.tensors import Tensors
 from embertide.telemetry.clock import Clock
+from embertide.versions.layers.seals import Damaged, KeptTensor, Seal
+from embertide.versions.layers.store import LayerStore
 
 if TYPE_CHECKING:
     from embertide.stages.infer.keeping import LayerKeeper

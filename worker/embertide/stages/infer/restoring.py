@@ -17,11 +17,11 @@ from embertide.context import RunContext
 from embertide.errors import EmbertideError
 from embertide.grid import ColumnSlices
 from embertide.kernels.memory import empty
-from embertide.layers.seals import Damaged, KeptTensor, Seal
-from embertide.layers.store import LayerStore, Range
 from embertide.layouts import ROW_TYPES, Layout, Shard
 from embertide.primitives.objects import broadcast_object
 from embertide.steps.execution import Execution
+from embertide.versions.layers.seals import Damaged, KeptTensor, Seal
+from embertide.versions.layers.store import LayerStore, Range
 
 NOT_USED = "a kept layer is not used, and is computed again: {why}"
 _AS_NUMBERS = {torch.float32: torch.float32, torch.bfloat16: torch.int16}

@@ -13,10 +13,10 @@ from collections.abc import Collection
 from datetime import timedelta
 
 from embertide.errors import EmbertideError, ObjectMissing
-from embertide.layers.attempts import in_use
-from embertide.layers.places import SEAL, is_key, key_uri, layers_uri
 from embertide.spec.schemes import is_local
 from embertide.storage.protocol import ObjectInfo, Storage
+from embertide.versions.layers.attempts import in_use
+from embertide.versions.layers.places import SEAL, is_key, key_uri, layers_uri
 
 ABANDONED_AFTER = timedelta(hours=24)
 """Age of the newest object of a key at which no job's next attempt is expected any more."""

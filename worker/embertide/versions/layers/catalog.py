@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from embertide.layers.attempts import in_use
-from embertide.layers.places import SEAL, key_uri
-from embertide.layers.seals import Damaged, from_bytes
-from embertide.layers.sweeping import keys, objects_of, remove
 from embertide.storage.protocol import ObjectInfo, Storage
+from embertide.versions.layers.attempts import in_use
+from embertide.versions.layers.places import SEAL, key_uri
+from embertide.versions.layers.seals import Damaged, from_bytes
+from embertide.versions.layers.sweeping import keys, objects_of, remove
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,6 @@ from embertide.context import RunContext
 from embertide.errors import InputError, InputsNotReady
 from embertide.grid import Grid
 from embertide.kernels.ids import Ids
-from embertide.layers.attempts import Attempt
-from embertide.layers.store import LayerStore
 from embertide.models.read import read_files
 from embertide.pipeline.compute import compute
 from embertide.pipeline.prepare import Prepared, prepare
@@ -46,6 +44,8 @@ from embertide.telemetry.clock import Clock
 from embertide.telemetry.memory import MemoryWatch
 from embertide.telemetry.progress import OnProgress
 from embertide.telemetry.recorder import NullRecorder
+from embertide.versions.layers.attempts import Attempt
+from embertide.versions.layers.store import LayerStore
 
 _SHOWN = 5
 Id = int | str

@@ -17,8 +17,8 @@ from typing import Self
 import psutil
 
 from embertide.errors import EmbertideError
-from embertide.layers.places import attempt_uri, key_uri
 from embertide.storage.protocol import ObjectInfo, Storage
+from embertide.versions.layers.places import attempt_uri, key_uri
 
 BEAT_SECONDS = 15.0
 ALIVE_SECONDS = 60.0

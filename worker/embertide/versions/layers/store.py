@@ -16,9 +16,9 @@ import numpy.typing as npt
 from xxhash import xxh3_128_hexdigest
 
 from embertide.errors import EmbertideError, ObjectMissing
-from embertide.layers.places import block_path, key_uri, layers_uri, seal_uri
-from embertide.layers.seals import Block, Damaged, KeptTensor, Seal, from_bytes, to_bytes
 from embertide.storage.protocol import Storage
+from embertide.versions.layers.places import block_path, key_uri, layers_uri, seal_uri
+from embertide.versions.layers.seals import Block, Damaged, KeptTensor, Seal, from_bytes, to_bytes
 
 BLOCK_BYTES = (8 << 20) - (64 << 10)
 """One request each: of a store, an upload in parts begins at 8 MiB and leaves parts when killed."""

@@ -1,1 +1,0 @@
-"""``embertide embed``: the embeddings of some nodes, in this process; publishes nothing."""
