@@ -76,7 +76,11 @@ def test_ids_of_a_file_as_csv_and_parquet(job: Job, tmp_path: Path) -> None:
         (("--ids", "seventeen"), 3, "--ids has 'seventeen', but ids of 'node' are whole numbers"),
         (("--ids", "99999999999999999999"), 3, "99999999999999999999"),
         (("--ids-from", "nowhere.txt"), 3, "--ids-from: nowhere.txt cannot be read"),
-        (("--ids", "1", "--format", "csv", "-o", "/nowhere/x"), 6, "/nowhere/x cannot be written"),
+        (
+            ("--ids", "1", "--format", "csv", "-o", "/dev/null/x"),
+            6,
+            "/dev/null/x cannot be written",
+        ),
         (("--ids", "1", "--result", "logits"), 4, "none of the name 'logits'"),
         (("--ids", "1", "--node-type", "user"), 4, "none of type 'user'"),
     ],

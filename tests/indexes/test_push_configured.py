@@ -224,7 +224,9 @@ def test_a_pod_says_what_is_wrong_and_no_secret(
     assert (code, ending.reason, ending.permanent) == (5, "StoreUnavailable", False)
     assert "127.0.0.1" in ending.message
     assert "hunter2" not in json.dumps(message)
-    small.write_manifest(push={"uri": "lancedb:///nowhere", "name": "x", "nodeType": "user"})
+    small.write_manifest(
+        push={"uri": f"lancedb://{tmp_path}/index", "name": "x", "nodeType": "user"}
+    )
     code, message = push_pod(tmp_path / "type", small)
     assert (code, message["permanent"]) == (InputError.exit_code, True)
     small.write_manifest()
