@@ -23,7 +23,7 @@ from embertide.steps.program import Program
 from embertide.steps.run import Run
 
 _READ_BYTES, _WRITTEN_BYTES = 2e9, 8e8
-"""Of a local disk, a second: measured, sequential."""
+"""Bytes per second of a local disk: measured, sequential."""
 _WAITING = 1.2
 """Parts, and pages of those that are gone, which wait for the next: measured."""
 _CHUNKS = 3

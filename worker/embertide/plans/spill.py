@@ -20,7 +20,7 @@ from embertide.steps.shapes import Shapes
 Parts = Literal["columns", "rows"]
 
 BLOCK_BYTES = 8 << 20
-"""Of the widest tensor's rows that are in memory at a time."""
+"""Bytes of the widest tensor's rows that are in memory at a time."""
 _ROWS = 16
 """A block has a multiple of these: torch rounds what remains of its vectors in another way."""
 

@@ -92,7 +92,7 @@ class Tensors:
         return some
 
     def part_loaded(self, program: Program, name: str, values: torch.Tensor) -> Tensors:
-        """As :meth:`part`, with [n, k] some columns of an input where it was loaded."""
+        """A :meth:`part` with [n, k] some columns of an input where it was loaded."""
         some = self.part(program, {})
         some._loaded = {name: Loaded(self._loaded[name].ids, values)}
         return some
