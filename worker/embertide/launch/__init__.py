@@ -5,6 +5,7 @@ local.py           a run on this machine
 output.py          whether the output can be written
 output_lock.py     runs to one output take turns
 leftovers.py       what killed runs left, removed by the next
+scratch.py         the folder of tensors that do not fit in memory
 worker.py          one worker process
 settings.py        what launchers and workers get
 run_folder.py      the files through which launcher, workers and the command communicate
