@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import torch
-
 from embertide.kernels import native
 
 
@@ -31,14 +26,3 @@ def work_done() -> tuple[int, int]:
         return 0, 0
     tasks, entries = native.lib.done()
     return tasks, entries
-
-
-@contextmanager
-def on_one_thread() -> Iterator[None]:
-    """torch computes with one thread: for sets of rows, others would be waited for longer."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

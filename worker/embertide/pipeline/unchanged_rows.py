@@ -9,7 +9,7 @@ import psutil
 
 from embertide.errors import EmbertideError
 from embertide.kernels.csr import Csr
-from embertide.kernels.threads import on_one_thread
+from embertide.kernels.torch_threads import on_one_thread
 from embertide.pipeline.prepare import Prepared
 from embertide.pipeline.reach import Reach, count_reach
 from embertide.pipeline.refresh import RefreshPlan

@@ -20,7 +20,7 @@ from embertide.context import RunContext
 from embertide.kernels.csr import Csr
 from embertide.kernels.csr import sources_of as sources_in
 from embertide.kernels.memory import empty
-from embertide.kernels.threads import on_one_thread
+from embertide.kernels.torch_threads import on_one_thread
 from embertide.layouts import ROW_TYPES, Loaded, Shard
 from embertide.plans.boundaries import Boundary, boundaries, boundary_digest, results_of
 from embertide.plans.dirty import ends_of
