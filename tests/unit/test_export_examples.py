@@ -140,10 +140,10 @@ def test_several_results_are_told_of_methods() -> None:
     module.scored = False
     assert set(exported(module).exported.program.results) == {"/out0", "/out1"}
     module.scored = True
-    told = (
-        r"returns a tensor \[\] as 'out1'; .* such as models\.py:Net\.encode\. --results .* - for"
+    why = (
+        r"a row for the whole graph is returned as 'out1'.*NAME\.METHOD names\. --results .* - for"
     )
-    with pytest.raises(ModelError, match=told):
+    with pytest.raises(ModelError, match=why):
         export_module(module)
 
 

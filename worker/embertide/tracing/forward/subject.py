@@ -254,6 +254,7 @@ class Subject:
             ModelError: it is no tensor with a row for each node of its type.
         """
         value = one.value
+        leave_out = "" if alone else f". {HOW_TO_CHOOSE}"
         if isinstance(value, Traced) and value.node.edges:
             raise refuse(
                 value.node.where,
@@ -265,7 +266,7 @@ class Subject:
                 value.node.where,
                 f"a row for the whole graph is returned{one.described}, a mean or sum over all"
                 " nodes; embeddings are of each node: return what was pooled, by a method that"
-                " FILE.py:NAME.METHOD names",
+                f" FILE.py:NAME.METHOD names{leave_out}",
             )
         if (
             isinstance(value, Traced)
@@ -278,7 +279,6 @@ class Subject:
             if graph.types.typed
             else "one tensor with a row for each node"
         )
-        leave_out = "" if alone else f". {HOW_TO_CHOOSE}"
         other = isinstance(value, Traced) and one.node_type not in (None, value.node.of)
         given = f"rows of {value.node.of}" if other else described(value)
         raise refuse(
