@@ -19,7 +19,8 @@ from pydantic import ValidationError
 
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob, StorageSettings, load_manifest, normalise_uri
-from embertide.spec.problems import dotted, explain
+from embertide.spec.problems import dotted
+from embertide.spec.problems import explain as problems_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -251,8 +252,9 @@ def run(
 
 def export(
     module: nn.Module,
-    out: Location,
+    out: Location | None = None,
     *,
+    explain: bool = False,
     sample: object = None,
     inputs: Mapping[str, str] | None = None,
     width: int | None = None,
@@ -277,10 +279,12 @@ def export(
 
         done = embertide.export(model, "s3://shop/model")
         print(done.proof.largest_error, [layer.name for layer in done.summary.layers])
+        print(embertide.export(model, explain=True).explanation.arguments)
 
     Args:
         module: as it was trained, with its weights.
-        out: the folder, which a job's ``model.uri`` then names.
+        out: the folder, which a job's ``model.uri`` then names; not needed with ``explain``.
+        explain: write nothing; ``explanation`` of the result has what was understood.
         sample: real tensors that ``forward`` takes, in its order or by its arguments' names, such
             as ``(x, edge_index)``, also as dicts by type: they give width, edge_features, graph and
             categories where these are left out. Of integers each column is categories, as many as
@@ -312,6 +316,7 @@ def export(
     Raises:
         ModelError: the module does what no program can say, or the two differ; names the line of
             its code. Or the sample does not fit. Nothing is written.
+        ValueError: there is no ``out``, or it is malformed.
     """
     from embertide.storage.opening import open_storage
     from embertide.tracing.export import export_module
@@ -319,7 +324,9 @@ def export(
     from embertide.tracing.sample import Sample, read_sample
 
     settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
-    uri, storage = _uri(out, "model"), open_storage(settings)
+    if out is None and not explain:
+        raise ValueError("out is missing; only explain=True does without it")
+    uri, storage = None if out is None else _uri(out, "model"), open_storage(settings)
     named = tables if isinstance(tables, Mapping) else {"": tables} if tables else {}
     ids = table_ids if isinstance(table_ids, Mapping) else {"": table_ids}
     shown = Sample()
@@ -342,7 +349,8 @@ def export(
             decoder=decoder,
         )
     done = done if sample is None else replace(done, sample=used)
-    done.write(storage, uri)
+    if uri is not None and not explain:
+        done.write(storage, uri)
     return done
 
 
@@ -374,5 +382,5 @@ def _settings(**given: Any) -> StorageSettings:
     try:
         return StorageSettings(**given)
     except ValidationError as error:
-        problems = explain(StorageSettings, error)
+        problems = problems_in(StorageSettings, error)
         raise ValueError("; ".join(f"{dotted(loc)} {text}" for loc, text in problems)) from None

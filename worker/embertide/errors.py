@@ -26,17 +26,24 @@ An error is *permanent* when running the same job again cannot succeed.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any, Self
 
 
 class EmbertideError(Exception):
-    """Base of all errors that end in a message for the user, never in a traceback."""
+    """Base of all errors that end in a message for the user, never in a traceback.
+
+    Attributes:
+        details: what the command's ``--json`` has beside the message; it stays in this process.
+    """
 
     exit_code: ClassVar[int] = 1
     permanent: ClassVar[bool] = True
+    details: Mapping[str, Any] = MappingProxyType({})
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, so that an error can leave the process it happened in."""

@@ -67,6 +67,8 @@ def error_object(error: BaseException, message: str, code: int) -> dict[str, obj
     }
     if isinstance(error, ManifestError):
         described["problems"] = [{"path": p, "message": m} for p, m in error.problems]
+    if isinstance(error, EmbertideError):
+        described |= error.details
     return described
 
 

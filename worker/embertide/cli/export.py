@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from embertide.cli.options import EndpointOption, JsonOption, endpoint_settings, location
+from embertide.errors import EmbertideError
 
 if TYPE_CHECKING:
-    from embertide.tracing.prove.proof import Proof
+    from embertide.tracing.explanation import Understood
+    from embertide.tracing.export import Export
 
 
 def export(
@@ -27,19 +31,22 @@ def export(
         ),
     ],
     weights: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="PATH",
-            help="The trained state_dict: safetensors, or torch's own; a path or URI.",
+            help="The trained state_dict: safetensors, or torch's own; a path or URI. Required,"
+            " but with --explain.",
             show_default=False,
         ),
-    ],
+    ] = None,
     out: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="FOLDER", help="Where the model goes; a path or URI.", show_default=False
+            metavar="FOLDER",
+            help="Where the model goes; a path or URI. Required, but with --explain.",
+            show_default=False,
         ),
-    ],
+    ] = None,
     init: Annotated[
         str, typer.Option(metavar="JSON", help="The arguments that NAME is called with.")
     ] = "{}",
@@ -149,6 +156,14 @@ def export(
             show_default=False,
         ),
     ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Write nothing; show what was understood: arguments, graph, layers and steps with"
+            " your lines, what is read from other nodes, and whether program and module agree.",
+        ),
+    ] = False,
     endpoint_url: EndpointOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -161,6 +176,7 @@ def export(
     [bold]Examples[/bold]
 
       embertide export net.py:Net --weights w.pt --out model
+      embertide export net.py:Net --explain
       embertide export net.py:Net --init '{"dim": 128}' ...
       embertide export net.py:Net ... --out s3://shop/model
       embertide export net.py:Net --edge-features 3 ...
@@ -170,15 +186,17 @@ def export(
       embertide export net.py:Net --results hidden,logits ...
     """
     arguments, roles = _mapping("--init", init), _mapping("--inputs", inputs)
-    weights_uri, out_uri = location("--weights", weights), location("--out", out)
+    weights_uri = _required("--weights", weights, optional=explain)
+    out_uri = None if explain else _required("--out", out)
 
     from embertide.storage.opening import open_storage
+    from embertide.tracing.explanation import Understood
     from embertide.tracing.export import export_file
 
-    storage = open_storage(endpoint_settings(endpoint_url))
-    done = export_file(
+    export_it = partial(
+        export_file,
         target,
-        storage,
+        open_storage(endpoint_settings(endpoint_url)),
         weights_uri,
         out_uri,
         init=arguments,
@@ -195,41 +213,77 @@ def export(
         decoder=decoder,
         results=[] if results is None else [name.strip() for name in results.split(",")],
     )
+    if explain:
+        understood = Understood()
+        with _explaining(understood, initialised=weights is None, json_output=json_output):
+            export_it(understood=understood)
+    else:
+        _show(export_it(), out_uri, json_output)
+
+
+def _show(done: Export, uri: str | None, json_output: bool) -> None:
+    """What was written, layer by layer."""
     if json_output:
         from embertide.cli.progress_view import write_json
 
-        write_json(sys.stdout, {"event": "export", "uri": out_uri, **done.to_json()})
+        write_json(sys.stdout, {"event": "export", "uri": uri, **done.to_json()})
         return
     from rich.console import Console
 
+    from embertide.cli.explain import proved
     from embertide.cli.show import draw
 
     draw(Console(), done.summary, steps=False)
     if done.sample is not None:
         print(f"From the sample, and the options beside it: {str(done.sample) or 'nothing'}")
-    for line in _proved(done.exported.module, done.proof):
+    for line in proved(done.exported.module, done.proof):
         print(line)
-    print(out_uri)
+    print(uri)
 
 
-def _proved(module: str, proof: Proof) -> Iterator[str]:
-    """What was compared, and what was not."""
-    compared = len(proof.graphs) - len(proof.not_compared)
-    yield (
-        f"Agrees with {module} on {compared} random graphs: largest error {_errors(proof.errors)}"
-        f" (up to {proof.tolerance:g} is agreement)"
-    )
-    for graph in proof.not_compared:
-        yield f"Not compared on {graph.name}, where forward fails: {graph.problem}"
-    if proof.left_out:
-        yield f"Not passed to forward, so that their defaults hold: {', '.join(proof.left_out)}"
+@contextmanager
+def _explaining(understood: Understood, *, initialised: bool, json_output: bool) -> Iterator[None]:
+    """Show what was understood once the export ends; after a refusal what was until then.
+
+    In JSON a refusal stays one object, with what was understood as ``explained``.
+    """
+    try:
+        yield
+    except EmbertideError as error:
+        shown = _explanation(understood, initialised, json_output)
+        if shown is not None:
+            error.details = {"explained": shown}
+        raise
+    shown = _explanation(understood, initialised, json_output)
+    if shown is not None:
+        from embertide.cli.progress_view import write_json
+
+        write_json(sys.stdout, {"event": "explain", **shown})
 
 
-def _errors(errors: dict[str, float]) -> str:
-    """The error, or that of each result."""
-    return ", ".join(
-        f"{error:.3g} for {name}" if name else f"{error:.3g}" for name, error in errors.items()
-    )
+def _explanation(
+    understood: Understood, initialised: bool, json_output: bool
+) -> dict[str, Any] | None:
+    """Plain values for JSON; else None, once it is drawn."""
+    from embertide.cli.explain import draw_explanation, explained_json
+    from embertide.tracing.explanation import explain
+
+    explanation = explain(understood)
+    if explanation is None:
+        return None
+    if json_output:
+        return explained_json(explanation, initialised=initialised)
+    from rich.console import Console
+
+    draw_explanation(Console(), explanation, initialised=initialised)
+    return None
+
+
+def _required(option: str, text: str | None, *, optional: bool = False) -> str | None:
+    """The URI of an option that must be there, unless it is ``optional``."""
+    if text is None and not optional:
+        raise typer.BadParameter(f"{option} is missing; only --explain does without it")
+    return None if text is None else location(option, text)
 
 
 def _tables(options: list[str]) -> dict[str, list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -66,22 +67,22 @@ def show(
     files = read_files(open_storage(endpoint_settings(endpoint_url)), uri)
     program = files.program()
     summary = summarise(program, files.library, files.layer_names)
-    planned = _planned(program, grid_of(grid), in_place) if plan else None
+    plan_shown = planned(program, grid_of(grid), in_place) if plan else None
     if json_output:
         from embertide.cli.progress_view import write_json
 
-        more = {} if planned is None else {"plan": planned.to_json()}
+        more = {} if plan_shown is None else {"plan": plan_shown.to_json()}
         write_json(sys.stdout, {"event": "model", "uri": uri, **summary.to_json(), **more})
         return
     from rich.console import Console
 
     console = Console()
     draw(console, summary, steps)
-    if planned is not None:
-        _draw_plan(console, planned)
+    if plan_shown is not None:
+        _draw_plan(console, plan_shown)
 
 
-def _planned(program: Program, grid: GridShape | None, in_place: bool) -> PlanSummary:
+def planned(program: Program, grid: GridShape | None, in_place: bool) -> PlanSummary:
     """How the workers of a grid run a program; one worker where none is named."""
     from embertide.plans.passes import make_plan
     from embertide.plans.plan import Target
@@ -117,8 +118,14 @@ def _draw_plan(console: Console, plan: PlanSummary) -> None:
     console.print(kept)
 
 
-def draw(console: Console, model: ModelSummary, steps: bool) -> None:
-    """The table of layers, and with ``steps`` one of every step."""
+def draw(
+    console: Console, model: ModelSummary, steps: bool, places: Mapping[str, str] | None = None
+) -> None:
+    """The table of layers, and with ``steps`` one of every step.
+
+    Args:
+        places: name of a step's tensor -> the line of the user's code that it comes from.
+    """
     columns = model.inputs
     table = new_table("Layers", ["layer", "convolution"], ["columns", "parameters", "steps"])
     for number, layer in enumerate(model.layers):
@@ -133,7 +140,7 @@ def draw(console: Console, model: ModelSummary, steps: bool) -> None:
     table.add_row("total", "", _change(model.inputs, model.results), f"{model.parameters:,}", "")
     console.print(table)
     if steps:
-        _draw_steps(console, model)
+        _draw_steps(console, model, places)
 
 
 def _change(before: dict[str, int], after: dict[str, int]) -> str:
@@ -150,16 +157,19 @@ def _columns_of(before: dict[str, int], name: str) -> int:
     return next((before[known] for known in names if known in before), 0)
 
 
-def _draw_steps(console: Console, model: ModelSummary) -> None:
+def _draw_steps(console: Console, model: ModelSummary, places: Mapping[str, str] | None) -> None:
     """With the node type or the relation, where there are several."""
     typed = "" not in model.inputs
     of = ["of"] if typed else []
-    table = new_table("Steps", ["tensor", *of, "step", "reads", "parameters"], ["columns"])
+    line = [] if places is None else ["line"]
+    words = ["tensor", *of, "step", "reads", "parameters", *line]
+    table = new_table("Steps", words, ["columns"])
     for layer in model.layers:
         for step in layer.steps:
             first, *cells = _step_cells(step)
             label = [escaped(step.relation or step.node_type)] if typed else []
-            table.add_row(first, *label, *cells, str(step.columns))
+            where = [] if places is None else [escaped(places.get(step.out, ""))]
+            table.add_row(first, *label, *cells, *where, str(step.columns))
     console.print(table)
 
 

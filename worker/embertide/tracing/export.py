@@ -21,12 +21,13 @@ from embertide.models.weights import Weights
 from embertide.storage.protocol import Storage
 from embertide.tracing.categories import CategoriesOf, check_columns, with_features_of_categories
 from embertide.tracing.decoder import export_decoder
+from embertide.tracing.explanation import Explanation, Understood, explain
 from embertide.tracing.forward.entry import unwrapped, with_encoder
 from embertide.tracing.forward.prepare import edge_columns, find_types, prepare, reached
 from embertide.tracing.forward.relations import in_order
 from embertide.tracing.forward.subject import Subject
 from embertide.tracing.graph_types import named_types
-from embertide.tracing.load import build, load_weights
+from embertide.tracing.load import build, load_weights, refuse_lazy
 from embertide.tracing.lower.functions import lower_function
 from embertide.tracing.lower.lowering import Lowered, Lowering, bound_names
 from embertide.tracing.lower.row_wise import emit
@@ -49,11 +50,13 @@ class Export:
     Attributes:
         sample: columns, categories and types that a sample gave, or options beside it; None
             without a sample.
+        explanation: what was understood: arguments, graph, layers with lines of the user's code.
     """
 
     exported: Exported
     files: FolderFiles
     proof: Proof
+    explanation: Explanation
     sample: Sample | None = None
 
     @property
@@ -87,6 +90,7 @@ def export_module(
     edge_categories: CategoriesOf | None = None,
     results: Sequence[str] = (),
     decoder: str | nn.Module | None = None,
+    understood: Understood | None = None,
 ) -> Export:
     """Trace a module and prove the program that comes out.
 
@@ -110,17 +114,21 @@ def export_module(
         results: names of what ``forward`` returns, where it returns several tensors: of a tuple in
             its order, "-" for one to leave out; of a dict those to keep.
         decoder: what gives pairs of nodes scores: a method or part of the module, or a module.
+        understood: filled step by step, so that it has what was known where this raises an error.
 
     Raises:
         ModelError: the module does what no program can say, or the proof fails; names the
             line of the user's code.
     """
     module = with_encoder(unwrapped(module))
+    known = Understood() if understood is None else understood
+    known.module, known.inputs, known.graph = module, inputs or {}, graph
     with quiet():
-        named = find_tables(module, tables or {})
+        known.tables = named = find_tables(module, tables or {})
         stored = stored_tables(module, named, table_ids or {})
         columns = edge_columns(module, inputs or {}, graph, edge_features)
-        subject = replace(
+        known.edge_features = bool(columns)
+        known.subject = subject = replace(
             prepare(module, inputs or {}, graph, named, edge_features=bool(columns)),
             results=tuple(results),
         )
@@ -131,17 +139,19 @@ def export_module(
             bare = GraphTypes({"": 0}, edge_features=columns)
             bare = with_features_of_categories(bare, categories, edge_categories)
             types = find_types(subject, width, init or {}, bare)
+        known.set_graph(types)
         check_columns(types)
         types = reached(module, types)
 
         def lower(random: RandomGraph) -> Lowered:
             return _lower(subject, random)
 
-        lowered = lower(random_graph(types, NODES, SEED))
+        known.lowered = lowered = lower(random_graph(types, NODES, SEED))
         check_read(module, named, types, lowered.read)
         kind = type(module).__name__
         scores = None if decoder is None else export_decoder(module, decoder, lowered.program)
         program = replace(lowered.program, decoder=scores)
+        known.lowered = replace(lowered, program=program)
         files = folder_files(
             program,
             lowered.layers,
@@ -152,15 +162,17 @@ def export_module(
             types.edge_categories,
         )
         exported = parse_folder(files.program, files.weights, "the program", exact=True)
-        proof = prove(subject, exported.program, types, lower)
-    return Export(exported, files.with_proof(proof.to_json()), proof)
+        known.proof = proof = prove(subject, exported.program, types, lower)
+    explanation = explain(known)
+    assert explanation is not None
+    return Export(exported, files.with_proof(proof.to_json()), proof, explanation)
 
 
 def export_file(
     target: str,
     storage: Storage,
-    weights: str,
-    out: str,
+    weights: str | None,
+    out: str | None,
     *,
     init: Mapping[str, Any],
     inputs: Mapping[str, str],
@@ -175,12 +187,15 @@ def export_file(
     key: str = "",
     results: Sequence[str] = (),
     decoder: str | None = None,
+    understood: Understood | None = None,
 ) -> Export:
     """Import ``FILE.py:NAME``, load the weights, export and write.
 
     Args:
+        weights: a path or URI; None leaves parameters as NAME initialises them.
+        out: None writes nothing.
         graph: node types and relations, as `named_types` reads them.
-        tables, edge_features, results, decoder: as for :func:`export_module`.
+        tables, edge_features, results, decoder, understood: as for :func:`export_module`.
         categories, edge_categories: the same, by column alone in a graph of one type.
         sample: the path or URI of a file that shows what options leave open.
         table_ids: node type -> the path or URI of an npy file with the id of each row.
@@ -193,7 +208,12 @@ def export_file(
     """
     types = None if graph is None else named_types(graph, storage)
     module = build(target, init)
-    load_weights(module, read_weights(storage, weights, key).tensors, weights)
+    if understood is not None:
+        understood.module, understood.inputs, understood.graph = module, inputs, types
+    if weights is None:
+        refuse_lazy(module)
+    else:
+        load_weights(module, read_weights(storage, weights, key).tensors, weights)
     shown = Sample()
     if sample is not None:
         shown = read_sample_file(module, sample, storage, inputs, tables=bool(tables))
@@ -212,9 +232,11 @@ def export_file(
             edge_categories=used.edge_categories,
             results=results,
             decoder=decoder,
+            understood=understood,
         )
     done = done if sample is None else replace(done, sample=used)
-    done.write(storage, out)
+    if out is not None:
+        done.write(storage, out)
     return done
 
 

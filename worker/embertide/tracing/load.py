@@ -123,6 +123,20 @@ def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], source: str) 
     module.load_state_dict(stored)
 
 
+def refuse_lazy(module: nn.Module) -> None:
+    """Refuse a module without weights that has parameters whose shapes only these give.
+
+    Raises:
+        ModelError: names the first of them.
+    """
+    lazy = [name for name, tensor in module.state_dict().items() if nn.parameter.is_lazy(tensor)]
+    if lazy:
+        raise ModelError(
+            f"{type(module).__name__}.{lazy[0]} has no shape before weights are loaded; give them"
+            " with --weights, or the columns of its input with --init"
+        )
+
+
 def _own_names(
     tensors: Mapping[str, Tensor], expected: Sequence[str], source: str
 ) -> dict[str, Tensor]:

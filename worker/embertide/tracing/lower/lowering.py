@@ -34,12 +34,14 @@ class Lowered:
 
     Attributes:
         made: name of a tensor -> the node whose value it has.
+        places: name of a tensor -> ``file:line`` in the user's code that its step comes from.
         read: node type -> the first columns of the parts of its input that the program reads.
     """
 
     program: Program
     layers: tuple[LayerName, ...]
     made: dict[str, Node]
+    places: dict[str, str]
     read: dict[str, frozenset[int]]
 
 
@@ -55,6 +57,7 @@ class Lowering:
         learned: node types with embedding tables.
         nodes: those that the results need, in order.
         calls: name of a layer and identity of its module -> its result of each node type.
+        places: name of a tensor -> the line of the user's code that its step comes from.
     """
 
     module: nn.Module
@@ -71,12 +74,13 @@ class Lowering:
     learned: frozenset[str] = frozenset()
     nodes: Sequence[Node] = ()
     calls: dict[tuple[str, int], dict[str, str]] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
     _scope: str | None = None
 
     def rows(self, node: Node, value: Any) -> Rows:
         """A value that must have one row for each node."""
         if isinstance(value, Pending):
-            with self.b.of_type(value.node.of):
+            with self.b.of_type(value.node.of), self._placing(value.node):
                 made = self.emit(self, value)
             self._keep(value.node, made)
             return made
@@ -173,6 +177,17 @@ class Lowering:
         for name in set(self.weights.params) - before - read:
             del self.weights.params[name]
 
+    @contextmanager
+    def _placing(self, node: Node) -> Iterator[None]:
+        """The steps that are written within it come from the line of a node.
+
+        Those of a node that is lowered within it keep their own line.
+        """
+        start = len(self.b.steps)
+        yield
+        for step in self.b.steps[start:]:
+            self.places.setdefault(step.out, node.where)
+
     def _finish(self) -> None:
         self.b.finish(self.last)
         self.last, self._scope = {}, None
@@ -197,11 +212,12 @@ class Lowering:
             if node.op == "input":
                 self.values[node] = Rows(self.b.inputs[node.args[1]])
                 continue
-            with self.b.of_type(node.of), _refusing(node):
+            with self.b.of_type(node.of), self._placing(node), _refusing(node):
                 self._keep(node, lower(self, node))
-        results = {
-            key: self.name(self.rows(node, self.values.get(node))) for key, node in outputs.items()
-        }
+        results = dict[str, str]()
+        for key, node in outputs.items():
+            with self._placing(node):
+                results[key] = self.name(self.rows(node, self.values.get(node)))
         where, files = next(iter(outputs.values())).where, set(self.b.inputs.values())
         if files.issuperset(results.values()) and not self.learned.issuperset(
             map(node_type_of, outputs)
@@ -250,7 +266,7 @@ class Lowering:
             results=results,
             outputs=tuple(self.b.outputs),
         )
-        return Lowered(program, tuple(self.layers), self.made, read)
+        return Lowered(program, tuple(self.layers), self.made, self.places, read)
 
 
 @contextmanager

@@ -78,8 +78,9 @@ def roles_of(
                 f" role is one of {', '.join(ROLES)}"
             )
     found: dict[str, str] = {}
+    suggested = suggested_roles(module, given, edge_features=edge_features)
     for name, required in parameters.items():
-        known = given.get(name) or _role(name, edge_features)
+        known = suggested[name]
         if known == "batch" and not (required or name in given):
             continue
         if known == "edge_features" and not edge_features:
@@ -128,6 +129,16 @@ def roles_of(
             " that does it by FILE.py:NAME.METHOD"
         )
     return found
+
+
+def suggested_roles(
+    module: nn.Module, given: Mapping[str, str], *, edge_features: bool = False
+) -> dict[str, str | None]:
+    """Name of each argument of ``forward`` -> the role that the user or its name states, or None.
+
+    Nothing is checked: two arguments may have one role, and one that is required may have none.
+    """
+    return {name: given.get(name) or _role(name, edge_features) for name in arguments_of(module)}
 
 
 KEPT = "self."

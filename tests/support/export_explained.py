@@ -1,0 +1,95 @@
+"""Modules for ``embertide export --explain``, which reads this file by its name."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from tests.support.pyg import pyg
+
+
+class Net(nn.Module):
+    """Two convolutions; PyG's ``edge_attr`` is a weight for each edge, ``mask`` is left out."""
+
+    def __init__(self, dim: int = 8) -> None:
+        super().__init__()
+        self.conv1 = pyg.GCNConv(dim, 16)
+        self.conv2 = pyg.SAGEConv(16, 4)
+
+    def forward(self, x, edge_index, edge_attr=None, mask=None):
+        h = self.conv1(x, edge_index, edge_attr).relu()  # line of conv1
+        return self.conv2(h, edge_index)  # line of conv2
+
+
+class Branches(Net):
+    """An ``if`` on numbers, which is refused while it is recorded."""
+
+    def forward(self, x, edge_index):
+        h = self.conv1(x, edge_index)
+        return self.conv2(-h if h.sum() > 0 else h, edge_index)
+
+
+class UnknownArgument(Net):
+    """An argument of no known role."""
+
+    def forward(self, x, edge_index, pe):
+        return self.conv1(x + pe, edge_index)
+
+
+class Global(Net):
+    """Another number at each call, which shows in the proof alone."""
+
+    calls = 0
+
+    def forward(self, x, edge_index):
+        Global.calls += 1
+        return self.conv1(x, edge_index) * Global.calls
+
+
+class Table(nn.Module):
+    """A table beside features of a width that nothing shows but the convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.emb = nn.Embedding(31, 8)
+        self.conv = pyg.SAGEConv(8, 4)
+
+    def forward(self, node_id, edge_index):
+        return self.conv(self.emb(node_id), edge_index)
+
+
+class Typed(nn.Module):
+    """Two relations with features of edges along one of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.HeteroConv(
+            {
+                ("user", "buys", "item"): pyg.SAGEConv((6, 5), 4),
+                ("item", "of", "user"): pyg.GATConv((5, 6), 4, edge_dim=3, add_self_loops=False),
+            }
+        )
+
+    def forward(self, x_dict, edge_index_dict, edge_attr_dict):
+        return self.conv(x_dict, edge_index_dict, edge_attr_dict=edge_attr_dict)
+
+
+class Lazy(nn.Module):
+    """Parameters without a shape."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.SAGEConv(-1, 4)
+
+    def forward(self, x, edge_index):
+        return self.conv(x, edge_index)
+
+
+class Rows(nn.Module):
+    """No edges are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(8, 4)
+
+    def forward(self, x, edge_index):
+        return self.lin(x).relu()
