@@ -26,7 +26,6 @@ An error is *permanent* when running the same job again cannot succeed.
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -38,12 +37,13 @@ class EmbertideError(Exception):
     """Base of all errors that end in a message for the user, never in a traceback.
 
     Attributes:
-        details: what the command's ``--json`` has beside the message; it stays in this process.
+        details: what the command's ``--json`` has beside the message, if more;
+            it stays in this process.
     """
 
     exit_code: ClassVar[int] = 1
     permanent: ClassVar[bool] = True
-    details: Mapping[str, Any] = MappingProxyType({})
+    details: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, so that an error can leave the process it happened in."""

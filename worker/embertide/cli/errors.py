@@ -67,7 +67,7 @@ def error_object(error: BaseException, message: str, code: int) -> dict[str, obj
     }
     if isinstance(error, ManifestError):
         described["problems"] = [{"path": p, "message": m} for p, m in error.problems]
-    if isinstance(error, EmbertideError):
+    if isinstance(error, EmbertideError) and error.details is not None:
         described |= error.details
     return described
 
