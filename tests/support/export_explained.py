@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
+import torch
 from torch import nn
 
+from embertide.models.dgl_interop import load_dgl
 from tests.support.pyg import pyg
 
 
@@ -93,3 +97,32 @@ class Rows(nn.Module):
 
     def forward(self, x, edge_index):
         return self.lin(x).relu()
+
+
+class InGraph(nn.Module):
+    """Features and weights in a graph of DGL's, by names of the module's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = load_dgl().nn.pytorch.GraphConv(8, 4)
+
+    def forward(self, g):
+        return self.conv(g, g.ndata["feat"], edge_weight=g.edata["w"])
+
+
+class Inner(nn.Module):
+    """Plain torch alone, which can be scripted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        return self.lin(x)
+
+
+def scripted() -> nn.Module:
+    """A module without Python code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.jit.script(Inner())

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import embertide
+from embertide.models.dgl_interop import why_no_dgl
 from tests.support import export_explained
 from tests.support.document_blocks import blocks
 from tests.support.paths import ROOT
@@ -21,6 +22,7 @@ from tests.support.paths import ROOT
 FILE = Path(export_explained.__file__)
 Cli = Callable[..., tuple[int, str, str]]
 TYPES = {"nodes": {"user": 6, "item": 5}, "edges": {"user:buys:item": 0, "item:of:user": 3}}
+needs_dgl = pytest.mark.skipif(why_no_dgl() != "", reason=f"DGL's modules: {why_no_dgl()}")
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +57,7 @@ def test_arguments_layers_lines_and_phases(cli: Cli, tmp_path: Path) -> None:
     assert code == 0
     assert row_of(out, "x") == "x features of the nodes, columns: 8 name"
     assert row_of(out, "edge_attr") == (
-        "edge_attr a weight for each edge, one number; compared with and without name"
+        "edge_attr a weight of each edge, one number; compared with and without name"
     )
     assert row_of(out, "mask") == "mask not passed; its default holds"
     assert "GCNConv conv1" in out
@@ -119,6 +121,15 @@ def test_types_and_relations(cli: Cli) -> None:
     assert over == set(TYPES["edges"])
 
 
+@needs_dgl
+def test_names_in_a_graph_of_dgl(cli: Cli) -> None:
+    (argument,) = explained(cli, "InGraph")["arguments"]
+    assert argument["meaning"] == (
+        "DGL's graph, with the job's edges; reads features of the nodes as 'feat', a weight of"
+        " each edge, one number as 'w'"
+    )
+
+
 def test_categories(cli: Cli) -> None:
     shown = explained(cli, "Rows", "--categories", '{"1": 3}')
     assert shown["nodes"][0]["categories"] == {"1": 3}
@@ -156,6 +167,25 @@ def test_a_refusal_in_json_is_one_object_too(cli: Cli) -> None:
     assert arguments == {"x": "x", "edge_index": "edge_index", "pe": None}
     assert shown["explained"]["model"] is None
     assert shown["explained"]["proof"] is None
+
+
+def test_a_role_that_does_not_exist_is_refused(cli: Cli) -> None:
+    options = ("--inputs", '{"x": "rows"}')
+    code, out, err = cli("export", f"{FILE}:Net", "--explain", *options)
+    assert (code, row_of(out, "x")) == (4, "x not known")
+    assert "--inputs says x: rows" in err
+
+
+def test_a_scripted_module_is_refused(cli: Cli) -> None:
+    code, _, err = cli("export", f"{FILE}:scripted", "--explain")
+    assert code == 4
+    assert "is scripted or traced by torch.jit" in err
+
+
+def test_weights_that_are_missing_are_refused_after_the_arguments(cli: Cli) -> None:
+    code, out, err = cli("export", f"{FILE}:Net", "--explain", "--weights", "none.pt")
+    assert (code, row_of(out, "edge_index")) == (5, "edge_index the edges name")
+    assert "none.pt" in err
 
 
 def test_before_there_is_a_module_the_refusal_is_alone(cli: Cli) -> None:

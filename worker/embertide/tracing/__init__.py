@@ -10,6 +10,7 @@ Where to read:
 - `load`: the user's file, class and weights.
 - `graph_types`: the node types and relations that a user names; `table_rows`: the rows of embedding
   tables, and their ids; `sample`, `sample_files`: what real tensors, or a job, show of the graph.
+- `explanation`: what was understood of a module, also where it is refused.
 - `forward`: calls ``forward`` on a random graph, as it is or recorded.
 - `record`: tensors that remember how they were computed, and the random graphs.
 - `pyg`, `dgl`, `typed`: what modules of PyG and DGL, and modules over several node types, do while

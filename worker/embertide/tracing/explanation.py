@@ -19,13 +19,14 @@ from embertide.tracing.lower.lowering import Lowered
 from embertide.tracing.prove.proof import Proof
 from embertide.tracing.record.arguments import KEPT, arguments_of, suggested_roles
 from embertide.tracing.record.graphs import GraphTypes
+from embertide.tracing.record.roles import ALL
 from embertide.tracing.record.tables import Tables, columns_of
 
 _MEANINGS = {
     "x": "features of the nodes",
     "node_id": "numbers of the nodes, which name the rows of tables",
     "edge_index": "the edges",
-    "edge_weight": "a weight for each edge, one number",
+    "edge_weight": "a weight of each edge, one number",
     "edge_features": "features of the edges",
     "edge_type": "the number of each edge's relation",
     "node_type": "the number of each node's type",
@@ -243,11 +244,17 @@ def _meaning(role: str | None, understood: Understood, required: bool) -> str:
     if role == "edge_features":
         return f"{text}{_columns({} if graph is None else graph.edge_features)}"
     if role in ("graph", "blocks") and subject is not None and subject.fields:
-        reads = [f"{_MEANINGS.get(kind, kind)} as {n!r}" for (kind, _), n in subject.fields.items()]
-        return f"{text}; reads {', '.join(dict.fromkeys(reads))}"
+        reads = (_field(kind, of, name) for (kind, of), name in subject.fields.items())
+        return f"{text}; reads {', '.join(reads)}"
     if graph is not None and graph.typed and role in ("edge_index", "data", "adjacency"):
         return f"{text} of {', '.join(graph.relations)}"
     return text
+
+
+def _field(kind: str, of: str, name: str) -> str:
+    """A tensor that is read in a graph of DGL's, by its name there."""
+    what = _MEANINGS["x" if kind == "ndata" else kind]
+    return f"{what}{f' ({of})' if of not in ('', ALL) else ''} as {name!r}"
 
 
 def _features(graph: GraphTypes | None, tables: Tables) -> str:

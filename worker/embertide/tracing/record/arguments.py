@@ -136,9 +136,11 @@ def suggested_roles(
 ) -> dict[str, str | None]:
     """Name of each argument of ``forward`` -> the role that the user or its name states, or None.
 
-    Nothing is checked: two arguments may have one role, and one that is required may have none.
+    Two arguments may have one role, and one that is required may have none; `roles_of` checks that.
     """
-    return {name: given.get(name) or _role(name, edge_features) for name in arguments_of(module)}
+    names = arguments_of(module)
+    roles = {name: given.get(name) or _role(name, edge_features) for name in names}
+    return {name: role if role in ROLES else None for name, role in roles.items()}
 
 
 KEPT = "self."
