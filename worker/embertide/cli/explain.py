@@ -3,23 +3,63 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embertide.cli.drawing import escaped, new_table, print_line
 from embertide.cli.show import draw, planned
+from embertide.errors import EmbertideError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from embertide.plans.summary import PlanSummary
-    from embertide.tracing.explanation import Explanation
+    from embertide.tracing.explanation import Explanation, Understood
     from embertide.tracing.prove.proof import Proof
 
 AS_INITIALISED = "No --weights: the parameters are as NAME initialises them."
 _FROM = {"neighbours": "neighbours", "graph": "all nodes"}
 """Reach of an operation -> whose rows it reads."""
+
+
+@contextmanager
+def explaining(understood: Understood, *, initialised: bool, json_output: bool) -> Iterator[None]:
+    """Show what was understood once the export ends; after a refusal what was until then.
+
+    In JSON a refusal stays one object, with what was understood as ``explained``.
+    """
+    try:
+        yield
+    except EmbertideError as error:
+        shown = _explanation(understood, initialised, json_output)
+        if shown is not None:
+            error.details = {"explained": shown}
+        raise
+    shown = _explanation(understood, initialised, json_output)
+    if shown is not None:
+        from embertide.cli.progress_view import write_json
+
+        write_json(sys.stdout, {"event": "explain", **shown})
+
+
+def _explanation(
+    understood: Understood, initialised: bool, json_output: bool
+) -> dict[str, Any] | None:
+    """Plain values for JSON; else None, once it is drawn."""
+    from embertide.tracing.explanation import explain
+
+    explanation = explain(understood)
+    if explanation is None:
+        return None
+    if json_output:
+        return explained_json(explanation, initialised=initialised)
+    from rich.console import Console
+
+    draw_explanation(Console(), explanation, initialised=initialised)
+    return None
 
 
 def explained_json(explanation: Explanation, *, initialised: bool) -> dict[str, Any]:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from embertide.cli.options import EndpointOption, JsonOption, endpoint_settings, location
-from embertide.errors import EmbertideError
 
 if TYPE_CHECKING:
-    from embertide.tracing.explanation import Understood
     from embertide.tracing.export import Export
 
 
@@ -190,7 +186,6 @@ def export(
     out_uri = None if explain else _required("--out", out)
 
     from embertide.storage.opening import open_storage
-    from embertide.tracing.explanation import Understood
     from embertide.tracing.export import export_file
 
     export_it = partial(
@@ -214,8 +209,11 @@ def export(
         results=[] if results is None else [name.strip() for name in results.split(",")],
     )
     if explain:
+        from embertide.cli.explain import explaining
+        from embertide.tracing.explanation import Understood
+
         understood = Understood()
-        with _explaining(understood, initialised=weights is None, json_output=json_output):
+        with explaining(understood, initialised=weights is None, json_output=json_output):
             export_it(understood=understood)
     else:
         _show(export_it(), out_uri, json_output)
@@ -239,44 +237,6 @@ def _show(done: Export, uri: str | None, json_output: bool) -> None:
     for line in proved(done.exported.module, done.proof):
         print(line)
     print(uri)
-
-
-@contextmanager
-def _explaining(understood: Understood, *, initialised: bool, json_output: bool) -> Iterator[None]:
-    """Show what was understood once the export ends; after a refusal what was until then.
-
-    In JSON a refusal stays one object, with what was understood as ``explained``.
-    """
-    try:
-        yield
-    except EmbertideError as error:
-        shown = _explanation(understood, initialised, json_output)
-        if shown is not None:
-            error.details = {"explained": shown}
-        raise
-    shown = _explanation(understood, initialised, json_output)
-    if shown is not None:
-        from embertide.cli.progress_view import write_json
-
-        write_json(sys.stdout, {"event": "explain", **shown})
-
-
-def _explanation(
-    understood: Understood, initialised: bool, json_output: bool
-) -> dict[str, Any] | None:
-    """Plain values for JSON; else None, once it is drawn."""
-    from embertide.cli.explain import draw_explanation, explained_json
-    from embertide.tracing.explanation import explain
-
-    explanation = explain(understood)
-    if explanation is None:
-        return None
-    if json_output:
-        return explained_json(explanation, initialised=initialised)
-    from rich.console import Console
-
-    draw_explanation(Console(), explanation, initialised=initialised)
-    return None
 
 
 def _required(option: str, text: str | None, *, optional: bool = False) -> str | None:
