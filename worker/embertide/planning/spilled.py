@@ -24,7 +24,7 @@ from embertide.steps.run import Run
 
 _READ_BYTES, _WRITTEN_BYTES = 2e9, 8e8
 """Bytes per second of a local disk: measured, sequential."""
-_WAITING = 1.2
+_WAITING = 1.45
 """Parts, and pages of those that are gone, which wait for the next: measured."""
 _CHUNKS = 3
 """Beside the parts: columns of a chunk that are put together, and those of the last panel."""
