@@ -236,7 +236,7 @@ def _type_bytes(
     return _TypeBytes(
         name=name,
         is_input=name in program.inputs,
-        placed=has and of_type.node.ids == "dense" and size.workers == 1,
+        placed=has and of_type.node.ids == "dense" and size.workers == 1 and not spills,
         values=values,
         dense=dense,
         loaded=values + dense + ids.table * nodes,

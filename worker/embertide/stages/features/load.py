@@ -86,7 +86,7 @@ def load_features(
 ) -> RawFeatures:
     """Read our share of the feature rows, several splits at once.
 
-    A rank that has all rows, and dense ids, puts each row in its place at once.
+    A rank that has all rows in memory, and dense ids, puts each row in its place at once.
     Collective: every rank must call.
 
     Args:
@@ -100,7 +100,8 @@ def load_features(
         InputError: rows of another width, NaN or infinite values (how many, and the first id), or
             a category that the model does not know.
     """
-    placed = ctx.grid.world == 1 and node.ids == "dense"
+    # On disk, rows in any order would write a page each, where those as they are read fill them.
+    placed = ctx.grid.world == 1 and node.ids == "dense" and ctx.scratch is None
     first_rows = [0, *accumulate(split.rows for split in splits)]
     rows = first_rows[-1]
     held = rows + (0 if new is None else len(new.ids))
