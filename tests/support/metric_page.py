@@ -69,6 +69,9 @@ can come too late, rank 0 sends the run's totals with its last `/status`; the op
 `status.report` and serves them as `embertide_last_run_*` as long as the job exists. They have one
 entry for each axis and primitive and one for each stage.
 
+`embertide_push_*` are of the push of a complete job into the index of its `spec.push`
+([indexes.md](indexes.md#on-kubernetes)), and come from `status.push` in the same way.
+
 ## Freshness of outputs
 
 `spec.freshness: {maxAge: 26h}` is the objective of a job's output. The condition `Fresh` says
@@ -108,6 +111,7 @@ def page() -> str:
         ("Workers", WORKER_LABELS, WORKER_METRICS),
         ("Jobs", JOB_LABELS, _named("job_")),
         ("Last runs", RUN_LABELS, _named("last_run_")),
+        ("Pushes into indexes", JOB_LABELS, _named("push_")),
         ("Outputs", OUTPUT_LABELS, _named("output_")),
         ("Schedules", SCHEDULE_LABELS, _named("schedule_")),
         ("The operator", (), [*_named("operator_"), *_named("jobs")]),

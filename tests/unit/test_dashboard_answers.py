@@ -107,6 +107,21 @@ def test_lateness_is_counted_across_a_restart_of_the_operator(tmp_path: Path) ->
     _evaluate(tmp_path, series, [_expect(worst, run, 1)])
 
 
+def test_the_age_in_an_index_is_that_of_the_version_pushed_last(tmp_path: Path) -> None:
+    """After a rollback, an older version than the one that another job pushed before."""
+    run = RUNS["25 s"]
+    nights = {"first": (100, 400), "rolled-back": (200, 50), "not-pushed": None}
+    series = {}
+    for job, push in nights.items():
+        who = f'job_namespace="shop", job_name="{job}"'
+        series[f'embertide_job_info{{{who}, output="s3://shop/products"}}'] = "1x300"
+        for name, value in zip(("last_success", "version"), push or (), strict=False):
+            series[f"embertide_push_{name}_timestamp_seconds{{{who}}}"] = f"{value}x300"
+    query = _query("fleet", "Age of pushed versions")
+    age = f"sum({query.expression(_VARIABLES)}) - time()"
+    _evaluate(tmp_path, series, [_expect(age, run, -50)])
+
+
 def _query(board: str, title: str, number: int = 0) -> PanelQuery:
     path = next(path for path in FILES if path.stem == board)
     return [query for query in queries(load(path)) if query.panel["title"] == title][number]

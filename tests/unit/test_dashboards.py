@@ -122,6 +122,14 @@ def test_the_grid_is_shown_as_heat_maps_and_both_kinds_of_groups_over_time() -> 
     assert {"(., {{feature_rank}})", "({{graph_rank}}, .)"} <= legends
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_dashboard_shows_every_metric_of_a_push(path: Path) -> None:
+    shown = set[str]().union(*(metrics_in(query.target["expr"]) for query in queries(load(path))))
+    pushes = {m.name for m in OPERATOR_METRICS if m.name.startswith("embertide_push_")}
+    assert pushes
+    assert pushes <= shown
+
+
 def _known() -> set[str]:
     return {name for metric in _METRICS for name in exposed(metric)} | set(recorded())
 

@@ -49,6 +49,11 @@ def test_the_page_of_metrics_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.support.metric_page"
 
 
+def test_the_page_of_metrics_has_every_metric() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert [metric.name for metric in ALL if f"| `{metric.name}` |" not in text] == []
+
+
 def test_every_worker_series_has_coordinates() -> None:
     for metric in WORKER_METRICS:
         assert {"attempt", "rank", "graph_rank", "feature_rank"} <= set(metric.labels)

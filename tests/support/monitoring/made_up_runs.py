@@ -26,6 +26,7 @@ _VALUES = {
     **{name: (value,) for name, value in _NAMES.items()},
     "attempt": ("1",),
     "axis": ("graph", "feature"),
+    "condition": ("Pushed",),
     "layer": ("1",),
     "output": ("s3://shop/products",),
     "primitive": ("spmm",),

@@ -7,6 +7,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from tests.support.monitoring.boards.fleet_jobs import add_jobs, add_last_runs
 from tests.support.monitoring.boards.fleet_operator import add_operator
+from tests.support.monitoring.boards.fleet_pushes import add_pushes
 from tests.support.monitoring.boards.grafana import (
     ORANGE,
     RED,
@@ -49,6 +50,7 @@ def fleet() -> Dashboard:
     _freshness(board)
     add_jobs(board)
     add_last_runs(board)
+    add_pushes(board)
     add_operator(board)
     return board.build()
 

@@ -16,6 +16,7 @@ from tests.support.monitoring.boards.grafana import (
     timeline,
 )
 from tests.support.monitoring.boards.job_exchange import add_exchange, add_groups
+from tests.support.monitoring.boards.job_push import add_push
 from tests.support.monitoring.boards.job_queries import JOB, last, over_time, rate, run_total
 from tests.support.monitoring.boards.job_resources import (
     add_changes,
@@ -55,6 +56,7 @@ def job() -> Dashboard:
     add_storage(board)
     add_last_run(board)
     add_changes(board)
+    add_push(board)
     return board.build()
 
 
