@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from tests.support.cluster.fixture import KubernetesCluster
+from tests.support.cluster.indexes import await_pushed, database_of_pods
 from tests.support.cluster.installation import NAMESPACE, RELEASE, operator_away
 from tests.support.cluster.jobs import Inputs, Jobs, workers
 from tests.support.cluster.schedules import show_idle_schedule
@@ -115,23 +116,33 @@ def watch(
 
 @pytest.fixture(scope="module")
 def healthy(watch: Watch, big: Inputs) -> float:
-    """A job on a grid of 2 x 2 workers has published, beside an earlier version; when."""
+    """When a job of 2 x 2 workers has published beside an earlier version, and has pushed."""
     output = f"{watch.jobs.root}/healthy"
     watch.jobs.apply(big.job("earlier", output))
     watch.jobs.complete("earlier")
-    watch.jobs.apply(big.job("healthy", output, workers=workers(2, 2), freshness={"maxAge": "26h"}))
+    with database_of_pods() as database:
+        database.make_secret(watch.jobs)
+        job = big.job("healthy", output, workers=workers(2, 2), freshness={"maxAge": "26h"})
+        job["spec"]["push"] = database.push_spec(watch.jobs, "healthy")
+        watch.jobs.apply(job)
+        _follow(watch)
+    watch.jobs.cluster.wait_for(
+        lambda: watch.prometheus.query('embertide_push_rows{job_name="healthy"}'),
+        30,
+        "the series of the push, which follows the last run's",
+    )
+    return time.time()
+
+
+def _follow(watch: Watch) -> None:
+    """Have every worker of the healthy job scraped, until readers of the index have its version."""
     # On a fast machine it would be over between two scrapes, and no counter would have grown.
     with watch.jobs.held("healthy", 1, "features") as held:
         watch.await_scrapes("healthy", 4)
         held.go_on_to("infer")
         watch.await_scrapes("healthy", 4)
-    watch.jobs.complete("healthy")
-    watch.jobs.cluster.wait_for(
-        lambda: watch.prometheus.query('embertide_last_run_duration_seconds{job_name="healthy"}'),
-        30,
-        "the last run's series",
-    )
-    return time.time()
+    version = watch.jobs.complete("healthy")["output"]["version"]
+    await_pushed(watch.jobs, "healthy", version)
 
 
 @pytest.fixture(scope="module")

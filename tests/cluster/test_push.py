@@ -7,51 +7,28 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from urllib.parse import urlsplit
 
 import numpy as np
-import psycopg
 import pytest
 import yaml
 
 from embertide.versions.catalog import latest
 from embertide.versions.reading import iter_embeddings
 from tests.support.cluster.fixture import KubernetesCluster
+from tests.support.cluster.indexes import Database, await_pushed, database_of_pods
 from tests.support.cluster.jobs import Inputs, Jobs, Manifest, find_condition
-from tests.support.cluster.layout import HOST, RANGE
+from tests.support.cluster.layout import HOST
 from tests.support.ports import free_port
-from tests.support.postgres import Network, postgres
 
 pytestmark = pytest.mark.cluster
-
-_SMALL = {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}
-
-
-@dataclass(frozen=True)
-class Database:
-    """A server that pods reach with a password, and this machine without one."""
-
-    here: str
-    port: int
-    password: str
-
-    def rows(self, name: str) -> dict[int, np.ndarray]:
-        """What readers of a name see."""
-        with psycopg.connect(self.here) as connection:
-            found = connection.execute(f"SELECT id, embedding::real[] FROM {name}").fetchall()
-        return {key: np.array(vector, np.float32) for key, vector in found}
 
 
 @pytest.fixture(scope="module")
 def database(cluster: KubernetesCluster) -> Iterator[Database]:
-    """PostgreSQL on this machine, at its address in the cluster's network."""
-    password = secrets.token_hex(12)
-    with postgres(Network(HOST, RANGE, password)) as uri:
-        port = urlsplit(uri).port
-        assert port is not None
-        yield Database(uri, port, password)
+    """For all tests here; each uses a name of its own."""
+    with database_of_pods() as served:
+        yield served
 
 
 @pytest.fixture
@@ -63,29 +40,8 @@ def name() -> str:
 def with_index(tiny: Inputs, jobs: Jobs, job: str, database: Database, name: str) -> Manifest:
     """A job that is pushed; all of them have the same output."""
     manifest = tiny.job(job, f"{jobs.root}/out")
-    manifest["spec"]["push"] = {
-        "uri": f"postgresql://postgres@{HOST}:{database.port}/postgres",
-        "name": name,
-        "credentialsSecret": "index",
-        "image": jobs.cluster.images["push"],
-        "resources": _SMALL,
-    }
+    manifest["spec"]["push"] = database.push_spec(jobs, name)
     return manifest
-
-
-def make_secret(jobs: Jobs, database: Database) -> None:
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "index"}}
-    jobs.apply(secret | {"stringData": {"PGPASSWORD": database.password}})
-
-
-def await_pushed(jobs: Jobs, job: str, version: str) -> Manifest:
-    """Wait until the status says that readers of the index have a version."""
-
-    def is_pushed(status: Manifest) -> bool:
-        done = find_condition(status, "Pushed").get("status") == "True"
-        return done and status["push"]["version"] == version
-
-    return jobs.await_(job, is_pushed, 120)
 
 
 def see(database: Database, name: str, tiny: Inputs, output: str, version: str) -> None:
@@ -109,7 +65,7 @@ def roll_back(jobs: Jobs, version: str) -> None:
 def test_each_version_is_pushed_and_a_rollback_is_once_it_is_asked_for(
     tiny: Inputs, jobs: Jobs, database: Database, name: str
 ) -> None:
-    make_secret(jobs, database)
+    database.make_secret(jobs)
     output, versions = f"{jobs.root}/out", []
     for night in ("first", "second"):
         jobs.apply(with_index(tiny, jobs, night, database, name))
@@ -135,7 +91,7 @@ def test_each_version_is_pushed_and_a_rollback_is_once_it_is_asked_for(
 def test_an_index_that_refuses_leaves_the_job_complete_and_says_what_is_wrong(
     tiny: Inputs, jobs: Jobs, database: Database, name: str
 ) -> None:
-    make_secret(jobs, database)
+    database.make_secret(jobs)
     job = with_index(tiny, jobs, "night", database, name)
     nowhere = f"postgresql://postgres@{HOST}:{free_port()}/postgres"
     job["spec"]["push"] |= {"uri": nowhere, "backoffLimit": 1}
@@ -152,8 +108,7 @@ def test_an_index_that_refuses_leaves_the_job_complete_and_says_what_is_wrong(
     assert latest(tiny.storage, f"{jobs.root}/out").version == version
     assert jobs.reasons("night").count("PushFailed") == 2
     # The index is mended in the spec, which a finished job takes.
-    good = with_index(tiny, jobs, "night", database, name)["spec"]["push"]
-    jobs.patch("night", {"push": good})
+    jobs.patch("night", {"push": database.push_spec(jobs, name)})
     await_pushed(jobs, "night", version)
     see(database, name, tiny, f"{jobs.root}/out", version)
 
@@ -169,5 +124,5 @@ def test_a_secret_that_is_missing_is_shown_and_waited_for(
     assert status["phase"] == "Succeeded"
     pods = [pod for pod in jobs.pods() if pod["metadata"]["name"] == "night-push"]
     assert len(pods) == 1, yaml.safe_dump(pods)
-    make_secret(jobs, database)
+    database.make_secret(jobs)
     await_pushed(jobs, "night", version)
