@@ -22,6 +22,8 @@ _OPTIONS = (
     # Chromium refuses root otherwise; it only sees pages that tests have made.
     "--no-sandbox",
     "--disable-gpu",
+    # Letters without coloured edges, so that few colours make a picture of a page.
+    "--disable-lcd-text",
     "--disable-dev-shm-usage",
     "--disable-background-networking",
     "--disable-extensions",
