@@ -24,7 +24,8 @@ _IMAGES = ROOT / "docs" / "images"
 _JOB = "healthy"
 _CHOSEN = f'job_name="{_JOB}"'
 _START = f"embertide_job_start_timestamp_seconds{{{_CHOSEN}}}"
-_END = "embertide_job_completion_timestamp_seconds"
+# The job has completed before.
+_END = "embertide_push_last_success_timestamp_seconds"
 # The last of the faults, and gone with the operator.
 _FAULTY = 'ALERTS{alertname="EmbertideJobNotStarting", alertstate="firing"}'
 _KEPT = "1d"
@@ -32,7 +33,7 @@ _BEFORE_SECONDS = 6.0
 """How long before the last alert the fleet is shown: an alert outlives the operator's metrics by
 two scrapes."""
 _AFTER_SECONDS = 8.0
-"""How much is shown of what follows a run: until the operator has its report."""
+"""How much is shown of what follows a push: until the operator's metrics were scraped."""
 
 
 def main(words: list[str]) -> int:
