@@ -98,7 +98,7 @@ class OnPyg(One):
 
 class OnDgl(One):
     def forward(self, g, x):
-        # DGL's ChebConv asks for the largest eigenvalue where it is not told.
+        # DGL's ChebConv asks for the largest eigenvalue where it is not given.
         given = {"lambda_max": [2.0]} if hasattr(self.conv, "linear") else {}
         weight = g.edata["w"] if self.weight and not hasattr(self.conv, "norm") else None
         if hasattr(self.conv, "fc_edge"):

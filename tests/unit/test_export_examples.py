@@ -166,7 +166,7 @@ def test_functions_are_themselves_again() -> None:
 FILE = export_mistakes_sums.__file__
 LINES = Path(FILE).read_text().splitlines()
 AT_A_LINE = {
-    "Uncounted": r"bincount is not told how many nodes there are.*minlength=x.size\(0\)",
+    "Uncounted": r"bincount does not know how many nodes there are.*minlength=x.size\(0\)",
     "Largest": r"scatter_reduce with reduce='amax' is known to zeros with include_self=False",
     "Elsewhere": r"index_add of edges is known to a tensor with a row for each node, 31 here",
     "ToSources": r"index_add_ to the sources of edges is known of ones and of the edges' weights",

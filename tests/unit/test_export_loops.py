@@ -68,8 +68,8 @@ def test_self_loops_are_within_one_type() -> None:
 FILE = export_mistakes_loops.__file__
 LINES = Path(FILE).read_text().splitlines()
 AT_A_LINE = {
-    "Uncounted": "add_self_loops is not told how many nodes there are, .*give it x.size",
-    "Miscounted": r"degree is told 9 nodes, but there are \d+; give x.size",
+    "Uncounted": "add_self_loops does not know how many nodes there are, .*give it x.size",
+    "Miscounted": r"degree is given 9 nodes, but there are \d+; give x.size",
     "Twice": "add_self_loops of edges with one more self-loop .* add self-loops once",
     "Weights": "add_remaining_self_loops comes behind another function that added.*add them once",
     "Filled": "add_self_loops fills in weights by 'mean'; give a number",

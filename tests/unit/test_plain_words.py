@@ -26,7 +26,8 @@ UNUSUAL = {
 """Word or words -> what a colleague would write."""
 PLAIN_ROOMS = """
     check cli compare context.py indexes kernels launch models pipeline planning plans pod
-    primitives readers report selfcheck spec stages steps storage submit synth telemetry versions
+    primitives readers report selfcheck spec stages steps storage submit synth telemetry tracing
+    versions
 """
 PLAIN_CODE = ("operator", *(f"worker/embertide/{room}" for room in PLAIN_ROOMS.split()))
 """Rooms whose names, comments and docstrings have these words no more."""

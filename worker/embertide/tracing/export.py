@@ -40,7 +40,7 @@ from embertide.tracing.sample_files import read_sample_file
 from embertide.tracing.table_rows import TableIds, read_table_ids, stored_tables
 
 NODES, SEED = 31, 1
-"""Of the graph that is traced."""
+"""Nodes of the graph that is traced, and the seed of its random numbers."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def build(target: str, init: Mapping[str, Any]) -> nn.Module:
 
 def _import(path: Path) -> ModuleType:
     """Import a file by the name that it has in its own package, as its own imports expect."""
-    # DGL, imported where none is named, writes one into the home directory and tells of it.
+    # DGL, imported where none is named, writes one into the home directory and prints a message.
     os.environ.setdefault("DGLBACKEND", "pytorch")
     path = path.resolve()
     root, names = path.parent, [path.stem]
@@ -74,10 +74,10 @@ def _import(path: Path) -> ModuleType:
     except EmbertideError:
         raise
     except (Exception, SystemExit) as error:
-        told = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {error}"
         raise refuse(
             _syntax_place(error) or place_of(error.__traceback__),
-            f"importing the file fails with {told}; what trains belongs under"
+            f"importing the file fails with {reason}; what trains belongs under"
             " if __name__ == '__main__'",
         ) from error
 

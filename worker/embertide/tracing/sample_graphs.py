@@ -22,7 +22,7 @@ def graph_parts(role: str, name: str, value: Any) -> dict[str, Any]:
     """What an argument of ``forward`` holds for each role: tensors, or dicts of them by type.
 
     Raises:
-        ModelError: it is no graph, or one whose features cannot be told apart.
+        ModelError: it is no graph, or one whose features cannot be distinguished.
     """
     if role == "data":
         return _of_data(name, value)

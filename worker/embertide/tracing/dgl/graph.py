@@ -110,7 +110,7 @@ class RecordingGraph(GraphView):
 
     @contextmanager
     def local_scope(self) -> Iterator[RecordingGraph]:
-        """What is set within it is forgotten behind it."""
+        """What is set within it is forgotten after it."""
         saved = self._nodes, self._of_edges
         self._nodes, self._of_edges = (_copied(frames) for frames in saved)
         try:

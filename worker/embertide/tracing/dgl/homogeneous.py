@@ -50,7 +50,7 @@ class TogetherGraph:
         return {(kind, ALL): name for one in both for kind, name in one.inputs.items()}
 
     def num_nodes(self) -> int:
-        """Of all types."""
+        """The number of nodes of all types."""
         return Count(sum(self._recording.graph.counts.values()))
 
     number_of_nodes = num_dst_nodes = num_src_nodes = num_nodes
@@ -61,7 +61,7 @@ class TogetherGraph:
 
     @contextmanager
     def local_scope(self) -> Iterator[TogetherGraph]:
-        """What is set within it is forgotten behind it."""
+        """What is set within it is forgotten after it."""
         saved = self.ndata, self.edata
         self.ndata, self.edata = (frame.copy() for frame in saved)
         try:

@@ -127,7 +127,7 @@ class Mail:
         return (_Unknown(), Degree(self.edges.degree("in")), *self.value.shape[1:])
 
     def size(self, dim: int | None = None) -> Any:
-        """Of one dimension or all."""
+        """The size of one dimension or of all."""
         return self.shape if dim is None else self.shape[dim]
 
     def dim(self) -> int:

@@ -117,15 +117,15 @@ class GraphView:
     # -- sizes -------------------------------------------------------------------------------------
 
     def num_nodes(self, ntype: Any = None) -> int:
-        """Of a type; without one, of the only type."""
+        """The number of nodes of a type; without a type, of the only one."""
         return self._count(ntype, self._types(0, 1))
 
     def num_src_nodes(self, ntype: Any = None) -> int:
-        """As `num_nodes`, of sources."""
+        """The same as `num_nodes`, of sources."""
         return self._count(ntype, self._types(0))
 
     def num_dst_nodes(self, ntype: Any = None) -> int:
-        """As `num_nodes`, of destinations."""
+        """The same as `num_nodes`, of destinations."""
         return self._count(ntype, self._types(1))
 
     number_of_nodes, number_of_src_nodes = num_nodes, num_src_nodes
@@ -136,7 +136,7 @@ class GraphView:
         return Count(sum(self._recording.graph.counts[name] for name in names))
 
     def num_edges(self, etype: Any = None) -> int:
-        """Of a relation; without one, of the only one."""
+        """The number of edges of a relation; without a relation, of the only one."""
         return Count(len(self._along(etype).own.src))
 
     number_of_edges = num_edges

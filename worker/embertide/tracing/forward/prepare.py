@@ -92,7 +92,7 @@ def _is_by_type(
     graph: GraphTypes | None,
     tables: Tables,
 ) -> tuple[bool, bool]:
-    """Whether ``forward`` takes dicts by type, or all types together, told apart by numbers."""
+    """Whether ``forward`` takes dicts by type, or all types together with numbers of types."""
     kind, keys = type(module).__name__, {key_of(one) for one in module.modules()}
     wanted = is_by_type(module) or bool(keys & _OF_TYPES)
     numbers = {"edge_type", "node_type"} & set(roles.values())
@@ -115,11 +115,11 @@ def _is_by_type(
 
 def _check_together(kind: str, graph: GraphTypes, tables: Tables) -> None:
     """Refuse features of all nodes in one tensor where types' columns differ, and tables."""
-    told = ", ".join(f"{name} {width or 'none'}" for name, width in graph.nodes.items())
+    columns = ", ".join(f"{name} {width or 'none'}" for name, width in graph.nodes.items())
     if len(set(graph.nodes.values())) > 1 or not all(graph.nodes.values()):
         raise ModelError(
             f"{kind} has the nodes of all types in one tensor, but their features have different"
-            f" columns: {told}; give all types as many, or name one node type and a relation for"
+            f" columns: {columns}; give all types as many, or name one node type and a relation for"
             " each number"
         )
     if tables:
@@ -173,8 +173,8 @@ def edge_columns(
             " edge_attr, or say which one it is with --inputs"
         )
     sizes = (getattr(one, name, None) for one in module.modules() for name in _EDGE_WIDTHS)
-    told = given or next((size for size in sizes if takes and _is_size(size)), None)
-    return {"": told} if told else {}
+    width = given or next((size for size in sizes if takes and _is_size(size)), None)
+    return {"": width} if width else {}
 
 
 def find_types(

@@ -62,8 +62,8 @@ def check_relations(types: GraphTypes, module: nn.Module) -> None:
         if one not in (triples if isinstance(one, tuple) else names):
             raise refuse(
                 here(),
-                f"{kind} has a module for {_told(one)}, which is not among the graph's relations:"
-                f" {', '.join(map(_told, triples))}; name the relations of the graph as the module"
+                f"{kind} has a module for {_shown(one)}, which is not among the graph's relations:"
+                f" {', '.join(map(_shown, triples))}; name the relations of the graph as the module"
                 " does",
             )
     if kind == "HeteroGraphConv":
@@ -71,10 +71,10 @@ def check_relations(types: GraphTypes, module: nn.Module) -> None:
             if triple not in wanted and triple[1] not in wanted:
                 raise refuse(
                     here(),
-                    f"{kind} has no module for the relation {_told(triple)} of the graph; leave the"
-                    " relation out of --graph",
+                    f"{kind} has no module for the relation {_shown(triple)} of the graph; leave"
+                    " the relation out of --graph",
                 )
 
 
-def _told(relation: Any) -> str:
+def _shown(relation: Any) -> str:
     return ":".join(relation) if isinstance(relation, tuple) else str(relation)

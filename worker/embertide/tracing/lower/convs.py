@@ -44,9 +44,9 @@ def lower_conv(
     try:
         options = conv.options_of(module, weighted, featured, **more)
     except ValidationError as error:
-        told = "; ".join(f"{dotted(one['loc'])} {one['msg']}" for one in error.errors())
+        reasons = "; ".join(f"{dotted(one['loc'])} {one['msg']}" for one in error.errors())
         raise refuse(
-            node.where, f"{path} ({kind}) is not known with these options: {told}"
+            node.where, f"{path} ({kind}) is not known with these options: {reasons}"
         ) from None
     sizes = {"in": low.b.widths[ends.source], ends.own: low.b.widths[ends.target]}
     stored = Scope(low.weights, path, f"{path}, {kind}", sizes)

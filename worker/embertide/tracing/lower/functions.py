@@ -263,7 +263,7 @@ def _sum(low: Lowering, node: Node, x: Value, dim: Any = None, **_keepdim: Any) 
 
 
 def _extreme(op: Literal["max", "min"]) -> Handler:
-    """Of a stack, or of two tensors."""
+    """The largest or smallest values of a stack, or of two tensors."""
 
     def lower(low: Lowering, node: Node, x: Value, dim: Any = None, **_keepdim: Any) -> Any:
         if isinstance(dim, Rows):

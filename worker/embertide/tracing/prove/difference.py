@@ -67,7 +67,7 @@ _AGAIN = (
 
 
 def _other_way(program: Program, lowered: Lowered) -> str:
-    """Of a module that does something else on this graph."""
+    """The first step that a module does otherwise on this graph; empty where all are the same."""
     steps, others = program.steps, lowered.program.steps
     if steps == others:
         return ""
@@ -84,7 +84,7 @@ def _other_way(program: Program, lowered: Lowered) -> str:
 
 
 def _not_finite(program: Program, graph: RandomGraph, lowered: Lowered) -> str:
-    """Of a module that divides by zero or takes its root, as at nodes without in-edges."""
+    """Where a module divides by zero or takes its root, as at nodes without in-edges."""
     graphs = layer_graphs(program, graph, weighted=True)
     for step, _ in reference_steps(program, graphs, graph.x, graph.counts):
         node = lowered.made.get(step.out)

@@ -132,7 +132,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _random_state() -> tuple[Any, ...]:
-    """Of torch, Python and numpy."""
+    """The states of the random generators of torch, Python and numpy."""
     numpys: Any = np.random.get_state(legacy=False)
     of_numpy = numpys["state"]["key"].tolist(), numpys["state"]["pos"], numpys["has_gauss"]
     return torch.get_rng_state().tolist(), random.getstate(), of_numpy

@@ -86,7 +86,7 @@ class Proof:
 
     @property
     def largest_error(self) -> float:
-        """Of all results."""
+        """The largest error of any result."""
         return max(self.errors.values())
 
     @property

@@ -49,7 +49,7 @@ def cheb(
     batch: Any = None,
     lambda_max: Any = None,
 ) -> Any:
-    """PyG's ChebConv with the Laplacian D - A, where it is told the largest eigenvalue."""
+    """PyG's ChebConv with the Laplacian D - A, where it is given the largest eigenvalue."""
     if batch is not None or lambda_max is None or torch.as_tensor(plain(lambda_max)).numel() != 1:
         raise refuse(
             here(),

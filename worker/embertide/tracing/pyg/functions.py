@@ -250,8 +250,10 @@ def _check_count(what: str, count: Any, edges: Edges, into: bool) -> None:
     if count is None:
         raise refuse(
             here(),
-            f"{what} is not told how many nodes there are, and takes the largest number among the"
+            f"{what} does not know how many nodes there are, and takes the largest number among the"
             " edges; give it x.size(0)",
         )
     if not isinstance(count, torch.SymInt | int) or count != nodes:
-        raise refuse(here(), f"{what} is told {count} nodes, but there are {nodes}; give x.size(0)")
+        raise refuse(
+            here(), f"{what} is given {count} nodes, but there are {nodes}; give x.size(0)"
+        )

@@ -1,4 +1,4 @@
-"""What ``forward`` is called with: each argument's role is told by its name, or by the user."""
+"""What ``forward`` is called with: each argument's role comes from its name, or from the user."""
 
 from __future__ import annotations
 

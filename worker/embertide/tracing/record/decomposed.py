@@ -55,7 +55,7 @@ def _new(value: float) -> Callable[..., Tensor]:
 def _norm(
     x: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, **_kwargs: Any
 ) -> Tensor:
-    """Of each row, or of a part of it."""
+    """The length of each row, or of a part of it."""
     if isinstance(dim, (tuple, list)) and len(dim) == 1:
         (dim,) = dim
     if not isinstance(dim, int) or dim % x.dim() == 0 or p not in ("fro", None, 1, 2):

@@ -21,7 +21,7 @@ class EdgeEnds:
 
     Attributes:
         edges, origin, index: of a recording.
-        scope: the call of a module that is under way.
+        scope: the call of a module that has not returned yet.
     """
 
     def __init__(

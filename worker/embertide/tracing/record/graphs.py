@@ -61,10 +61,10 @@ class GraphTypes:
 
     def __str__(self) -> str:
         nodes = ", ".join(f"{name} ({width or 'no'} columns)" for name, width in self.nodes.items())
-        relations = ", ".join(map(self._told, self.relations))
+        relations = ", ".join(map(self._shown, self.relations))
         return f"node types {nodes} and relations {relations}"
 
-    def _told(self, relation: str) -> str:
+    def _shown(self, relation: str) -> str:
         columns = self.edge_features.get(relation)
         return f"{relation} ({columns} columns)" if columns else relation
 
@@ -126,12 +126,12 @@ class RandomGraph:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of all numbers."""
+        """The type of all numbers."""
         return next(iter(self.edges.values())).weight.dtype
 
     @property
     def edge_count(self) -> int:
-        """Of all relations."""
+        """The number of edges of all relations."""
         return sum(len(edges.src) for edges in self.edges.values())
 
     @property

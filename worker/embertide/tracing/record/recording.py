@@ -62,7 +62,7 @@ class Recording:
 
     @property
     def types(self) -> GraphTypes:
-        """Of the graph."""
+        """The types of the graph."""
         return self.graph.types
 
     def seen(self, view: View) -> Edges:

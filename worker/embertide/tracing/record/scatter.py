@@ -165,8 +165,8 @@ def counts(edges: Mapping[str, Edges], args: Any, kwargs: Mapping[str, Any]) -> 
     if given.get("minlength") != nodes:
         raise refuse(
             here(),
-            "bincount is not told how many nodes there are, and takes the largest number among the"
-            " edges; give it minlength=x.size(0)",
+            "bincount does not know how many nodes there are, and takes the largest number among"
+            " the edges; give it minlength=x.size(0)",
         )
     ones = torch.ones(1, dtype=torch.float64)
     weights = given.get("weights")

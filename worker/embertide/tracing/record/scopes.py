@@ -24,7 +24,7 @@ class Called(NamedTuple):
 
 
 class Scopes:
-    """The calls of modules that are under way.
+    """The calls of modules that have not returned yet.
 
     Modules side by side in an ``nn.ModuleDict``, as relations' convolutions are, make one layer
     together: until one of them is called again, or another module holds them.
@@ -79,5 +79,5 @@ class Scopes:
         return self._stack[-1] if self._stack else Called("forward", "", "")
 
     def names(self) -> tuple[str, ...]:
-        """Of all calls that are under way."""
+        """The names of all calls that have not returned yet."""
         return tuple(called.name for called in self._stack)

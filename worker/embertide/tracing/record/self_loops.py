@@ -13,7 +13,7 @@ from embertide.tracing.record.user_code import here, refuse
 Change = Literal["add_self_loops", "add_remaining_self_loops", "remove_self_loops"]
 """PyG's functions; DGL's add one more to every node, as the first does."""
 
-_TOLD: dict[Loops, str] = {
+_DESCRIBED: dict[Loops, str] = {
     "keep": "",
     "single": "with one self-loop at each node",
     "replace": "with a new self-loop at each node in place of others",
@@ -22,8 +22,8 @@ _TOLD: dict[Loops, str] = {
 }
 _AFTER: dict[tuple[Loops, Change], Loops] = {
     ("keep", "add_self_loops"): "more",
-    **{(one, "remove_self_loops"): "none" for one in _TOLD},
-    **{(one, "add_remaining_self_loops"): "single" for one in _TOLD},
+    **{(one, "remove_self_loops"): "none" for one in _DESCRIBED},
+    **{(one, "add_remaining_self_loops"): "single" for one in _DESCRIBED},
     **{("none", change): "replace" for change in ("add_self_loops", "add_remaining_self_loops")},
     ("replace", "add_remaining_self_loops"): "replace",
 }
@@ -38,7 +38,7 @@ class View(NamedTuple):
     @property
     def name(self) -> str:
         """What its tensors are of: the relation, or it with what is changed of it."""
-        return " ".join(filter(None, (self.relation, _TOLD[self.loops])))
+        return " ".join(filter(None, (self.relation, _DESCRIBED[self.loops])))
 
     def loops_of(self, weighted: bool) -> Loops:
         """The same in a step: where no weights count, new loops are as those that were there."""
@@ -54,7 +54,7 @@ class View(NamedTuple):
         if loops is None:
             raise refuse(
                 here(),
-                f"{change} of edges {_TOLD[self.loops]} gives nodes a second new one; add"
+                f"{change} of edges {_DESCRIBED[self.loops]} gives nodes a second new one; add"
                 " self-loops once",
             )
         return self._replace(loops=loops)

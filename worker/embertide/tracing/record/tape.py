@@ -45,7 +45,7 @@ class Tape:
     """All nodes of one run of ``forward``, in order.
 
     Attributes:
-        within: names of the calls of modules that are under way.
+        within: names of the calls of modules that have not returned yet.
         counts: node type -> N.
         ends: does what a module does with an ``edge_index`` and its rows.
         beside: refuses what is read beside a table.

@@ -22,7 +22,7 @@ class Node:
         edges: whether it has one row for each edge, not for each node.
         number: of operations before it.
         of: the node type whose rows it has, or the relation; "" where a graph has one of each.
-        within: names of the calls of modules that were under way.
+        within: names of the calls of modules that had not returned yet.
         whole: whether every node has the same row, which is a statistic over all of them.
         part: whether it is a part of such a statistic, and nothing that the module itself has.
         picked: whether how many rows it has depends on numbers in tensors.

@@ -1,7 +1,7 @@
-"""Rows of all node types in one tensor, and of all relations' edges: types told by numbers.
+"""Rows of all node types in one tensor, and of all relations' edges: types are numbers.
 
 PyG's ``to_homogeneous`` and DGL's make such tensors, type after type. A program has a tensor for
-each type: what is recorded of rows together is recorded anew for each (`separated`).
+each type: what is recorded of rows together is recorded again for each (`separated`).
 """
 
 from __future__ import annotations

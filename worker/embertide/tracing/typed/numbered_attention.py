@@ -1,4 +1,4 @@
-"""PyG's RGATConv, relation by relation: types told by numbers, attention within or across them."""
+"""PyG's RGATConv, relation by relation: types are numbers, attention within or across them."""
 
 from __future__ import annotations
 
