@@ -104,7 +104,7 @@ def _memory(change: Change, program: Program) -> tuple[type, str, Any]:
 
     def begin(self: Tensors, inputs: Sequence[Input], frees: Collection[str]) -> None:
         plain(self, inputs, frees)
-        shard = self.held(name)
+        shard = self.current(name)
         read = name in {one.name for one in inputs}
         if read and shard is not None and not getattr(self, "changed", False):
             self.changed = True  # type: ignore[attr-defined]

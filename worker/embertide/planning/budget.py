@@ -32,7 +32,7 @@ class EstimateOn(Protocol):
 
 
 def within_budget(
-    found: Estimate,
+    planned: Estimate,
     limit: int | None,
     nodes: int,
     estimate: EstimateOn,
@@ -47,22 +47,22 @@ def within_budget(
         spill_problem: why tensors can't be on disk on a grid; "" where they can.
     """
     if limit is None:
-        return found
-    needed = _needs(found)
+        return planned
+    needed = _needs(planned)
     if needed <= limit:
-        return replace(found, budget=MemoryBudget(limit, needed))
-    return _Tight(found, limit, nodes, estimate, spill_problem).estimated()
+        return replace(planned, budget=MemoryBudget(limit, needed))
+    return _Tight(planned, limit, nodes, estimate, spill_problem).estimated()
 
 
-def _needs(found: Estimate) -> int:
-    return worker_bytes(found.peak_memory_per_worker_bytes)
+def _needs(planned: Estimate) -> int:
+    return worker_bytes(planned.peak_memory_per_worker_bytes)
 
 
 @dataclass(frozen=True)
 class _Tight:
     """A plan that needs more than its budget; attributes as of :func:`within_budget`."""
 
-    found: Estimate
+    planned: Estimate
     limit: int
     nodes: int
     estimate: EstimateOn
@@ -70,18 +70,18 @@ class _Tight:
 
     def estimated(self) -> Estimate:
         """With tensors on disk where that fits; else with the problem."""
-        grid, why = self.found.grid, self.spill_problem(self.found.grid)
+        grid, why = self.planned.grid, self.spill_problem(self.planned.grid)
         tried = [] if why else self._spilled(grid)
         if tried and _needs(tried[-1]) <= self.limit:
             return self._with_budget(tried[-1])
-        least = tried[-1] if tried else self.found
+        least = tried[-1] if tried else self.planned
         budget = MemoryBudget(self.limit, _needs(least), self._problem(least, why))
-        return replace(self.found, budget=budget)
+        return replace(self.planned, budget=budget)
 
     def _spilled(self, grid: GridShape) -> list[Estimate]:
         """With ever fewer columns in memory, to the first that fits."""
         tried: list[Estimate] = []
-        for panel in _panels(max(self.found.width, self.found.output_width)):
+        for panel in _panels(max(self.planned.width, self.planned.output_width)):
             tried.append(self.estimate(grid, panel=panel))
             if _needs(tried[-1]) <= self.limit:
                 break
@@ -104,15 +104,15 @@ class _Tight:
         )
         disk = f"; {why}" if why else " with all but some columns of each tensor on disk"
         return (
-            f"grid {self.found.grid} needs {human_bytes(needed)} of {human_bytes(self.limit)} for a"
-            f" worker (--memory, spec.workers.memory): {human_bytes(stages[fullest])} in the stage"
-            f" {fullest}, and {human_bytes(IMPORTS_BYTES)} of imports{disk}; {advice}"
+            f"grid {self.planned.grid} needs {human_bytes(needed)} of {human_bytes(self.limit)} for"
+            f" a worker (--memory, spec.workers.memory): {human_bytes(stages[fullest])} in the"
+            f" stage {fullest}, and {human_bytes(IMPORTS_BYTES)} of imports{disk}; {advice}"
             f" {human_bytes(needed)}"
         )
 
     def _larger(self, *, spilled: bool) -> GridShape | None:
         """The grid of 2, 4, ... times as many graph partitions that fits; None if none does."""
-        grid = self.found.grid
+        grid = self.planned.grid
         graph = 2 * grid.graph
         while graph * grid.feature <= min(MOST_WORKERS, self.nodes):
             larger = GridShape.of(graph, grid.feature)
@@ -128,10 +128,10 @@ def _panels(width: int) -> Iterator[int]:
     yield from dict.fromkeys(-(-columns // _COLUMNS) * _COLUMNS for columns in cut)
 
 
-def _sentence(spill: PlannedSpill, found: Estimate) -> str:
+def _sentence(spill: PlannedSpill, planned: Estimate) -> str:
     more = ""
-    if found.seconds is not None:
-        likely = max(1.0, sum(found.seconds) / 2)
+    if planned.seconds is not None:
+        likely = max(1.0, sum(planned.seconds) / 2)
         more = f", about +{100 * spill.seconds / likely:.0f} % of work"
     return (
         f"spills {human_bytes(spill.disk_bytes)} of each worker to disk, {spill.panel} columns at a"

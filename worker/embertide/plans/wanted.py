@@ -98,9 +98,9 @@ class _Wanted:
             # Sums of sums read the same graph again, for the sources of the rows before.
             reached = sources if types[step.x] == types[step.out] else rows
             self._graphs[key] = reached | self._graphs[key] if key in self._graphs else reached
-            found = self._neighbours(step.relation, reached)
+            neighbours = self._neighbours(step.relation, reached)
             # A row is its own neighbour where the step adds self-loops.
-            sources = found | reached if found.shape == reached.shape else found
+            sources = neighbours | reached if neighbours.shape == reached.shape else neighbours
         for name in step.reads():
             if types[name] == types[step.out]:
                 self._want(name, rows)

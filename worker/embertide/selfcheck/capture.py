@@ -59,7 +59,7 @@ class Fetch:
     def tensor(self, name: str) -> Rows:
         """Rows of a tensor as it is held; it is left as it is."""
         execution, tensors = self.execution, self.execution.tensors
-        shard = tensors.held(name)
+        shard = tensors.current(name)
         if shard is None:
             of_type = execution.program.types[name]
             locations = execution.locations[of_type]

@@ -254,7 +254,7 @@ class Checker:
         self._find_degrees(execution, own, at)
         fetch, made = Fetch.of(execution, own.unit.node_type, own.rows), dict[str, Tensor]()
         for op in own.unit.ops:
-            if execution.tensors.held(op.out) is None:
+            if execution.tensors.current(op.out) is None:
                 continue
             rows, factors = fetch.tensor(op.out), None
             if rows.scaled and op.reader is not None:

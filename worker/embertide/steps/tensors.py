@@ -59,9 +59,9 @@ class Tensors:
         self._columns: slice | None = None
         self._inputs: Sequence[Input] = ()
         self._frees: Collection[str] = ()
-        for name, given in self._loaded.items():
-            if given.placed:
-                self._alive[name] = {"rows": Shard("rows", given.data, program.widths[name])}
+        for name, source in self._loaded.items():
+            if source.placed:
+                self._alive[name] = {"rows": Shard("rows", source.data, program.widths[name])}
 
     def begin(self, inputs: Sequence[Input], frees: Collection[str]) -> None:
         """An operation begins, which reads some tensors; those it frees are read no more."""
@@ -112,9 +112,9 @@ class Tensors:
         shards = self._alive[name]
         if layout in shards:
             return shards[layout]
-        (given,) = shards.values()
+        (shard,) = shards.values()
         ranges = self._ranges[self._program.types[name]]
-        return Shard(layout, self._converted(channel, ranges, given, layout), given.width)
+        return Shard(layout, self._converted(channel, ranges, shard, layout), shard.width)
 
     def restore(self, shards: Mapping[str, Shard], frees: Collection[str]) -> None:
         """Go on with the tensors that some operations have made, and without what they free."""
@@ -174,8 +174,12 @@ class Tensors:
         """The rows of an input that we read."""
         return self._loaded[name]
 
-    def held(self, name: str) -> Shard | None:
-        """The tensor as it is held, without converting it; None: it is loaded, or not alive."""
+    def current(self, name: str) -> Shard | None:
+        """The tensor in the layout that it has now, without converting it.
+
+        Returns:
+            None where it is still as it was loaded, or not alive.
+        """
         shards = self._alive.get(name, {})
         return next(iter(shards.values()), None)
 
@@ -198,28 +202,28 @@ class Tensors:
         shards = self._alive[name]
         if layout not in shards:
             ranges = self._ranges[self._program.types[name]]
-            (given,) = shards.values()
-            data = self._converted(channel, ranges, given, layout)
+            (shard,) = shards.values()
+            data = self._converted(channel, ranges, shard, layout)
             if self.dies(name):
                 shards.clear()
-            shards[layout] = Shard(layout, data, given.width)
+            shards[layout] = Shard(layout, data, shard.width)
         return shards[layout]
 
     def _converted(
-        self, channel: Channel, ranges: RowRanges, given: Shard, layout: Layout
+        self, channel: Channel, ranges: RowRanges, shard: Shard, layout: Layout
     ) -> torch.Tensor:
         """The shard's tensor in another layout, in the type that it has now.
 
         Collective: every rank of the feature axis must call.
         """
         if channel.grid.feature == 1:
-            return given.data
+            return shard.data
         # Scores travel as they are.
-        wire = self._row_type if channel.label.primitive == "gemm" else given.data.dtype
-        sent = as_type(given.data, wire)
+        wire = self._row_type if channel.label.primitive == "gemm" else shard.data.dtype
+        sent = as_type(shard.data, wire)
         if layout == "rows":
-            return tile_to_rows(channel, ranges, sent, given.width, dtype=given.data.dtype)
-        return as_type(rows_to_tile(channel, ranges, sent), given.data.dtype)
+            return tile_to_rows(channel, ranges, sent, shard.width, dtype=shard.data.dtype)
+        return as_type(rows_to_tile(channel, ranges, sent), shard.data.dtype)
 
     def land(
         self,

@@ -87,16 +87,16 @@ def decoder_of(module: nn.Module, decoder: str | nn.Module) -> nn.Module:
     """
     if isinstance(decoder, nn.Module):
         return _wrapped(decoder.forward, decoder)
-    found: Any = module
+    target: Any = module
     for name in decoder.split("."):
-        found = getattr(found, name, None)
-    if isinstance(found, nn.Module):
-        return _wrapped(found.forward, found)
-    if not callable(found):
+        target = getattr(target, name, None)
+    if isinstance(target, nn.Module):
+        return _wrapped(target.forward, target)
+    if not callable(target):
         raise ModelError(
             f"{type(module).__name__} has no method or module {decoder}, which --decoder names"
         )
-    return _wrapped(found, module)
+    return _wrapped(target, module)
 
 
 def _wrapped(call: Callable[..., Any], owner: nn.Module) -> nn.Module:
@@ -136,9 +136,9 @@ def export_decoder(module: nn.Module, decoder: str | nn.Module, program: Program
     called = decoder_of(module, decoder).eval().double()
     types = _types(called, program)
     subject = prepare(called, {}, types if types.typed else None, {})
-    made = _lower(subject.fresh(), random_graph(types, _NODES, _SEED))
-    _prove(subject, made, types)
-    return made
+    lowered = _lower(subject.fresh(), random_graph(types, _NODES, _SEED))
+    _prove(subject, lowered, types)
+    return lowered
 
 
 def _types(called: nn.Module, program: Program) -> GraphTypes:
@@ -201,9 +201,9 @@ def _prove(subject: Subject, decoder: Decoder, types: GraphTypes) -> None:
             continue
         (edges,) = trial.graph.edges.values()
         tables = list(trial.graph.x.values())
-        found = decoder.score(tables[0][edges.src], tables[-1][edges.dst])
+        scores = decoder.score(tables[0][edges.src], tables[-1][edges.dst])
         own = _tensor(subject.fresh().forward(trial.graph, weighted=True))
-        error = error_of(found, own, finite=trial.usual)
+        error = error_of(scores, own, finite=trial.usual)
         if not error <= TOLERANCE:
             raise ModelError(
                 f"the decoder does not give on {trial.name} what was recorded of it: the largest"

@@ -133,8 +133,8 @@ def export_module(
             results=tuple(results),
         )
         if graph is not None:
-            given = with_features_of_categories(graph, categories, edge_categories)
-            types = with_tables(in_order(given, module), named)
+            declared = with_features_of_categories(graph, categories, edge_categories)
+            types = with_tables(in_order(declared, module), named)
         else:
             bare = GraphTypes({"": 0}, edge_features=columns)
             bare = with_features_of_categories(bare, categories, edge_categories)

@@ -24,12 +24,12 @@ _SHAPE = (
 
 
 def named_types(
-    given: str | PathLike[str] | EmbeddingJob | Mapping[str, Any], storage: Storage
+    graph: str | PathLike[str] | EmbeddingJob | Mapping[str, Any], storage: Storage
 ) -> GraphTypes:
     """The types of a graph.
 
     Args:
-        given: a job or its file, whose features tell their columns; or ``nodes`` (type -> columns)
+        graph: a job or its file, whose features tell their columns; or ``nodes`` (type -> columns)
             and ``edges`` (relations as text or as triples, in a list or, where edges have
             features, as relation -> columns), as a mapping or as JSON.
 
@@ -37,14 +37,14 @@ def named_types(
         ModelError: it is neither, or a relation is of a node type that is not named.
         ManifestError, StorageError, InputError: of the job, or of its features.
     """
-    if isinstance(given, str) and given.lstrip().startswith("{"):
+    if isinstance(graph, str) and graph.lstrip().startswith("{"):
         try:
-            given = json.loads(given)
+            graph = json.loads(graph)
         except ValueError as error:
             raise ModelError(f"the graph is no JSON: {error}; {_SHAPE}") from None
-    if isinstance(given, Mapping):
-        return written_types(given)
-    job = given if isinstance(given, EmbeddingJob) else load_manifest(Path(given))
+    if isinstance(graph, Mapping):
+        return written_types(graph)
+    job = graph if isinstance(graph, EmbeddingJob) else load_manifest(Path(graph))
     nodes = {
         node.name: 0
         if node.features is None
@@ -61,22 +61,22 @@ def named_types(
     return GraphTypes(nodes, relations, features)
 
 
-def written_types(given: Mapping[str, Any]) -> GraphTypes:
+def written_types(graph: Mapping[str, Any]) -> GraphTypes:
     """The types of a graph as they are written: ``nodes`` and ``edges``, as for `named_types`.
 
     Raises:
         ModelError: they are something else, or a relation is of a node type that is not named.
     """
-    nodes, edges = given.get("nodes"), given.get("edges")
+    nodes, edges = graph.get("nodes"), graph.get("edges")
     if (
-        set(given) != {"nodes", "edges"}
+        set(graph) != {"nodes", "edges"}
         or not isinstance(nodes, Mapping)
         or not isinstance(edges, Sequence | Mapping)
         or not nodes
         or not all(map(_is_width, nodes.values()))
         or (isinstance(edges, Mapping) and not all(map(_is_width, edges.values())))
     ):
-        raise ModelError(f"the graph is {given!r}; {_SHAPE}")
+        raise ModelError(f"the graph is {graph!r}; {_SHAPE}")
     relations = tuple(_relation(edge, nodes) for edge in edges)
     columns = edges.values() if isinstance(edges, Mapping) else [0] * len(relations)
     types = GraphTypes(
@@ -96,10 +96,10 @@ def _is_width(value: Any) -> bool:
 def _relation(edge: Any, nodes: Mapping[str, Any]) -> str:
     text = edge if isinstance(edge, str) else ":".join(map(str, edge))
     try:
-        found = Relation.parse(text)
+        relation = Relation.parse(text)
     except ValueError:
         raise ModelError(f"the graph's edges have {edge!r}; {_SHAPE}") from None
-    unknown = [name for name in (found.source, found.destination) if name not in nodes]
+    unknown = [name for name in (relation.source, relation.destination) if name not in nodes]
     if unknown:
         raise ModelError(
             f"the relation {text} is of a node type {unknown[0]!r}, which is not among the graph's"

@@ -46,10 +46,10 @@ def build(target: str, init: Mapping[str, Any]) -> nn.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         name, _, path = name.partition(".")
-        found = getattr(_import(source), name, None)
-        if found is None:
+        named = getattr(_import(source), name, None)
+        if named is None:
             raise ModelError(f"{file} has no {name}; write FILE.py:NAME with a class of that file")
-        module = found if isinstance(found, nn.Module) else _call(found, name, init)
+        module = named if isinstance(named, nn.Module) else _call(named, name, init)
     if not isinstance(module, nn.Module):
         raise ModelError(f"{file}: {name} gives a {type(module).__name__}, not a torch.nn.Module")
     return part_of(module, path, f"{file}: {name}") if path else module

@@ -235,11 +235,12 @@ def _parts(
                 f" there; leave it out, so that its default holds"
             )
         parts |= graph_parts(role, name, value)
-    held = parts.pop("held", ())
-    if held and "x" not in parts and isinstance(parts["edge_index"], Mapping):
+    fields = parts.pop("node_data", ())
+    if fields and "x" not in parts and isinstance(parts["edge_index"], Mapping):
         raise ModelError(
-            f"the sample's graph has {', '.join(held)} in its node data, and forward takes no x, so"
-            " that nothing shows which of them are the features; give graph= in place of the sample"
+            f"the sample's graph has {', '.join(fields)} in its node data, and forward takes no x,"
+            " so that nothing shows which of them are the features; give graph= in place of the"
+            " sample"
         )
     if tables and (left := _features_alone(parts.pop("x", None))) is not None:
         parts["x"] = left
@@ -263,18 +264,20 @@ def _arguments(module: nn.Module, sample: object) -> dict[str, Any]:
     there, kind = arguments_of(module), type(module).__name__
     names = list(there)
     if isinstance(sample, Mapping):
-        given = {str(name): value for name, value in sample.items()}
+        passed = {str(name): value for name, value in sample.items()}
     else:
         values = sample if isinstance(sample, tuple | list) else (sample,)
-        given = dict(zip([*names, *map(str, range(len(names), len(values)))], values, strict=False))
-    unknown = [name for name in given if name not in there]
-    missing = [name for name in names if there[name] and given.get(name) is None]
+        passed = dict(
+            zip([*names, *map(str, range(len(names), len(values)))], values, strict=False)
+        )
+    unknown = [name for name in passed if name not in there]
+    missing = [name for name in names if there[name] and passed.get(name) is None]
     if unknown or missing:
-        problem = f"has no {missing[0]}" if missing else f"has {len(given)} values"
+        problem = f"has no {missing[0]}" if missing else f"has {len(passed)} values"
         if unknown and isinstance(sample, Mapping):
             problem = f"has {unknown[0]!r}"
         raise ModelError(
             f"the sample {problem}, but {kind}.forward takes {', '.join(names) or 'nothing'}; give"
             " its arguments in their order, or as a dict by their names"
         )
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in passed.items() if value is not None}

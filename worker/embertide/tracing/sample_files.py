@@ -100,16 +100,16 @@ def _npz(data: bytes, uri: str) -> dict[str, Tensor]:
 
 def _by_argument(named: Mapping[str, Tensor]) -> dict[str, Any]:
     """Tensors by argument; ``x_dict/user`` is that of user in the dict ``x_dict``."""
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for name, tensor in named.items():
         argument, _, of_type = name.partition(_OF_TYPE)
         if not of_type:
-            found[argument] = tensor
+            arguments[argument] = tensor
             continue
-        of_types = found.setdefault(argument, {})
+        of_types = arguments.setdefault(argument, {})
         if not isinstance(of_types, dict):
             raise ModelError(
                 f"the sample has {argument} as one tensor and {name}; give it as one, or by type"
             )
         of_types[of_type] = tensor
-    return found
+    return arguments

@@ -61,5 +61,5 @@ def _of_dgl(name: str, graph: Any) -> dict[str, Any]:
         raise ModelError(f"the sample's {name} is a {type(graph).__name__}; give a graph of DGL's")
     ends = {triple: torch.stack(graph.edges(etype=triple)).long() for triple in triples}
     alone = len(ends) == len(graph.ntypes) == 1
-    held = {field for kind in graph.ntypes for field in graph.nodes[kind].data}
-    return {"edge_index": ends[triples[0]] if alone else ends, "held": sorted(held)}
+    fields = {field for kind in graph.ntypes for field in graph.nodes[kind].data}
+    return {"edge_index": ends[triples[0]] if alone else ends, "node_data": sorted(fields)}

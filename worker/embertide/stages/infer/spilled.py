@@ -43,7 +43,7 @@ class SpilledLayers:
                 tensors.loaded(name).release()
                 loaded.close()
             else:
-                shard = tensors.held(name)
+                shard = tensors.current(name)
                 assert shard is not None, f"features {name!r} are neither loaded nor in order"
                 self.files[name] = self.scratch.of(shard.data)
 

@@ -15,7 +15,7 @@ NODE_ID = "_ID"
 Field = tuple[str, str]
 """``ndata`` or ``node_id``, or of edges ``edge_weight``, ``edge_features`` or ``norm``; and of
 what."""
-Given = Mapping[str, Traced]
+JobTensors = Mapping[str, Traced]
 """The job's own tensors of a node type or relation, by such a word."""
 _WHAT = {
     "ndata": "features",
@@ -30,18 +30,18 @@ class Frame(dict[str, Any]):
     """Tensors by name; a name that was never set is one of the job's own.
 
     Attributes:
-        given: what the job has.
-        inputs: which of it was read, and by what name.
+        job_tensors: the job's own tensors, by what they are.
+        inputs: which of them were read, and by what name.
     """
 
-    def __init__(self, of: str, given: Given, values: dict[str, Any] | None = None):
+    def __init__(self, of: str, job_tensors: JobTensors, values: dict[str, Any] | None = None):
         super().__init__(values or {})
-        self.of, self.given = of, given
+        self.of, self.job_tensors = of, job_tensors
         self.inputs: dict[str, str] = {}
 
     def copy(self) -> Frame:
         """The same tensors and the same input."""
-        frame = Frame(self.of, self.given, dict(self))
+        frame = Frame(self.of, self.job_tensors, dict(self))
         frame.inputs = self.inputs
         return frame
 
@@ -49,24 +49,24 @@ class Frame(dict[str, Any]):
         kind = self._kind(name)
         if kind is None or self.inputs.setdefault(kind, name) != name:
             where = f" of {self.of}" if self.of else ""
-            what = " or ".join(_WHAT[one] for one in self.given) or "an input"
+            what = " or ".join(_WHAT[one] for one in self.job_tensors) or "an input"
             raise refuse(here(), f"{name!r}{where} was never set, and is not the {what}")
-        return self.given[kind]
+        return self.job_tensors[kind]
 
     def _kind(self, name: str) -> str | None:
         """What a name that was never set stands for: features of edges, unless it says weights."""
-        if name == NODE_ID and "node_id" in self.given:
+        if name == NODE_ID and "node_id" in self.job_tensors:
             return "node_id"
-        if name == "norm" and name in self.given:
+        if name == "norm" and name in self.job_tensors:
             return name
-        if "edge_features" in self.given and name not in PLAIN_WEIGHTS:
+        if "edge_features" in self.job_tensors and name not in PLAIN_WEIGHTS:
             return "edge_features"
-        return next(iter(self.given), None)
+        return next(iter(self.job_tensors), None)
 
     @property
     def known(self) -> bool:
         """Whether the job gives it something."""
-        return bool(self.given)
+        return bool(self.job_tensors)
 
 
 class Frames(dict[str, Frame]):
@@ -74,8 +74,8 @@ class Frames(dict[str, Frame]):
 
     def fields_called(self, name: str) -> dict[str, Any]:
         """The field of every type that has it; of the job's own, where none was set."""
-        found = {of: frame[name] for of, frame in self.items() if name in frame}
-        return found or {of: frame[name] for of, frame in self.items() if frame.known}
+        fields = {of: frame[name] for of, frame in self.items() if name in frame}
+        return fields or {of: frame[name] for of, frame in self.items() if frame.known}
 
 
 class Together:

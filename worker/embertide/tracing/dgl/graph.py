@@ -165,15 +165,15 @@ class RecordingGraph(GraphView):
         self, etype_dict: Mapping[Any, Any], cross_reducer: Any, apply_node_func: Any = None
     ) -> None:
         """Messages along several relations, whose results at a node type are reduced together."""
-        found: dict[tuple[str, str], list[Any]] = {}
+        results: dict[tuple[str, str], list[Any]] = {}
         for etype, (message_func, reduce_func, *_apply) in etype_dict.items():
             relation = self._relation(etype)
             node_type = self._recording.types.ends(relation)[1]
             for name, part in self._reduced(message_func, reduce_func, relation).items():
-                found.setdefault((node_type, name), []).append(part)
-        for (node_type, name), parts in found.items():
+                results.setdefault((node_type, name), []).append(part)
+        for (node_type, name), parts in results.items():
             self._nodes[node_type][name] = _together(parts, cross_reducer)
-        for node_type in dict.fromkeys(node_type for node_type, _ in found):
+        for node_type in dict.fromkeys(node_type for node_type, _ in results):
             if apply_node_func is not None:
                 frame = self._nodes[node_type]
                 frame.update(apply_node_func(SimpleNamespace(data=frame)))
@@ -215,8 +215,8 @@ class RecordingGraph(GraphView):
             return {func.out_field: _binary(func.binary_op, left, right)}
         if hasattr(func, "in_field"):
             return {func.out_field: _end(ends, func.target, func.in_field)}
-        found: dict[str, Any] = func(ends)
-        return found
+        messages: dict[str, Any] = func(ends)
+        return messages
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -236,11 +236,11 @@ class RecordingGraph(GraphView):
         )
 
 
-def _frames(names: Iterable[str], **given: Mapping[str, Any]) -> Frames:
+def _frames(names: Iterable[str], **tensors: Mapping[str, Any]) -> Frames:
     """By node type or relation, with what the job gives each of them."""
     return Frames(
         {
-            name: Frame(name, {kind: of[name] for kind, of in given.items() if name in of})
+            name: Frame(name, {kind: of[name] for kind, of in tensors.items() if name in of})
             for name in names
         }
     )

@@ -26,12 +26,12 @@ class TogetherGraph:
 
     is_block = False
 
-    def __init__(self, recording: Recording, given: dict[str, Traced], *, normed: bool) -> None:
+    def __init__(self, recording: Recording, tensors: dict[str, Traced], *, normed: bool) -> None:
         self._recording, self.normed = recording, normed
-        nodes = {} if given.get("x") is None else {"ndata": given["x"]}
-        self.ndata = Frame(ALL, nodes, {NUMBERS: given["node_type"]})
-        of_edges = {name: given[name] for name in ("edge_weight", "norm")}
-        self.edata = Frame(ALL, of_edges, {NUMBERS: given["edge_type"]})
+        nodes = {} if tensors.get("x") is None else {"ndata": tensors["x"]}
+        self.ndata = Frame(ALL, nodes, {NUMBERS: tensors["node_type"]})
+        of_edges = {name: tensors[name] for name in ("edge_weight", "norm")}
+        self.edata = Frame(ALL, of_edges, {NUMBERS: tensors["edge_type"]})
 
     @property
     def srcdata(self) -> Frame:

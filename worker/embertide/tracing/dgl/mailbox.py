@@ -59,7 +59,7 @@ def reduced_by(
 ) -> dict[str, Any]:
     """What a user's function makes of messages, by name; zeros for nodes without in-edges."""
     mailbox = {name: Mail(one, edges, scope) for name, one in messages.items()}
-    found = {}
+    reduced = {}
     for name, out in function(Nodes(data, mailbox)).items():
         if not isinstance(out, Traced) or out.node.edges:
             raise refuse(
@@ -67,8 +67,8 @@ def reduced_by(
                 f"the reduce function returns {name!r} with a row for each message; reduce"
                 " dimension 1 of nodes.mailbox first",
             )
-        found[name] = out if out.node.op == "aggregate" else _where_reached(out, edges)
-    return found
+        reduced[name] = out if out.node.op == "aggregate" else _where_reached(out, edges)
+    return reduced
 
 
 def _where_reached(out: Traced, edges: Edges) -> Any:
@@ -156,9 +156,9 @@ class Mail:
         place = self._place(dim, self.dim())
         if place > 0:
             kwargs = {**{key: one for key, one in kwargs.items() if key != "dim"}, "dim": place}
-            found = function(self.value, *args[1:], **kwargs)
-            whole = isinstance(found, Traced)
-            return self._like(found) if whole else tuple(self._like(one) for one in found)
+            result = function(self.value, *args[1:], **kwargs)
+            whole = isinstance(result, Traced)
+            return self._like(result) if whole else tuple(self._like(one) for one in result)
         if name == "softmax":
             return self._like(self.edges.softmax(self.value))
         out: Any = self.edges.aggregate(self.value, REDUCES[_REDUCES[name]], self.scope)
@@ -257,8 +257,8 @@ def _of_rows(function: Any, args: tuple[Any, ...], kwargs: Any = None) -> Any:
     """A function of in-degrees and numbers, which is such a number; or of rows of nodes, too."""
     rows = next((one for one in args if isinstance(one, Tensor) and one.dim()), None)
     dims = 0 if rows is None else rows.dim() - 1
-    found = function(*(_beside(one, dims) for one in args), **(kwargs or {}))
-    return found if rows is not None else Degree(found)
+    result = function(*(_beside(one, dims) for one in args), **(kwargs or {}))
+    return result if rows is not None else Degree(result)
 
 
 def _beside(value: Any, dims: int) -> Any:

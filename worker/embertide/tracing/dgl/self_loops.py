@@ -50,15 +50,15 @@ def changed(
     before = recording.edges[relation]
     edges = recording.seen(before.view.after(_VIEWS[change]))
     frame = Frame(edges.view.name, {})
-    if "edge_weight" in own.given:
+    if "edge_weight" in own.job_tensors:
         if type(fill) not in (int, float):
             raise refuse(here(), f"{change} fills in {fill!r}; give a number as fill_data")
-        weight = plain(own.given["edge_weight"])
+        weight = plain(own.job_tensors["edge_weight"])
         if change == "remove_self_loop":
             weight = weight[before.own.src != before.own.dst]
         new = torch.full((len(edges.own.src) - len(weight),), fill, dtype=weight.dtype)
         weights = torch.cat([weight, new])
-        given = {"edge_weight": recording.of_loops("edge_weight", edges.view, weights, fill)}
-        frame = Frame(edges.view.name, given)
+        job_tensors = {"edge_weight": recording.of_loops("edge_weight", edges.view, weights, fill)}
+        frame = Frame(edges.view.name, job_tensors)
     frame.inputs = own.inputs
     return Frames({edges.view.name: frame})

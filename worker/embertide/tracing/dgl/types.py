@@ -96,14 +96,14 @@ class GraphView:
         if etype is None:
             return self.relation
         pairs = zip(self._relations, self.canonical_etypes, strict=True)
-        found = [name for name, triple in pairs if etype in (triple, triple[1])]
-        if len(found) != 1:
+        matches = [name for name, triple in pairs if etype in (triple, triple[1])]
+        if len(matches) != 1:
             raise refuse(
                 here(),
-                f"{etype!r} names {len(found)} of the graph's relations, which are"
+                f"{etype!r} names {len(matches)} of the graph's relations, which are"
                 f" {', '.join(self._relations)}; give all three names",
             )
-        return found[0]
+        return matches[0]
 
     def _node_type(self, ntype: Any) -> str:
         # None is the only one, as DGL has it.

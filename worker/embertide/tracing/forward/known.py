@@ -17,9 +17,9 @@ _HOOKS = (
 def known(module: nn.Module) -> KnownModule | None:
     """What is known of a module; None of a subclass that computes something of its own."""
     for kind in type(module).__mro__:
-        found = _TABLES.get(kind.__module__.partition(".")[0], {}).get(kind.__name__)
-        if found is not None:
-            return found if _unchanged(type(module), kind) else None
+        entry = _TABLES.get(kind.__module__.partition(".")[0], {}).get(kind.__name__)
+        if entry is not None:
+            return entry if _unchanged(type(module), kind) else None
     return None
 
 

@@ -115,20 +115,20 @@ class _Call:
             or self.conv.by_messages(self.module)
         ):
             return self._traced(called, args, kwargs)
-        relation, weighted, given = *self._check_edges(bound), self._given(bound)
+        relation, weighted, options = *self._check_edges(bound), self._call_options(bound)
         featured = features is not None and self.conv.projects(self.module)
         after = [getattr(self.module, name) for name in self.conv.after]
         del bound["self"]
         value = self._run((), plain_graphs(bound))
         tape, ends = self.recording.tape, self.recording.types.ends(relation)
-        given_ends = pair[0].node.of, pair[1].node.of
-        if given_ends != ends:
+        feature_ends = pair[0].node.of, pair[1].node.of
+        if feature_ends != ends:
             raise self._refuse(
-                f"is given features of {' and '.join(given_ends)}, but {relation} leads from"
+                f"is given features of {' and '.join(feature_ends)}, but {relation} leads from"
                 f" {ends[0]} to {ends[1]}"
             )
         how = (self.path, self.module, self.conv, relation, called, weighted, featured)
-        node = tape.add("conv", (*how, given, earlier, *pair), {}, value, ends[1])
+        node = tape.add("conv", (*how, options, earlier, *pair), {}, value, ends[1])
         out: Any = tape.wrap(node)
         # Sums are linear, so that the matrix may come behind them.
         out = out if matrix is None else out @ matrix
@@ -166,8 +166,8 @@ class _Call:
 
     def _is_changed(self, bound: dict[str, Any]) -> bool:
         """Whether edges have other self-loops than the graph, or weights that were computed."""
-        given = bound.get("edge_index"), bound.get(self.conv.weight)
-        traced = [one.node for one in given if isinstance(one, Traced)]
+        passed = bound.get("edge_index"), bound.get(self.conv.weight)
+        traced = [one.node for one in passed if isinstance(one, Traced)]
         name = edges_of(traced[0]) if traced else None
         graphs = [one for one in bound.values() if isinstance(one, RecordingGraph)]
         name = graphs[0].relation if graphs else name
@@ -249,8 +249,8 @@ class _Call:
                 f"is given no edges: its relation is not among the graph's; it has"
                 f" {self.recording.types}"
             )
-        found = edges_of(value.node) if isinstance(value, Traced) else None
-        if found is None:
+        relation = edges_of(value.node) if isinstance(value, Traced) else None
+        if relation is None:
             where = f" at {value.node.where}" if isinstance(value, Traced) else ""
             raise self._refuse(
                 f"is given edges that were changed{where}; convolutions here read the"
@@ -258,16 +258,16 @@ class _Call:
                 " their own, directed: false adds the other way), or let the convolution do it"
                 " (add_self_loops)"
             )
-        if found == ALL:
+        if relation == ALL:
             raise self._refuse(
                 "is given the edges of all relations together; known with them are RGCNConv and"
                 " FastRGCNConv: give it those of one relation"
             )
-        return found
+        return relation
 
-    def _given(self, bound: dict[str, Any]) -> dict[str, float]:
+    def _call_options(self, bound: dict[str, Any]) -> dict[str, float]:
         """Options that the call gives: single numbers."""
-        found = {}
+        options = {}
         for name, reason in self.conv.call_options.items():
             value = bound.get(name)
             if value is None and reason:
@@ -276,8 +276,8 @@ class _Call:
                 numbers = torch.as_tensor(plain(value)).flatten()
                 if len(numbers) != 1:
                     raise self._refuse(f"is given {len(numbers)} numbers as {name}; give one")
-                found[name] = float(numbers[0])
-        return found
+                options[name] = float(numbers[0])
+        return options
 
     def _refuse(self, what: str) -> Exception:
         return refuse(here(), f"{self.path} ({type(self.module).__name__}) {what}")

@@ -23,7 +23,7 @@ _PYG = {"edge_features": "edge_attr"}
 """What PyG's data call a role."""
 
 
-class Given(dict[Any, Any]):
+class TypedTensors(dict[Any, Any]):
     """Tensors by node type, or by relation as a triple."""
 
     def __init__(self, role: str, values: Mapping[Any, Any], types: GraphTypes) -> None:
@@ -37,13 +37,13 @@ class Given(dict[Any, Any]):
             what = f"tables of a node type {key!r}, whose rows its numbers would name"
         else:
             what = f"{_WHAT.get(self._role, 'edges')} of a relation {key!r}"
-        raise refuse(here(), f"there are no {what}; the graph that was given has {self._types}")
+        raise refuse(here(), f"there are no {what}; the graph has {self._types}")
 
 
 def by_type(values: OfTypes, types: GraphTypes) -> dict[str, Any]:
     """Dicts by type, as PyG and DGL have them."""
     return {
-        role: Given(
+        role: TypedTensors(
             role,
             {of if role in _OF_NODES else types.triple(of): one for of, one in of_role.items()},
             types,
@@ -57,8 +57,8 @@ def of_one_type(values: OfTypes, merged: Mapping[str, Tensor]) -> dict[str, Any]
 
     A role of which the graph has nothing, such as features, is left out.
     """
-    found = {role: next(iter(of_role.values())) for role, of_role in values.items() if of_role}
-    return found | dict(merged)
+    tensors = {role: next(iter(of_role.values())) for role, of_role in values.items() if of_role}
+    return tensors | dict(merged)
 
 
 _SORTING = ("SGFormer", "Polynormer")
@@ -82,7 +82,7 @@ def data_of(values: Mapping[str, Any], types: GraphTypes) -> Any:
     """PyG's ``Data`` or ``HeteroData`` of tensors, or of dicts by type."""
     from torch_geometric.data import Data, HeteroData
 
-    if not isinstance(values.get("x"), Given):
+    if not isinstance(values.get("x"), TypedTensors):
         one = Data(**{_PYG.get(role, role): value for role, value in values.items()})
         if "node_id" in values:
             one.n_id = values["node_id"]

@@ -149,7 +149,7 @@ def _forget_graph(module: nn.Module) -> None:
 
 
 def edge_columns(
-    module: nn.Module, inputs: Mapping[str, str], graph: GraphTypes | None, given: int | None
+    module: nn.Module, inputs: Mapping[str, str], graph: GraphTypes | None, columns: int | None
 ) -> Mapping[str, int]:
     """Relation -> features of each of its edges: the graph's, as given, or what a module tells.
 
@@ -158,22 +158,22 @@ def edge_columns(
     """
     kind = type(module).__name__
     if graph is not None:
-        if given is not None:
+        if columns is not None:
             raise ModelError(
                 "--edge-features is for a graph of one type; with --graph each relation has its"
                 ' own: a job has them, or {"edges": {"user:buys:item": 3}}'
             )
         return graph.edge_features
-    if given is not None and not 1 <= given <= MAX_EDGE_FEATURES:
-        raise ModelError(f"--edge-features is {given}; edges have 1 to {MAX_EDGE_FEATURES}")
+    if columns is not None and not 1 <= columns <= MAX_EDGE_FEATURES:
+        raise ModelError(f"--edge-features is {columns}; edges have 1 to {MAX_EDGE_FEATURES}")
     takes = takes_edge_features(module, inputs)
-    if given is not None and not takes:
+    if columns is not None and not takes:
         raise ModelError(
-            f"--edge-features is {given}, but {kind}.forward has no argument for them; call it"
+            f"--edge-features is {columns}, but {kind}.forward has no argument for them; call it"
             " edge_attr, or say which one it is with --inputs"
         )
     sizes = (getattr(one, name, None) for one in module.modules() for name in _EDGE_WIDTHS)
-    width = given or next((size for size in sizes if takes and _is_size(size)), None)
+    width = columns or next((size for size in sizes if takes and _is_size(size)), None)
     return {"": width} if width else {}
 
 
@@ -208,7 +208,7 @@ def find_types(
 
 
 def find_width(
-    subject: Subject, given: int | None, init: Mapping[str, Any], bare: GraphTypes
+    subject: Subject, stated: int | None, init: Mapping[str, Any], bare: GraphTypes
 ) -> int:
     """Columns of the features: as given, or the first that the module's own sizes allow.
 
@@ -221,11 +221,13 @@ def find_width(
     problem: ModelError | None = None
     beside = [table.columns for table in subject.tables.get("", ())]
     least = max(bare.categories.get("", {}), default=-1) + 1
-    sizes = [given] if given else [*_categorical(bare), *_candidates(subject.module, init, beside)]
-    if given and given < least:
+    sizes = (
+        [stated] if stated else [*_categorical(bare), *_candidates(subject.module, init, beside)]
+    )
+    if stated and stated < least:
         raise ModelError(
-            f"column {least - 1} is declared to have categories, but the features have {given}"
-            f" columns, 0 to {given - 1}"
+            f"column {least - 1} is declared to have categories, but the features have {stated}"
+            f" columns, 0 to {stated - 1}"
         )
     tried = [size for size in dict.fromkeys(sizes) if size >= least]
     for width in tried:
@@ -239,7 +241,7 @@ def find_width(
         else:
             return width
     if problem is not None:
-        if given is None and isinstance(problem.__cause__, RuntimeError):
+        if stated is None and isinstance(problem.__cause__, RuntimeError):
             columns = ", ".join(map(str, tried))
             more = f"tried with features of {columns} columns; --width gives another number"
             raise ModelError(f"{problem} ({more})") from problem.__cause__

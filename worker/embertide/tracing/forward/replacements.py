@@ -68,9 +68,9 @@ def respelled(recording: Recording, module: Any) -> Callable[..., Any] | None:
         return partial(recurrent, module)
     if key in PARTS:
         return partial(tower, recording, module)
-    found = BY_RELATION.get(key) or BY_NUMBER.get(key)
-    found = found or WITHIN.get(key) or OVER_ALL.get(key)
-    return None if found is None else partial(found, recording, module)
+    replacement = BY_RELATION.get(key) or BY_NUMBER.get(key)
+    replacement = replacement or WITHIN.get(key) or OVER_ALL.get(key)
+    return None if replacement is None else partial(replacement, recording, module)
 
 
 def key_of(module: object) -> Key:

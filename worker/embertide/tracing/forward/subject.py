@@ -129,9 +129,9 @@ class Subject:
             ModelError: it raised an error, or does what cannot be recorded.
         """
         normed = _NORM in self.fields
-        found = self._record(graph)
+        outputs = self._record(graph)
         # That edges have a norm shows when it is read, which convolutions before may rely on.
-        return self._record(graph) if _NORM in self.fields and not normed else found
+        return self._record(graph) if _NORM in self.fields and not normed else outputs
 
     def record_edges(self, graph: RandomGraph) -> Node:
         """What it gives for each edge of a graph.
@@ -190,8 +190,8 @@ class Subject:
     ) -> RecordingGraph | TogetherGraph:
         """What ``forward`` is given as DGL's graph."""
         if self.numbered:
-            given: dict[str, Any] = {"x": next(iter(recording.features.values()), None)} | merged
-            return TogetherGraph(recording, given, normed=_NORM in self.fields)
+            tensors: dict[str, Any] = {"x": next(iter(recording.features.values()), None)} | merged
+            return TogetherGraph(recording, tensors, normed=_NORM in self.fields)
         return RecordingGraph(real_graph(recording.graph, {}, {}), recording)
 
     def _real(self, graph: RandomGraph) -> Any:
@@ -280,10 +280,10 @@ class Subject:
             else "one tensor with a row for each node"
         )
         other = isinstance(value, Traced) and one.node_type not in (None, value.node.of)
-        given = f"rows of {value.node.of}" if other else described(value)
+        shown = f"rows of {value.node.of}" if other else described(value)
         raise refuse(
             "",
-            f"{type(self.module).__name__}.forward returns {given}{one.described}; it must"
+            f"{type(self.module).__name__}.forward returns {shown}{one.described}; it must"
             f" return {what}, which are the embeddings, or several of these by name, in a tuple or"
             " a dict: name a method that does, by FILE.py:NAME.METHOD, such as"
             f" models.py:Net.encode{leave_out}",
@@ -302,16 +302,16 @@ class Subject:
     ) -> Any:
         types, dtype = random.types, random.dtype
         values = by_type(of_types, types) if self.by_type else of_one_type(of_types, merged)
-        given: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         for name, role in self.roles.items():
             if role == "edge_weight" and role not in values:
                 continue
             if role == "batch":
-                given[name] = batch_of(self.module, random.counts, values.get("x"))
+                arguments[name] = batch_of(self.module, random.counts, values.get("x"))
             elif role == "data":
-                given[name] = data_of(values, types)
+                arguments[name] = data_of(values, types)
             elif role in ("graph", "blocks"):
-                given[name] = graph if role == "graph" else _Blocks(graph)
+                arguments[name] = graph if role == "graph" else _Blocks(graph)
             elif role not in values:
                 raise refuse(
                     "",
@@ -320,11 +320,11 @@ class Subject:
                     " the features' place by --table",
                 )
             else:
-                given[name] = values[role]
-        kept = {name: given.pop(name) for name in list(given) if name.startswith(KEPT)}
+                arguments[name] = values[role]
+        kept = {name: arguments.pop(name) for name in list(arguments) if name.startswith(KEPT)}
         try:
             with computing_in(dtype), keeping(self.module, kept):
-                return self.module(**given)
+                return self.module(**arguments)
         except EmbertideError:
             raise
         except Exception as error:

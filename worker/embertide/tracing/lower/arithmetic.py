@@ -73,10 +73,10 @@ def div(low: Lowering, node: Node, a: Any, b: Any) -> Rows:
 
 def total(low: Lowering, node: Node, parts: Sequence[Rows]) -> Rows:
     """The sum of several tensors."""
-    found = parts[0]
+    result = parts[0]
     for part in parts[1:]:
-        found = _sum_of(low, node, found, part)
-    return found
+        result = _sum_of(low, node, result, part)
+    return result
 
 
 def _sum_of(low: Lowering, node: Node, a: Rows, b: Rows) -> Rows:

@@ -29,13 +29,13 @@ def softmax_in(message: Node) -> Node | None:
     Raises:
         ModelError: it has several.
     """
-    found = [node for node in along_edges(message) if node.op == "edge_softmax"]
-    if len(found) > 1:
+    softmaxes = [node for node in along_edges(message) if node.op == "edge_softmax"]
+    if len(softmaxes) > 1:
         raise refuse(
-            found[-1].where,
+            softmaxes[-1].where,
             "a message has several softmaxes over edges; sum each of them up by itself",
         )
-    return found[0] if found else None
+    return softmaxes[0] if softmaxes else None
 
 
 def lower_attention(
@@ -159,13 +159,13 @@ def _additive(factors: list[_Factor], share: Node) -> _Additive | None:
     if total.op not in _ADD or len(total.args) != 2 or total.kwargs:
         return None
     ends = {one.op: one.args[0] for one in map(_shaped, total.args) if one is not None}
-    found = [_shaped(one.value) for one in factors]
-    values = [one.args[0] for one in found if one is not None and one.op == "source"]
-    weights = [one for one in found if one is not None and is_weight(one)]
+    nodes = [_shaped(one.value) for one in factors]
+    values = [one.args[0] for one in nodes if one is not None and one.op == "source"]
+    weights = [one for one in nodes if one is not None and is_weight(one)]
     if set(ends) != {"source", "target"} or len(values) != 1:
         return None
     heads = {int(one.value[0].numel()) for one in (*ends.values(), share)}
-    if len(heads) > 1 or len(weights) > 1 or len(found) != 1 + len(weights):
+    if len(heads) > 1 or len(weights) > 1 or len(nodes) != 1 + len(weights):
         return None
     if weights and filled_with(weights[0]) != 1.0:
         return None
@@ -177,8 +177,10 @@ def _shaped(value: Node | Tensor | float) -> Node | None:
     return shaped(value) if isinstance(value, Node) else None
 
 
-def _attend(low: Lowering, found: _Additive, view: View, scope: Called | None) -> Rows:
-    x, source, target = (_rows_of(low, one) for one in (found.x, found.source, found.target))
+def _attend(low: Lowering, additive: _Additive, view: View, scope: Called | None) -> Rows:
+    x, source, target = (
+        _rows_of(low, one) for one in (additive.x, additive.source, additive.target)
+    )
     low.begin(scope)
     with low.over(view.relation):
         out = low.b.attend(
@@ -186,8 +188,8 @@ def _attend(low: Lowering, found: _Additive, view: View, scope: Called | None) -
             source,
             target,
             low.b.widths[source],
-            negative_slope=found.slope,
-            loops=view.loops_of(found.weighted),
-            edge_weight=found.weighted,
+            negative_slope=additive.slope,
+            loops=view.loops_of(additive.weighted),
+            edge_weight=additive.weighted,
         )
     return Rows(out)

@@ -28,7 +28,7 @@ def lower_conv(
     scope: Called,
     weighted: bool,
     featured: bool,
-    given: dict[str, float],
+    call_options: dict[str, float],
     earlier: Node | None,
     source: Node,
     target: Node,
@@ -38,7 +38,7 @@ def lower_conv(
     start = "" if earlier is None else low.name(low.rows(node, low.values.get(earlier)))
     kind = type(module).__name__
     low.begin(scope)
-    more: dict[str, Any] = dict(given)
+    more: dict[str, Any] = dict(call_options)
     if earlier is not None:
         more[conv.earlier] = _place(low, node, path, start)
     try:
@@ -58,8 +58,8 @@ def _place(low: Lowering, node: Node, path: str, name: str) -> int | str:
     """Which earlier layer's output a tensor is, as ``model.yaml`` says it."""
     if name in low.b.inputs.values():
         return "input"
-    for at, made in enumerate(low.b.results):
-        if name in made.values():
+    for at, results in enumerate(low.b.results):
+        if name in results.values():
             return at
     raise refuse(
         node.where,

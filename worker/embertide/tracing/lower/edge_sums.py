@@ -26,11 +26,11 @@ def lower_aggregate(
                 message.where, f"a softmax over edges is reduced by {reduce}; known is a sum"
             )
         return lower_attention(low, message, share, view, scope)
-    found = product_of(message)
-    if found is not None and reduce in ("sum", "mean"):
-        return lower_product(low, found, reduce == "mean", view, scope)
-    if found is not None and reduce == "max" and _is_plain(found):
-        return _lower_max(low, found, view, scope)
+    product = product_of(message)
+    if product is not None and reduce in ("sum", "mean"):
+        return lower_product(low, product, reduce == "mean", view, scope)
+    if product is not None and reduce == "max" and _is_plain(product):
+        return _lower_max(low, product, view, scope)
     return lower_message(low, message, reduce, view, scope)
 
 
@@ -41,21 +41,21 @@ def lower_degree(low: Lowering, of: DegreeOf, view: View, loop_weight: float) ->
         return Rows(low.b.degree(of, loops=loops, loop_weight=loop_weight))
 
 
-def _is_plain(found: Product) -> bool:
+def _is_plain(product: Product) -> bool:
     """Whether a product is a row of the source, weighted or not."""
-    return len(found.sources) == 1 and not found.targets and found.factor == 1.0
+    return len(product.sources) == 1 and not product.targets and product.factor == 1.0
 
 
-def _lower_max(low: Lowering, found: Product, view: View, scope: Called | None) -> Rows:
-    (x,) = found.sources
+def _lower_max(low: Lowering, product: Product, view: View, scope: Called | None) -> Rows:
+    (x,) = product.sources
     name = low.name(low.rows(x, low.values.get(x)))
     low.begin(scope)
     with low.over(view.relation):
         out = low.b.aggregate(
             name,
             reduce="max",
-            loops=view.loops_of(found.weighted),
-            loop_weight=found.loop_weight,
-            edge_weight=found.weighted,
+            loops=view.loops_of(product.weighted),
+            loop_weight=product.loop_weight,
+            edge_weight=product.weighted,
         )
     return Rows(out)

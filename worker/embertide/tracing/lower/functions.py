@@ -69,11 +69,11 @@ def lower_function(low: Lowering, node: Node) -> Any:
         # What has no step of its own, or not for these arguments.
         several = isinstance(node.value, tuple)
         try:
-            made = lower_row_wise(low, node) if not several else Pieces()
+            result = lower_row_wise(low, node) if not several else Pieces()
         except ModelError as error:
             other = error
         else:
-            return made
+            return result
         if node.op not in HANDLERS:
             raise other from None
         raise

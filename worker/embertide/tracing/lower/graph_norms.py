@@ -35,10 +35,10 @@ def lower_over_nodes(
     """A statistic over all nodes as a row for each."""
     name = low.name(low.rows(node, low.values.get(x)))
     counted = None if count is None else low.name(low.rows(node, low.values.get(count)))
-    made = low.b.column_statistic(name, of, correction, counted)
+    out = low.b.column_statistic(name, of, correction, counted)
     if of == "mean":
-        low.means[made] = name
-    return Rows(made)
+        low.means[out] = name
+    return Rows(out)
 
 
 def lower_attend_all(low: Lowering, q: Node, k: Node, v: Node) -> Rows:

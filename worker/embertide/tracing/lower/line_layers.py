@@ -63,41 +63,41 @@ def _unknown_product(node: Node) -> Exception:
 
 def batch_norm(lines: Writer, node: Node) -> str:
     """In eval mode: a scale and a shift of each column."""
-    given = _named(node, "x", "mean", "var", "weight", "bias", "training", "momentum", "eps")
-    x, mean, var = given["x"], given.get("mean"), given.get("var")
-    if given.get("training") or mean is None or var is None or x.value.dim() != 2:
+    arguments = _named(node, "x", "mean", "var", "weight", "bias", "training", "momentum", "eps")
+    x, mean, var = arguments["x"], arguments.get("mean"), arguments.get("var")
+    if arguments.get("training") or mean is None or var is None or x.value.dim() != 2:
         raise refuse(
             node.where,
             "a batch norm of edges is known with running statistics, over the columns of [E, D]",
         )
-    parts = given.get("weight"), given.get("bias")
-    scale, shift = fold_batch_norm(mean, var, given.get("eps", 1e-5), *parts)
+    parts = arguments.get("weight"), arguments.get("bias")
+    scale, shift = fold_batch_norm(mean, var, arguments.get("eps", 1e-5), *parts)
     name = lines.add(f"mul({lines.of(x)}, {lines.param(scale)})")
     return lines.add(f"add({name}, {lines.param(shift)})")
 
 
 def layer_norm(lines: Writer, node: Node) -> str:
     """Over the last dimension."""
-    given = _named(node, "x", "shape", "weight", "bias", "eps")
-    x = given["x"]
-    if list(given["shape"]) != list(x.value.shape[-1:]):
+    arguments = _named(node, "x", "shape", "weight", "bias", "eps")
+    x = arguments["x"]
+    if list(arguments["shape"]) != list(x.value.shape[-1:]):
         raise refuse(node.where, "a layer norm is known over the last dimension of each row")
     more = [
-        f"{name}={lines.param(given[name])}"
+        f"{name}={lines.param(arguments[name])}"
         for name in ("weight", "bias")
-        if given.get(name) is not None
+        if arguments.get(name) is not None
     ]
-    more.append(f"eps={given.get('eps', 1e-5)!r}")
+    more.append(f"eps={arguments.get('eps', 1e-5)!r}")
     return lines.add(f"layer_norm({', '.join([lines.of(x), *more])})")
 
 
 def normalize(lines: Writer, node: Node) -> str:
     """Columns of a row divided by their length."""
-    given = _named(node, "x", "p", "dim", "eps")
-    x, dim = given["x"], given.get("dim", 1)
+    arguments = _named(node, "x", "p", "dim", "eps")
+    x, dim = arguments["x"], arguments.get("dim", 1)
     if dim % x.value.dim() == 0:
         raise refuse(node.where, "normalize over all rows needs the whole graph at once")
-    p, eps = float(given.get("p", 2.0)), given.get("eps", 1e-12)
+    p, eps = float(arguments.get("p", 2.0)), arguments.get("eps", 1e-12)
     return lines.add(f"normalize({lines.of(x)}, {dim}, {p!r}, {eps!r})")
 
 

@@ -54,7 +54,7 @@ class Lines:
         """
         if node not in self.names:
             name = self.leaf(node)
-            self.names[node] = self._made(node) if name is None else name
+            self.names[node] = self._written(node) if name is None else name
         return self.names[node]
 
     def argument(self, value: Any, at: Node) -> str:
@@ -72,7 +72,7 @@ class Lines:
         """Make a value the result: rows with columns alone."""
         self.text.append(f"{out} = reshape({name}, [{width}])")
 
-    def _made(self, node: Node) -> str:
+    def _written(self, node: Node) -> str:
         if node.op != "item":
             for one in node.sources():
                 self.of(one)
@@ -142,9 +142,9 @@ class Lines:
         return self.param(tensor)
 
     def _arguments(self, node: Node) -> str:
-        given = {name: one for name, one in node.kwargs.items() if one is not None}
+        keywords = {name: one for name, one in node.kwargs.items() if one is not None}
         parts = [self._value(one) for one in node.args]
-        parts += [f"{name}={self._value(one)}" for name, one in given.items()]
+        parts += [f"{name}={self._value(one)}" for name, one in keywords.items()]
         return ", ".join(parts)
 
     def _plain(self, node: Node) -> str:
@@ -331,12 +331,12 @@ class Lines:
 
 def _leading_to(node: Node) -> set[Node]:
     """An operation on edges, and all on edges that lead to it."""
-    found, left = {node}, [node]
+    reached, left = {node}, [node]
     while left:
-        new = {one for one in left.pop().sources() if one.edges} - found
-        found |= new
+        new = {one for one in left.pop().sources() if one.edges} - reached
+        reached |= new
         left.extend(new)
-    return found
+    return reached
 
 
 def _is_whole(value: Any) -> bool:

@@ -33,14 +33,14 @@ class Lowered:
     """A program, and which recorded node each of its tensors stands for.
 
     Attributes:
-        made: name of a tensor -> the node whose value it has.
+        origins: name of a tensor -> the node whose value it has.
         places: name of a tensor -> ``file:line`` in the user's code that its step comes from.
         read: node type -> the first columns of the parts of its input that the program reads.
     """
 
     program: Program
     layers: tuple[LayerName, ...]
-    made: dict[str, Node]
+    origins: dict[str, Node]
     places: dict[str, str]
     read: dict[str, frozenset[int]]
 
@@ -66,7 +66,7 @@ class Lowering:
     b: ProgramBuilder
     weights: Weights
     values: dict[Node, Any] = field(default_factory=dict)
-    made: dict[str, Node] = field(default_factory=dict)
+    origins: dict[str, Node] = field(default_factory=dict)
     layers: list[LayerName] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
     last: dict[str, str] = field(default_factory=dict)
@@ -81,9 +81,9 @@ class Lowering:
         """A value that must have one row for each node."""
         if isinstance(value, Pending):
             with self.b.of_type(value.node.of), self._placing(value.node):
-                made = self.emit(self, value)
-            self._keep(value.node, made)
-            return made
+                rows = self.emit(self, value)
+            self._keep(value.node, rows)
+            return rows
         if isinstance(value, Rows):
             return value
         if isinstance(value, Stack) and value.dim == 1:
@@ -243,7 +243,7 @@ class Lowering:
                 self.last.pop(node.of, None)
                 self.last[node.of] = value.name
             if value.factor == 1.0:
-                self.made.setdefault(value.name, node)
+                self.origins.setdefault(value.name, node)
 
     def _finished(self, results: dict[str, str], read: dict[str, frozenset[int]]) -> Lowered:
         if not self.layers:
@@ -251,10 +251,10 @@ class Lowering:
         self.last = {node_type_of(key): name for key, name in results.items()}
         self._finish()
         if self.weights.differences:
-            found = ", ".join(
+            differences = ", ".join(
                 f"{one} is {got}, not {want}" for one, want, got in self.weights.differences
             )
-            raise ModelError(f"the module's parameters are not its convolutions': {found}")
+            raise ModelError(f"the module's parameters are not its convolutions': {differences}")
         steps = _read(self.b.steps, {*results.values(), *self.b.outputs})
         wanted = {name for step in steps for name in step.reads()} | set(results.values())
         program = Program(
@@ -266,7 +266,7 @@ class Lowering:
             results=results,
             outputs=tuple(self.b.outputs),
         )
-        return Lowered(program, tuple(self.layers), self.made, self.places, read)
+        return Lowered(program, tuple(self.layers), self.origins, self.places, read)
 
 
 @contextmanager
@@ -296,12 +296,12 @@ def _parts_read(nodes: Sequence[Node], outputs: Iterable[Node]) -> dict[str, fro
 
 def _layers_ahead(nodes: Sequence[Node]) -> list[Called | None]:
     """For each node the layer of the next sum over edges, of its own if it is one."""
-    found: list[Called | None] = []
+    ahead: list[Called | None] = []
     following = None
     for node in reversed(nodes):
         following = next((one for one in node.args if isinstance(one, Called)), following)
-        found.append(following)
-    return found[::-1]
+        ahead.append(following)
+    return ahead[::-1]
 
 
 def _read(steps: list[Step], wanted: set[str]) -> tuple[Step, ...]:
@@ -325,12 +325,12 @@ def along_edges(*messages: Node) -> list[Node]:
 
 
 def _leading_to(nodes: Iterable[Node], sources: Callable[[Node], list[Node]]) -> list[Node]:
-    found, left = set(nodes), list(nodes)
+    reached, left = set(nodes), list(nodes)
     while left:
-        new = set(sources(left.pop())) - found
-        found |= new
+        new = set(sources(left.pop())) - reached
+        reached |= new
         left.extend(new)
-    return sorted(found, key=lambda node: node.number)
+    return sorted(reached, key=lambda node: node.number)
 
 
 def bound_names(module: nn.Module) -> dict[int, str]:

@@ -75,16 +75,16 @@ class Ends:
     def _any_source(self) -> str:
         """One column of the source type, for a message that reads nothing of its source."""
         source = self.low.types.ends(self.view.relation)[0]
-        found = self.low.b.inputs.get(source)
-        if found is None:
+        rows = self.low.b.inputs.get(source)
+        if rows is None:
             raise ModelError(
                 f"a message along {self.view.relation} reads nothing of its source, and {source}"
                 " has no features; give it one column of ones"
             )
-        if self.low.b.widths[found] == 1:
-            return found
+        if self.low.b.widths[rows] == 1:
+            return rows
         with self.low.b.of_type(source):
-            return self.low.b.row_wise((found,), ("out = narrow(x0, 1, 0, 1)",), (), 1)
+            return self.low.b.row_wise((rows,), ("out = narrow(x0, 1, 0, 1)",), (), 1)
 
     def leaf(self, node: Node) -> str | None:
         """What a line reads for a node that no line makes."""

@@ -47,40 +47,40 @@ class Product:
 
 def product_of(message: Node) -> Product | None:
     """The factors of a message, each a number for an edge or as wide as it; None of others."""
-    found = Product()
+    product = Product()
     for leaf in _leaves(message, _width(message)):
         match leaf:
             case Node(op="source"):
-                found.sources.append(leaf.args[0])
+                product.sources.append(leaf.args[0])
             case Node(op="target"):
-                found.targets.append(leaf.args[0])
-            case Node() if is_weight(leaf) and not found.weighted:
-                found.weighted, found.loop_weight = True, float(filled_with(leaf))
+                product.targets.append(leaf.args[0])
+            case Node() if is_weight(leaf) and not product.weighted:
+                product.weighted, product.loop_weight = True, float(filled_with(leaf))
             case int() | float():
-                found.factor *= leaf
+                product.factor *= leaf
             case _:
                 return None
-    return found if found.sources else None
+    return product if product.sources else None
 
 
 def lower_product(
-    low: Lowering, found: Product, mean: bool, view: View, scope: Called | None
+    low: Lowering, product: Product, mean: bool, view: View, scope: Called | None
 ) -> Rows:
     """Sources multiplied, summed over edges, and multiplied at their ends."""
     source, target = low.types.ends(view.relation)
     with low.b.of_type(source):
-        x = _multiplied(low, found.sources)
+        x = _multiplied(low, product.sources)
     low.begin(scope)
     with low.over(view.relation):
         total = low.b.aggregate(
             x,
             norm="in" if mean else "none",
-            loops=view.loops_of(found.weighted),
-            loop_weight=found.loop_weight,
-            edge_weight=found.weighted,
+            loops=view.loops_of(product.weighted),
+            loop_weight=product.loop_weight,
+            edge_weight=product.weighted,
         )
     with low.b.of_type(target):
-        return Rows(_multiplied(low, found.targets, total), found.factor)
+        return Rows(_multiplied(low, product.targets, total), product.factor)
 
 
 def _multiplied(low: Lowering, nodes: Sequence[Node], total: str = "") -> str:

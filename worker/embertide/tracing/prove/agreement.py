@@ -23,23 +23,23 @@ def layer_graphs(program: Program, graph: RandomGraph, weighted: bool) -> list[A
     return [edges] * program.layers
 
 
-def error_of(found: Tensor, expected: Any, least: float = 0.0, *, finite: bool = True) -> float:
+def error_of(actual: Tensor, expected: Any, least: float = 0.0, *, finite: bool = True) -> float:
     """The largest difference as a share of the largest expected value.
 
     Args:
         least: the share is of this at least.
         finite: NaN and Inf never agree; without, what is expected to be either is not compared.
     """
-    if not isinstance(expected, Tensor) or expected.shape[:1] != found.shape[:1]:
+    if not isinstance(expected, Tensor) or expected.shape[:1] != actual.shape[:1]:
         return float("inf")
     expected = expected.double().reshape(len(expected), -1)
-    if expected.shape != found.shape:
+    if expected.shape != actual.shape:
         return float("inf")
     if not finite:
         known = expected.isfinite()
-        found, expected = torch.where(known, found, 0.0), torch.where(known, expected, 0.0)
+        actual, expected = torch.where(known, actual, 0.0), torch.where(known, expected, 0.0)
     largest = max(largest_of(expected), least, torch.finfo(torch.float64).tiny)
-    return float((found - expected).abs().max().nan_to_num(nan=torch.inf)) / largest
+    return float((actual - expected).abs().max().nan_to_num(nan=torch.inf)) / largest
 
 
 def largest_of(value: Any) -> float:

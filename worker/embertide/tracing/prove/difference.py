@@ -73,7 +73,7 @@ def _other_way(program: Program, lowered: Lowered) -> str:
         return ""
     pairs = zip(steps, others, strict=False)
     first = next((other for step, other in pairs if step != other), (*others, *steps)[-1])
-    node = lowered.made.get(first.out)
+    node = lowered.origins.get(first.out)
     where = f" at {node.where} ({node.op})" if node else ""
     return (
         "On this graph the module does something else than on the one that it was recorded on; the"
@@ -87,7 +87,7 @@ def _not_finite(program: Program, graph: RandomGraph, lowered: Lowered) -> str:
     """Where a module divides by zero or takes its root, as at nodes without in-edges."""
     graphs = layer_graphs(program, graph, weighted=True)
     for step, _ in reference_steps(program, graphs, graph.x, graph.counts):
-        node = lowered.made.get(step.out)
+        node = lowered.origins.get(step.out)
         if node is None or not isinstance(node.value, torch.Tensor):
             continue
         finite = node.value.reshape(len(node.value), -1).isfinite().all(dim=1)
@@ -102,11 +102,11 @@ def _not_finite(program: Program, graph: RandomGraph, lowered: Lowered) -> str:
 
 def _first_step(program: Program, graph: RandomGraph, lowered: Lowered) -> str:
     graphs = layer_graphs(program, graph, weighted=True)
-    for step, found in reference_steps(program, graphs, graph.x, graph.counts):
-        node = lowered.made.get(step.out)
+    for step, actual in reference_steps(program, graphs, graph.x, graph.counts):
+        node = lowered.origins.get(step.out)
         if node is None:
             continue
-        off = error_of(found, node.value)
+        off = error_of(actual, node.value)
         if not off <= TOLERANCE:
             over = f" over {step.edges.relation}" if step.edges and step.edges.relation else ""
             return (

@@ -55,13 +55,13 @@ class Compared:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        found = {"forward_fails": self.problem} if self.error is None else {"error": self.error}
+        outcome = {"forward_fails": self.problem} if self.error is None else {"error": self.error}
         return {
             "graph": self.name,
             "nodes": self.nodes,
             "edges": self.edges,
             "edge_weights": list(self.weighted),
-            **found,
+            **outcome,
         }
 
 
@@ -163,11 +163,11 @@ class _Comparison:
 
     def _compare(self, trial: Trial, weighted: bool, out: Sequence[Returned]) -> float:
         graph, program = trial.graph, self.program
-        found = run_typed_reference(
+        computed = run_typed_reference(
             program, layer_graphs(program, graph, weighted), graph.x, graph.counts
         )
         largest = 0.0
-        for key, rows in found.items():
+        for key, rows in computed.items():
             value, label = result_of(out, key), label_of(key)
             usual = self.largest.setdefault(key, largest_of(value))
             error = error_of(rows, value, _LEAST * usual, finite=trial.usual)

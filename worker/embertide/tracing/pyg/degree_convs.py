@@ -24,8 +24,8 @@ def cluster_gcn(recording: Recording, m: Any, x: Any, edge_index: Any) -> Any:
             f"{type(m).__name__} with add_self_loops=False is given a self-loop at each node, which"
             " depends on the graph; make it with add_self_loops=True, which gives the same",
         )
-    given = edges_given(recording, m, edge_index)
-    edges = recording.seen(given.view.after("remove_self_loops").after("add_self_loops"))
+    passed = edges_given(recording, m, edge_index)
+    edges = recording.seen(passed.view.after("remove_self_loops").after("add_self_loops"))
     share = 1.0 / edges.degree("in").clamp(min=1.0).view(-1, 1)
     total = edges.aggregate(edges.source(x), "sum", recording.scopes.current())
     return m.lin_out(total * share + x * (share * m.diag_lambda)) + m.lin_root(x)

@@ -57,11 +57,11 @@ def cheb(
             " the graph, which differs by graph; give it one number as lambda_max and no batch, or"
             " use normalization='sym'",
         )
-    given = edges_given(recording, m, edge_index)
-    edges = recording.seen(given.view.after("remove_self_loops"))
+    passed = edges_given(recording, m, edge_index)
+    edges = recording.seen(passed.view.after("remove_self_loops"))
     weight = None
     if edge_weight is not None:
-        stay = plain(edge_weight)[given.own.src != given.own.dst]
+        stay = plain(edge_weight)[passed.own.src != passed.own.dst]
         weight = recording.of_loops("edge_weight", edges.view, stay, 1.0)
     degree = edges.degree("out" if weight is None else "out_weight", weight).view(-1, 1)
     scale = 2.0 / float(torch.as_tensor(plain(lambda_max)))

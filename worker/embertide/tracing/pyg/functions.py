@@ -94,10 +94,10 @@ def degree(recording: Recording, real: Function) -> Function:
     """`torch_geometric.utils.degree` of the sources or the destinations of edges."""
 
     def replacing(index: Any, num_nodes: Any = None, dtype: Any = None) -> Any:
-        found = ends_of(recording.edges, index)
-        if found is None:
+        ends = ends_of(recording.edges, index)
+        if ends is None:
             return real(index, num_nodes, dtype)
-        edges, into = found
+        edges, into = ends
         _check_count("degree", num_nodes, edges, into)
         return edges.degree("in" if into else "out")
 
@@ -110,10 +110,10 @@ def scatter(recording: Recording, real: Function) -> Function:
     def replacing(
         src: Any, index: Any, dim: int = 0, dim_size: Any = None, reduce: str = "sum"
     ) -> Any:
-        found = ends_of(recording.edges, index)
-        if found is None:
+        ends = ends_of(recording.edges, index)
+        if ends is None:
             return real(src, index, dim, dim_size, reduce)
-        edges, into = found
+        edges, into = ends
         _check_count("scatter", dim_size, edges, into)
         if dim % src.dim() != 0:
             raise refuse(here(), "scatter of edges is known with dim=0, which counts them")

@@ -39,13 +39,13 @@ class Propagate:
             out = self._own_aggregate(message, edges, kwargs)
         return m.update(out, **self._arguments("update", edges, kwargs, skip=1))
 
-    def _with_loops(self, out: Any, given: dict[str, Any]) -> Any:
+    def _with_loops(self, out: Any, passed: dict[str, Any]) -> Any:
         """With the messages of self-loops, where the edges' weights came without those of loops."""
-        weight = given.get("edge_weight")
+        weight = passed.get("edge_weight")
         node = weight.node if isinstance(weight, Traced) else None
         if node is None or node not in self.recording.loop_weights:
             return out
-        rows = {name: one[0] if isinstance(one, tuple) else one for name, one in given.items()}
+        rows = {name: one[0] if isinstance(one, tuple) else one for name, one in passed.items()}
         rows["edge_weight"] = self.recording.loop_weights[node]
         names = inspect.signature(self.module.message).parameters
         own = {name: rows.get(name, rows.get(name[:-2])) for name in names}
@@ -58,8 +58,8 @@ class Propagate:
             )
         return out + self.module.message(**own)
 
-    def _own_aggregate(self, message: Any, edges: Edges, given: dict[str, Any]) -> Any:
-        arguments = self._arguments("aggregate", edges, given, skip=1)
+    def _own_aggregate(self, message: Any, edges: Edges, passed: dict[str, Any]) -> Any:
+        arguments = self._arguments("aggregate", edges, passed, skip=1)
         out = self.module.aggregate(message, **arguments)
         if not isinstance(out, Traced) or out.node.edges:
             raise refuse(
@@ -77,14 +77,14 @@ class Propagate:
         return self.module.edge_update(**self._arguments("edge_update", edges, kwargs))
 
     def _edges(self, edge_index: Any) -> Edges:
-        found = edges_of(edge_index.node) if isinstance(edge_index, Traced) else None
+        relation = edges_of(edge_index.node) if isinstance(edge_index, Traced) else None
         if edge_index is None:
             raise refuse(
                 here(),
                 f"{self.name} is given no edges: its relation is not among the graph's, which has"
                 f" {self.recording.types}",
             )
-        if found is None or found == ALL:
+        if relation is None or relation == ALL:
             raise refuse(
                 here(),
                 f"{self.name} propagates along edges that were changed; only the job's own edges"
@@ -95,10 +95,10 @@ class Propagate:
             raise refuse(
                 here(), f"{self.name} has flow={self.module.flow!r}; turn the edges in the manifest"
             )
-        return self.recording.edges[found]
+        return self.recording.edges[relation]
 
     def _arguments(
-        self, hook: str, edges: Edges, given: dict[str, Any], skip: int = 0
+        self, hook: str, edges: Edges, passed: dict[str, Any], skip: int = 0
     ) -> dict[str, Any]:
         """What a hook is called with: ``x_j`` and ``x_i`` are the rows at the edges' ends."""
         names = list(inspect.signature(getattr(self.module, hook)).parameters.items())[skip:]
@@ -111,21 +111,21 @@ class Propagate:
             "size_j": edges.sources,
             "dim_size": edges.destinations,
         }
-        found = {}
+        arguments = {}
         for name, parameter in names:
-            if name in given:
-                found[name] = given[name]
-            elif name[-2:] in ("_j", "_i") and name[:-2] in given:
-                found[name] = self._at_end(edges, given[name[:-2]], name[-2:])
+            if name in passed:
+                arguments[name] = passed[name]
+            elif name[-2:] in ("_j", "_i") and name[:-2] in passed:
+                arguments[name] = self._at_end(edges, passed[name[:-2]], name[-2:])
             elif name in of_graph:
-                found[name] = of_graph[name]
+                arguments[name] = of_graph[name]
             elif parameter.default is parameter.empty:
                 raise refuse(
                     here(),
                     f"{self.name}.{hook} reads {name}, which is not known here;"
                     " known are the arguments of propagate, with _i and _j",
                 )
-        return found
+        return arguments
 
     def _at_end(self, edges: Edges, x: Any, end: str) -> Any:
         if isinstance(x, tuple):

@@ -51,7 +51,7 @@ _NAMES = {
 
 def roles_of(
     module: nn.Module,
-    given: Mapping[str, str],
+    stated: Mapping[str, str],
     *,
     tables: bool = False,
     edge_features: bool = False,
@@ -71,45 +71,45 @@ def roles_of(
     """
     kind = type(module).__name__
     parameters = arguments_of(module)
-    for name, role in given.items():
+    for name, role in stated.items():
         if name not in parameters or role not in ROLES:
             raise ModelError(
                 f"--inputs says {name}: {role}; {kind}.forward has {', '.join(parameters)}, and a"
                 f" role is one of {', '.join(ROLES)}"
             )
-    found: dict[str, str] = {}
-    suggested = suggested_roles(module, given, edge_features=edge_features)
+    roles: dict[str, str] = {}
+    suggested = suggested_roles(module, stated, edge_features=edge_features)
     for name, required in parameters.items():
         known = suggested[name]
-        if known == "batch" and not (required or name in given):
+        if known == "batch" and not (required or name in stated):
             continue
         if known == "edge_features" and not edge_features:
-            if required or name in given:
+            if required or name in stated:
                 raise ModelError(
                     f"{kind}.forward takes {name}, but nothing tells how many features edges have;"
                     " say it with --edge-features, or with --graph where the graph has types"
                 )
             continue
-        if known == "norm" and name not in given and not _numbers(parameters):
+        if known == "norm" and name not in stated and not _numbers(parameters):
             known = None
         if known == "node_id" and not tables:
-            if required or name in given:
+            if required or name in stated:
                 raise ModelError(
                     f"{kind}.forward takes {name}, the nodes' numbers, but no embedding table whose"
                     " rows they name; name the nn.Embedding that reads them by --table"
                 )
             continue
-        if known is not None and (known not in found.values() or known == "batch"):
-            found[name] = known
-        elif known is not None and (required or name in given):
-            raise ModelError(_taken(kind, name, known, found))
+        if known is not None and (known not in roles.values() or known == "batch"):
+            roles[name] = known
+        elif known is not None and (required or name in stated):
+            raise ModelError(_taken(kind, name, known, roles))
         elif required:
             raise ModelError(_unknown(kind, name))
-    if not {"graph", "blocks"} & set(found.values()):
-        found |= dict.fromkeys(kept_graphs(module), "graph")
-    roles = set(found.values())
-    features = tables or bool(roles & {"x", "data", "graph"})
-    graph = tables or bool(roles & {"edge_index", "graph", "blocks", "data", "adjacency"})
+    if not {"graph", "blocks"} & set(roles.values()):
+        roles |= dict.fromkeys(kept_graphs(module), "graph")
+    used = set(roles.values())
+    features = tables or bool(used & {"x", "data", "graph"})
+    graph = tables or bool(used & {"edge_index", "graph", "blocks", "data", "adjacency"})
     if type(module).forward is nn.Module.forward and "forward" not in vars(module):
         raise ModelError(
             f"{kind} has no forward; name a method of it that gives the embeddings, by"
@@ -128,18 +128,18 @@ def roles_of(
             f" table that takes the features' place is named by --table{_such_as(module)}, a method"
             " that does it by FILE.py:NAME.METHOD"
         )
-    return found
+    return roles
 
 
 def suggested_roles(
-    module: nn.Module, given: Mapping[str, str], *, edge_features: bool = False
+    module: nn.Module, stated: Mapping[str, str], *, edge_features: bool = False
 ) -> dict[str, str | None]:
     """Name of each argument of ``forward`` -> the role that the user or its name states, or None.
 
     Two arguments may have one role, and one that is required may have none; `roles_of` checks that.
     """
     names = arguments_of(module)
-    roles = {name: given.get(name) or _role(name, edge_features) for name in names}
+    roles = {name: stated.get(name) or _role(name, edge_features) for name in names}
     return {name: role if role in ROLES else None for name, role in roles.items()}
 
 
@@ -243,11 +243,11 @@ def _numbers(names: Iterable[str]) -> bool:
     return any(_role(name, False) == "edge_type" for name in names)
 
 
-def takes_edge_features(module: nn.Module, given: Mapping[str, str]) -> bool:
+def takes_edge_features(module: nn.Module, stated: Mapping[str, str]) -> bool:
     """Whether edges' features can reach ``forward``, by an argument or with the graph."""
     wanted = ("edge_features", "graph", "blocks", "data")
     names = arguments_of(module)
-    return any((given.get(name) or _role(name, True)) in wanted for name in names)
+    return any((stated.get(name) or _role(name, True)) in wanted for name in names)
 
 
 def _role(name: str, edge_features: bool) -> str | None:

@@ -61,8 +61,8 @@ def _computes(name: str) -> Callable[[Count, Any], Any]:
     compute = getattr(int, f"__{name}__")
 
     def computed(self: Count, other: Any) -> Any:
-        found = compute(self, other)
-        return Computed(found) if type(found) is int else found
+        result = compute(self, other)
+        return Computed(result) if type(result) is int else result
 
     return computed
 
@@ -112,8 +112,8 @@ def counted_lengths() -> Iterator[None]:
     real = builtins.len
 
     def length(of: Any) -> int:
-        found = real(of)
-        return _of(of, found) if isinstance(of, Traced) else found
+        count = real(of)
+        return _of(of, count) if isinstance(of, Traced) else count
 
     builtins.len = length
     try:

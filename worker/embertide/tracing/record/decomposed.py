@@ -79,8 +79,8 @@ def _cosine(a: Tensor, b: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
 
 
 def _addmm(bias: Any, x: Tensor, weight: Any, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    found: Tensor = x @ weight * alpha + bias * beta
-    return found
+    result: Tensor = x @ weight * alpha + bias * beta
+    return result
 
 
 def _rms_norm(x: Tensor, shape: Sequence[int], weight: Any = None, eps: Any = None) -> Tensor:
@@ -88,8 +88,8 @@ def _rms_norm(x: Tensor, shape: Sequence[int], weight: Any = None, eps: Any = No
     if list(shape) != [x.shape[-1]] or x.dim() < 2:
         raise refuse(here(), "rms_norm is known over the last dimension of each row")
     least = torch.finfo(x.dtype).eps if eps is None else eps
-    found: Tensor = x * ((x * x).mean(-1, keepdim=True) + least).rsqrt()
-    return found if weight is None else found * weight
+    result: Tensor = x * ((x * x).mean(-1, keepdim=True) + least).rsqrt()
+    return result if weight is None else result * weight
 
 
 def _group_norm(
@@ -101,9 +101,9 @@ def _group_norm(
     apart = x.unflatten(1, (groups, x.shape[1] // groups))
     centred = apart - apart.mean(-1, keepdim=True)
     scaled = centred * ((centred * centred).mean(-1, keepdim=True) + eps).rsqrt()
-    found: Tensor = scaled.flatten(1)
-    found = found if weight is None else found * weight
-    return found if bias is None else found + bias
+    result: Tensor = scaled.flatten(1)
+    result = result if weight is None else result * weight
+    return result if bias is None else result + bias
 
 
 def _nan_to_num(x: Tensor, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Tensor:
@@ -125,14 +125,14 @@ def _cumsum(x: Tensor, dim: int) -> Tensor:
 def _floor_divide(x: Any, other: Any) -> Any:
     """As integers divide, if both are."""
     whole = not x.is_floating_point() and isinstance(other, int)
-    found = torch.floor(x / other)
-    return found.long() if whole else found
+    result = torch.floor(x / other)
+    return result.long() if whole else result
 
 
 def _remainder(x: Any, other: Any) -> Any:
     whole = not x.is_floating_point() and isinstance(other, int)
-    found = x - torch.floor(x / other) * other
-    return found.long() if whole else found
+    result = x - torch.floor(x / other) * other
+    return result.long() if whole else result
 
 
 def _bucketize(x: Tensor, boundaries: Any, *, right: bool = False, **_kwargs: Any) -> Tensor:

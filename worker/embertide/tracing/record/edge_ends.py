@@ -42,8 +42,8 @@ class EdgeEnds:
                 ' \'{"adj": "adjacency"}\', with the name of your argument',
             )
         if op in SCATTERS:
-            made = scattered(self.edges, self.scope(), op, args, kwargs)
-            return made if made is None or not op.endswith("_") else becomes(args[0], made)
+            result = scattered(self.edges, self.scope(), op, args, kwargs)
+            return result if result is None or not op.endswith("_") else becomes(args[0], result)
         if op == "bincount":
             return counts(self.edges, args, kwargs)
         if op == "unbind" and self._is_whole(args[0]) and {0, *args[1:], *kwargs.values()} == {0}:

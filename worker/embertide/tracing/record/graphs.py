@@ -51,13 +51,13 @@ class GraphTypes:
         """The node types that a relation leads from and to."""
         if not self.typed:
             return "", ""
-        found = Relation.parse(relation)
-        return found.source, found.destination
+        parsed = Relation.parse(relation)
+        return parsed.source, parsed.destination
 
     def triple(self, relation: str) -> tuple[str, str, str]:
         """A relation as PyG and DGL have it."""
-        found = Relation.parse(relation)
-        return found.source, found.name, found.destination
+        parsed = Relation.parse(relation)
+        return parsed.source, parsed.name, parsed.destination
 
     def __str__(self) -> str:
         nodes = ", ".join(f"{name} ({width or 'no'} columns)" for name, width in self.nodes.items())
@@ -145,19 +145,19 @@ class RandomGraph:
             have as many.
         """
         first = dict(zip(self.counts, accumulate(self.counts.values(), initial=0), strict=False))
-        found: dict[str, list[Tensor]] = {}
+        by_role: dict[str, list[Tensor]] = {}
         for at, (relation, edges) in enumerate(self.edges.items()):
             source, destination = self.types.ends(relation)
             ends = edges.src + first[source], edges.dst + first[destination]
-            found.setdefault("edge_index", []).append(torch.stack(ends))
-            found.setdefault("edge_weight", []).append(edges.weight)
-            found.setdefault("edge_type", []).append(torch.full_like(edges.src, at))
+            by_role.setdefault("edge_index", []).append(torch.stack(ends))
+            by_role.setdefault("edge_weight", []).append(edges.weight)
+            by_role.setdefault("edge_type", []).append(torch.full_like(edges.src, at))
             share = 1.0 / torch.bincount(edges.dst).to(edges.weight.dtype)[edges.dst]
-            found.setdefault("norm", []).append(share.unsqueeze(1))
+            by_role.setdefault("norm", []).append(share.unsqueeze(1))
         kinds = [torch.full((count,), at) for at, count in enumerate(self.counts.values())]
         merged = {
             role: torch.cat(parts, dim=-1 if role == "edge_index" else 0)
-            for role, parts in found.items()
+            for role, parts in by_role.items()
         }
         merged["node_type"] = torch.cat(kinds)
         if len(self.x) > 1 and len({x.shape[1] for x in self.x.values()}) == 1:
@@ -200,16 +200,18 @@ def random_graph(
     for relation in types.relations:
         source, destination = types.ends(relation)
         ends = maker(g, counts[source], counts[destination], source == destination)
-        made = RandomEdges(*ends, torch.rand(len(ends[0]), generator=g, dtype=torch.float64) + 0.25)
-        if types.reached and len(made.src):
-            made = _reaching(made, counts[source], counts[destination])
+        drawn = RandomEdges(
+            *ends, torch.rand(len(ends[0]), generator=g, dtype=torch.float64) + 0.25
+        )
+        if types.reached and len(drawn.src):
+            drawn = _reaching(drawn, counts[source], counts[destination])
         columns = types.edge_features.get(relation)
         if columns:
-            shape = len(made.src), columns
+            shape = len(drawn.src), columns
             values = torch.randn(shape, generator=g, dtype=torch.float64)
             values = with_categories(values, types.edge_categories.get(relation, {}), g)
-            made = replace(made, features=values)
-        edges[relation] = made
+            drawn = replace(drawn, features=values)
+        edges[relation] = drawn
     x = {
         name: with_categories(
             torch.randn(counts[name], width, generator=g, dtype=torch.float64),

@@ -51,26 +51,26 @@ def over_pairs(
     sums = [one for one in passed if one.node.op == OUTER]
     if any(one.node.edges for one in passed):
         return None
-    made: Any = None
+    result: Any = None
     if op in _MATMUL and len(args) == 2 and len(passed) == 2:
-        made = _multiplied(tape, *args)
+        result = _multiplied(tape, *args)
     elif op == "einsum":
-        made = _einsum(tape, *args)
+        result = _einsum(tape, *args)
     elif sums and op in _SCALES and len(args) == 2:
-        made = _scaled(tape, op, *args)
+        result = _scaled(tape, op, *args)
     elif sums and op in SAME:
-        made = args[0]
+        result = args[0]
     elif not sums and args and isinstance(args[0], Traced):
-        made = of_turned(func, op, args, kwargs)
+        result = of_turned(func, op, args, kwargs)
     elif not sums and op in _JOINS and len(passed) == len(args[0]):
-        made = joined(func, passed, *args[1:], *kwargs.values())
-    if made is None and sums:
+        result = joined(func, passed, *args[1:], *kwargs.values())
+    if result is None and sums:
         raise refuse(
             here(),
             f"{op} of a sum over all nodes of products of their rows is not known; known are its"
             " product with rows, q @ (k.T @ v), and its multiples",
         )
-    return made
+    return result
 
 
 def _is_rows(x: Any) -> bool:
@@ -122,8 +122,8 @@ def _einsum(tape: Recorder, equation: Any, *operands: Any) -> Any:
     if traced == [True, False]:
         number = uniform(parts[1]) if isinstance(parts[1], Tensor) else None
         own = len(letters[1]) == 1 and letters[1] == node_letter(parts[0], letters[0])
-        made = _summed(letters[0], result, parts[0]) if own and number is not None else None
-        return None if made is None else made * float(number or 0.0)
+        total = _summed(letters[0], result, parts[0]) if own and number is not None else None
+        return None if total is None else total * float(number or 0.0)
     return _product(tape, letters[0], letters[1], result, parts[0], parts[1])
 
 
@@ -161,10 +161,10 @@ def _beside(of_a: str, of_b: str, result: str, a: Any, b: Any, nodes: str) -> An
         return None
     rest = result.replace(nodes, "", 1)
     rows = rows_in(a, of_a, nodes + of_a.replace(nodes, "", 1))
-    made = torch.einsum(
+    product = torch.einsum(
         f"{nodes}{of_a.replace(nodes, '', 1)},{nodes}{of_b}->{nodes}{rest}", rows, b
     )
-    return turned(made, nodes + rest, result)
+    return turned(product, nodes + rest, result)
 
 
 def _outer(
@@ -200,8 +200,8 @@ def _attended(
         return None
     rows = rows_in(q, of_q, nodes + heads + of_k)
     value = torch.einsum(f"{of_q},{of_sum}->{nodes}{heads}{of_v}", plain(q), plain(total))
-    made = tape.wrap(tape.add(ATTEND, (rows, tape.wrap(k), tape.wrap(v)), {}, value))
-    return turned(made, nodes + heads + of_v, result)
+    attended = tape.wrap(tape.add(ATTEND, (rows, tape.wrap(k), tape.wrap(v)), {}, value))
+    return turned(attended, nodes + heads + of_v, result)
 
 
 def _scaled(tape: Recorder, op: str, a: Any, b: Any) -> Traced | None:

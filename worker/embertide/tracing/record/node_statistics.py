@@ -100,21 +100,21 @@ def over_nodes(x: Tensor, of: Statistic, correction: int, count: Tensor | None =
     """
     match of:
         case "mean":
-            found = x.mean(0)
+            statistic = x.mean(0)
         case "sum":
-            found = x.sum(0)
+            statistic = x.sum(0)
         case "norm":
-            found = x.square().sum(0).sqrt()
+            statistic = x.square().sum(0).sqrt()
         case "var":
-            found = torch.var(x, 0, correction=correction)
+            statistic = torch.var(x, 0, correction=correction)
         case "std":
-            found = torch.std(x, 0, correction=correction)
+            statistic = torch.std(x, 0, correction=correction)
         case "max" | "min":
             counted = x if count is None else x[count.flatten() != 0]
             nothing = x.new_full((1, *x.shape[1:]), -torch.inf if of == "max" else torch.inf)
             counted = counted if len(counted) else nothing
-            found = counted.amax(0) if of == "max" else counted.amin(0)
-    return found.expand_as(x).clone()
+            statistic = counted.amax(0) if of == "max" else counted.amin(0)
+    return statistic.expand_as(x).clone()
 
 
 SAME_ROWS = ("unsqueeze", "squeeze", "view", "reshape", "repeat", "expand", "expand_as")

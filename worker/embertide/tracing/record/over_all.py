@@ -44,8 +44,8 @@ def over_all(tape: Recorder, op: str, args: tuple[Any, ...], kwargs: dict[str, A
         rows = None if reduction is None else _rows_of(tape, x)
         if reduction is not None and rows is not None:
             with _parts(tape):
-                made = rows.reduced(x, reduction)
-            return _named(tape, reduction, made)
+                reduced = rows.reduced(x, reduction)
+            return _named(tape, reduction, reduced)
         if op == "softmax" and _dim_of(args, kwargs) == 0 and (rows := _rows_of(tape, x)):
             return _softmax(rows, x)
     if not all(one.node.whole for one in passed):
@@ -141,12 +141,14 @@ def _softmax(rows: _OfNodes | _OfEdges, x: Any) -> Any:
     return raised / rows.reduced(raised, Reduction("sum"))
 
 
-def _named(tape: Recorder, reduction: Reduction, made: Any) -> Any:
+def _named(tape: Recorder, reduction: Reduction, reduced: Any) -> Any:
     """As torch returns it: where the largest values are is a result beside them."""
     if not reduction.places:
-        return made
-    places = tape.wrap(tape.add(f"arg{reduction.of}", (made,), {}, torch.zeros_like(plain(made))))
-    return torch.return_types.max((made, places))
+        return reduced
+    places = tape.wrap(
+        tape.add(f"arg{reduction.of}", (reduced,), {}, torch.zeros_like(plain(reduced)))
+    )
+    return torch.return_types.max((reduced, places))
 
 
 def _rows_of(tape: Recorder, x: Traced) -> _OfNodes | _OfEdges | None:

@@ -93,9 +93,9 @@ def recurrent(m: nn.LSTM | nn.GRU, x: Any, state: Any = None) -> Any:
         for direction in ("", "_reverse")[: 2 if m.bidirectional else 1]:
             cell = _cell(m, f"l{layer}{direction}", lstm_cell if is_lstm else gru_cell)
             first = (None, None) if states is None else states(len(last))
-            made = over(cell, steps[::-1] if direction else steps, first)
-            last.append(made[-1])
-            ordered = made[::-1] if direction else made
+            states_after = over(cell, steps[::-1] if direction else steps, first)
+            last.append(states_after[-1])
+            ordered = states_after[::-1] if direction else states_after
             outs.append([h for h, _ in ordered])
         steps = [one[0] if len(one) == 1 else torch.cat(one, 1) for one in zip(*outs, strict=True)]
     stacked = torch.stack(list(steps), 1)

@@ -64,10 +64,10 @@ def origin_of(node: Node) -> str | None:
 
 
 def _input(node: Node, role: str) -> str | None:
-    found = shaped(node)
-    if found.op != "input" or found.args[0] != role:
+    source = shaped(node)
+    if source.op != "input" or source.args[0] != role:
         return None
-    return str(found.args[1])
+    return str(source.args[1])
 
 
 def shaped(node: Node) -> Node:

@@ -74,10 +74,10 @@ def scattered(
     name = op.removesuffix("_")
     named = {_LONG.get(key, key): value for key, value in kwargs.items()}
     call = _Call(**dict(zip(_ARGUMENTS[name], args, strict=False)), **named)
-    found = ends_of(edges, call.index, repeated=name != "index_add")
-    if found is None:
+    ends = ends_of(edges, call.index, repeated=name != "index_add")
+    if ends is None:
         return None
-    along, into = found
+    along, into = ends
     nodes = along.destinations if into else along.sources
     if call.dim % call.base.dim() != 0 or len(call.base) != nodes:
         raise refuse(
@@ -146,30 +146,30 @@ def _counted(edges: Edges, src: Any, into: bool) -> Any:
     """The sum of ones or of weights, which is a degree; None of other tensors."""
     if not isinstance(src, Traced):
         number = uniform(src)
-        found = None if number is None else edges.degree("in" if into else "out") * number
+        degree = None if number is None else edges.degree("in" if into else "out") * number
     elif is_weight(src.node) and src.numel() == len(src):
-        found = edges.degree("weight" if into else "out_weight", src)
+        degree = edges.degree("weight" if into else "out_weight", src)
     else:
         return None
-    return found if found is None or src.dim() == 1 else found.view(-1, *src.shape[1:])
+    return degree if degree is None or src.dim() == 1 else degree.view(-1, *src.shape[1:])
 
 
 def counts(edges: Mapping[str, Edges], args: Any, kwargs: Mapping[str, Any]) -> Any:
     """``torch.bincount`` of the ends of edges; None of other numbers."""
-    given = dict(zip(("input", "weights", "minlength"), args, strict=False)) | dict(kwargs)
-    found = ends_of(edges, given["input"])
-    if found is None:
+    arguments = dict(zip(("input", "weights", "minlength"), args, strict=False)) | dict(kwargs)
+    ends = ends_of(edges, arguments["input"])
+    if ends is None:
         return None
-    along, into = found
+    along, into = ends
     nodes = along.destinations if into else along.sources
-    if given.get("minlength") != nodes:
+    if arguments.get("minlength") != nodes:
         raise refuse(
             here(),
             "bincount does not know how many nodes there are, and takes the largest number among"
             " the edges; give it minlength=x.size(0)",
         )
     ones = torch.ones(1, dtype=torch.float64)
-    weights = given.get("weights")
+    weights = arguments.get("weights")
     return _counted(along, ones if weights is None else weights, into)
 
 
@@ -184,12 +184,12 @@ def _narrow(node: Node) -> Node:
     return node
 
 
-def becomes(target: Tensor, made: Traced) -> Traced:
+def becomes(target: Tensor, value: Traced) -> Traced:
     """A tensor that was changed in place: the same name stands for what was made of it."""
     with torch._C.DisableTorchFunctionSubclass():
-        target.data = made.data.detach()
+        target.data = value.data.detach()
     if not isinstance(target, Traced):
         target.__class__ = Traced
     traced: Any = target
-    traced.node, traced.tape = made.node, made.tape
+    traced.node, traced.tape = value.node, value.tape
     return traced  # type: ignore[no-any-return]

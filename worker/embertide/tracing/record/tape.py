@@ -188,8 +188,8 @@ class Tape:
                 f"{op}_ changes a constant in place; write it as an operator: total = total + h",
             )
         if op in DECOMPOSED:
-            made = DECOMPOSED[op](self.wrap(target.node), *args[1:], **kwargs)
-            node, result = made.node, plain(made)
+            changed = DECOMPOSED[op](self.wrap(target.node), *args[1:], **kwargs)
+            node, result = changed.node, plain(changed)
         else:
             copy = plain(target).clone()
             result = func(copy, *plain(args[1:]), **plain(kwargs))
@@ -252,15 +252,15 @@ def _fills(target: Any, key: Any, value: Any) -> bool:
 
 def _common(node: Node) -> str:
     """The node type, or relation, that all rows are of that a node reads."""
-    found = {one.of for one in node.sources() if one.edges == node.edges}
-    if len(found) > 1:
+    names = {one.of for one in node.sources() if one.edges == node.edges}
+    if len(names) > 1:
         what = "relations" if node.edges else "node types"
         raise refuse(
             node.where,
-            f"{node.op} puts tensors of the {what} {' and '.join(sorted(found))} together, whose"
+            f"{node.op} puts tensors of the {what} {' and '.join(sorted(names))} together, whose"
             " rows are not the same; compute each by itself, and sum up edges first",
         )
-    return found.pop() if found else ""
+    return names.pop() if names else ""
 
 
 class _Named(tuple[Any, ...]):

@@ -33,8 +33,8 @@ def _whole(
     recording: Recording, m: Any, x_dict: Mapping[str, Any], edges: Mapping[Any, Any]
 ) -> dict[str, Any]:
     relations = [_relation(recording, m, edge_index) for edge_index in edges.values()]
-    given = plain(dict(x_dict)), plain(dict(edges))
-    values = {name: rows for name, rows in forward_of(m, *given).items() if rows is not None}
+    arguments = plain(dict(x_dict)), plain(dict(edges))
+    values = {name: rows for name, rows in forward_of(m, *arguments).items() if rows is not None}
     ends = {name for source, _, destination in edges for name in (source, destination)}
     x = {name: rows for name, rows in x_dict.items() if name in ends}
     return record_whole(recording, m, "pyg", relations, x, values)

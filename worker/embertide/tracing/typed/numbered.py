@@ -66,10 +66,10 @@ def rel_graph(
     kind, weighted = _norm(m, g, norm)
     check_count(m, recording.types.relations, m.linear_r.num_types, "relations")
     real = real_graph(recording.graph, {}, {}, numbered=True)
-    given = recording.graph.merged["norm"] if kind == "relation" else plain(norm)
+    norms = recording.graph.merged["norm"] if kind == "relation" else plain(norm)
     activation, m.activation = m.activation, None
     try:
-        value = forward_of(m, real, plain(feat), real.edata[NUMBERS], given)
+        value = forward_of(m, real, plain(feat), real.edata[NUMBERS], norms)
     finally:
         m.activation = activation
     h = _whole(recording, m, "dgl", feat, value, weighted=weighted, norm=kind)
@@ -106,8 +106,8 @@ def dgl_hgt(
     check_count(m, types.relations, len(m.relation_pri[0]), "relations")
     check_count(m, types.nodes, len(m.skip), "node types")
     real = real_graph(recording.graph, {}, {}, numbered=True)
-    given = plain(x), real.ndata[NUMBERS], real.edata[NUMBERS]
-    return _whole(recording, m, "dgl", x, forward_of(m, real, *given))
+    arguments = plain(x), real.ndata[NUMBERS], real.edata[NUMBERS]
+    return _whole(recording, m, "dgl", x, forward_of(m, real, *arguments))
 
 
 def typed_linear(
@@ -177,8 +177,8 @@ def _dgl_weight(m: Any, at: int) -> Tensor:
 
 def diagonal(*blocks: Tensor) -> Tensor:
     """A matrix of blocks."""
-    found: Tensor = torch.block_diag(*blocks)
-    return found
+    matrix: Tensor = torch.block_diag(*blocks)
+    return matrix
 
 
 def is_given(value: Any, role: str) -> bool:

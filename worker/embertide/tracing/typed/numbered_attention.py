@@ -46,7 +46,7 @@ def rgat(
             degrees[destination] = degrees.get(destination, 0) + edges.degree("in")
     width = m.heads * m.dim * m.out_channels
     shape = (m.heads, m.out_channels) if _adds(m) else (m.heads, m.dim, m.out_channels)
-    found = {}
+    results = {}
     for name, part in parts.items():
         total = _summed(recording, m, name, into[name]) if name in into else nothing(part, width)
         total = total.view(-1, *shape)
@@ -54,8 +54,8 @@ def rgat(
             total = total + _beside(m, plain[name])
         if name in degrees:
             total = total * _scale(m, degrees[name].view(-1, 1))
-        found[name] = m.update(total)
-    return joined(recording, found)
+        results[name] = m.update(total)
+    return joined(recording, results)
 
 
 def _adds(m: Any) -> bool:
@@ -115,8 +115,8 @@ def _weight(m: Any, at: int) -> Tensor:
 
 def _check(m: Any, x: Any, edge_index: Any, edge_type: Any, edge_attr: Any) -> None:
     kind = type(m).__name__
-    given = is_given(x, "x") and is_given(edge_index, "edge_index")
-    if not given or not is_given(edge_type, "edge_type") or edge_attr is not None:
+    known = is_given(x, "x") and is_given(edge_index, "edge_index")
+    if not known or not is_given(edge_type, "edge_type") or edge_attr is not None:
         raise refuse(
             here(),
             f"{kind} is known with the features of all nodes as x, with edge_index and edge_type as"

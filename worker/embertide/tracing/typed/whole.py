@@ -37,11 +37,11 @@ def record_whole(
     """
     layer = KNOWN_TYPED[library][type(m).__name__].options_of(m, weighted, False, **options)
     tape, scope, types = recording.tape, recording.scopes.current(), recording.types
-    made = {}
+    results = {}
     for name, value in values.items():
         read = {name, *(types.ends(one)[0] for one in relations if types.ends(one)[1] == name)}
         # Of the others, which this result does not need, the columns alone.
         rows = {of: one if of in read else one.shape[1] for of, one in x.items()}
         args = scope, m, layer, tuple(relations), rows, name
-        made[name] = tape.wrap(tape.add("layer", args, {}, value, name))
-    return made
+        results[name] = tape.wrap(tape.add("layer", args, {}, value, name))
+    return results
