@@ -62,8 +62,8 @@ class Export:
     @property
     def summary(self) -> ModelSummary:
         """Layer by layer."""
-        one = ExportedModel(self.exported)
-        return summarise(self.exported.program, one.library, one.layer_names)
+        model = ExportedModel(self.exported)
+        return summarise(self.exported.program, model.library, model.layer_names)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

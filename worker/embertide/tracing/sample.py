@@ -170,7 +170,7 @@ def _typed(parts: Mapping[str, Any]) -> Sample:
         count = ends_of(f"edge_index of {name}", ends, source, destination)
         edges[name] = _edge_columns(_of_relation(parts, relation), count, f" of {name}")
     ends = [_triple(name) for name in edges]
-    nodes = dict.fromkeys([*x, *(name for one in ends for name in (one[0], one[-1]))], 0)
+    nodes = dict.fromkeys([*x, *(name for triple in ends for name in (triple[0], triple[-1]))], 0)
     nodes |= {name: rows.shape[1] for name, rows in x.items()}
     return Sample(
         graph=written_types(
@@ -204,7 +204,7 @@ def _some(categories: Mapping[str, Mapping[int, int]]) -> CategoriesOf:
 
 def _triple(relation: Any) -> list[str]:
     """Source, name and destination; `written_types` refuses what is none."""
-    return relation.split(":") if isinstance(relation, str) else [str(one) for one in relation]
+    return relation.split(":") if isinstance(relation, str) else [str(name) for name in relation]
 
 
 def _of_relation(parts: Mapping[str, Any], relation: Any) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class Frame(dict[str, Any]):
         kind = self._kind(name)
         if kind is None or self.inputs.setdefault(kind, name) != name:
             where = f" of {self.of}" if self.of else ""
-            what = " or ".join(_WHAT[one] for one in self.job_tensors) or "an input"
+            what = " or ".join(_WHAT[role] for role in self.job_tensors) or "an input"
             raise refuse(here(), f"{name!r}{where} was never set, and is not the {what}")
         return self.job_tensors[kind]
 

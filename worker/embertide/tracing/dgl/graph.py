@@ -95,7 +95,7 @@ class RecordingGraph(GraphView):
     def fields(self) -> dict[Field, str]:
         """The names under which the job's own tensors were read."""
         both = (*self._nodes.values(), *self._of_edges.values())
-        return {(kind, one.of): name for one in both for kind, name in one.inputs.items()}
+        return {(kind, frame.of): name for frame in both for kind, name in frame.inputs.items()}
 
     @property
     def device(self) -> Any:

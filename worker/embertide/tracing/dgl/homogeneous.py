@@ -47,7 +47,7 @@ class TogetherGraph:
     def fields(self) -> dict[Field, str]:
         """The names under which the job's own tensors were read."""
         both = (self.ndata, self.edata)
-        return {(kind, ALL): name for one in both for kind, name in one.inputs.items()}
+        return {(kind, ALL): name for frame in both for kind, name in frame.inputs.items()}
 
     def num_nodes(self) -> int:
         """The number of nodes of all types."""

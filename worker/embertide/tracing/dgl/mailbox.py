@@ -58,7 +58,7 @@ def reduced_by(
     scope: Called,
 ) -> dict[str, Any]:
     """What a user's function makes of messages, by name; zeros for nodes without in-edges."""
-    mailbox = {name: Mail(one, edges, scope) for name, one in messages.items()}
+    mailbox = {name: Mail(values, edges, scope) for name, values in messages.items()}
     reduced = {}
     for name, out in function(Nodes(data, mailbox)).items():
         if not isinstance(out, Traced) or out.node.edges:
@@ -99,7 +99,7 @@ class Mail:
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """A function of torch on mailboxes."""
-        mail = next(one for one in _mails((args, kwargs)))
+        mail = next(mail for mail in _mails((args, kwargs)))
         return mail.call(name_of(func), func, args, dict(kwargs or {}))
 
     def __getattr__(self, name: str) -> Any:
@@ -113,7 +113,7 @@ class Mail:
         if keys[0] is Ellipsis and len(keys) < self.dim():
             return self._like(self.value[key])
         ahead, rest = (*keys, slice(None), slice(None))[:2], keys[2:]
-        if any(one != slice(None) for one in ahead):
+        if any(key != slice(None) for key in ahead):
             raise refuse(
                 here(),
                 "messages are picked out of a mailbox by number, which depends on the order"
@@ -155,10 +155,10 @@ class Mail:
             raise refuse(here(), f"{name} of a mailbox needs a dimension; {_KNOWN}")
         place = self._place(dim, self.dim())
         if place > 0:
-            kwargs = {**{key: one for key, one in kwargs.items() if key != "dim"}, "dim": place}
+            kwargs = {**{key: value for key, value in kwargs.items() if key != "dim"}, "dim": place}
             result = function(self.value, *args[1:], **kwargs)
             whole = isinstance(result, Traced)
-            return self._like(result) if whole else tuple(self._like(one) for one in result)
+            return self._like(result) if whole else tuple(self._like(value) for value in result)
         if name == "softmax":
             return self._like(self.edges.softmax(self.value))
         out: Any = self.edges.aggregate(self.value, REDUCES[_REDUCES[name]], self.scope)
@@ -196,9 +196,9 @@ class Mail:
         if isinstance(value, Degree):
             return self.edges.target(value.value).view(-1, *[1] * (self.dim() - 2))
         if type(value) in (tuple, list):
-            return type(value)(self._plain(one) for one in value)
+            return type(value)(self._plain(item) for item in value)
         if type(value) is dict:
-            return {key: self._plain(one) for key, one in value.items()}
+            return {key: self._plain(item) for key, item in value.items()}
         if isinstance(value, Traced) and not value.node.edges:
             if value.dim() != self.dim() or value.shape[1] != 1:
                 raise refuse(
@@ -238,7 +238,7 @@ class Degree(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **_kwargs: Any) -> Any:
         """Arithmetic and numpy's functions of numbers, such as ``numpy.log``."""
-        if any(isinstance(one, Mail) for one in inputs):
+        if any(isinstance(value, Mail) for value in inputs):
             return NotImplemented
         function = getattr(torch, _OF_NUMPY.get(ufunc.__name__, ufunc.__name__), None)
         if method != "__call__" or function is None:
@@ -255,9 +255,9 @@ class Degree(np.lib.mixins.NDArrayOperatorsMixin):
 
 def _of_rows(function: Any, args: tuple[Any, ...], kwargs: Any = None) -> Any:
     """A function of in-degrees and numbers, which is such a number; or of rows of nodes, too."""
-    rows = next((one for one in args if isinstance(one, Tensor) and one.dim()), None)
+    rows = next((arg for arg in args if isinstance(arg, Tensor) and arg.dim()), None)
     dims = 0 if rows is None else rows.dim() - 1
-    result = function(*(_beside(one, dims) for one in args), **(kwargs or {}))
+    result = function(*(_beside(arg, dims) for arg in args), **(kwargs or {}))
     return result if rows is not None else Degree(result)
 
 
@@ -284,4 +284,4 @@ def _mails(value: Any) -> list[Mail]:
         return [value]
     if isinstance(value, dict):
         value = tuple(value.values())
-    return [one for part in value for one in _mails(part)] if type(value) in (tuple, list) else []
+    return [mail for part in value for mail in _mails(part)] if type(value) in (tuple, list) else []

@@ -50,7 +50,7 @@ def _of_types(graph: RandomGraph) -> Any:
     if not graph.types.typed:
         edges = graph.edges[""]
         return load_dgl().graph((edges.src, edges.dst), num_nodes=graph.counts[""])
-    ends = {graph.types.triple(name): (one.src, one.dst) for name, one in graph.edges.items()}
+    ends = {graph.types.triple(name): (own.src, own.dst) for name, own in graph.edges.items()}
     return load_dgl().heterograph(ends, num_nodes_dict=graph.counts)
 
 

@@ -42,7 +42,7 @@ def hint(
             """ '{"0": 10}', or --edge-categories, by the number of the column)"""
         )
     if tables and "x" in roles.values() and not types.typed:
-        names = ", ".join(one.name for one in tables[""])
+        names = ", ".join(table.name for table in tables[""])
         if types.nodes[""] == columns_of(tables[""]):
             return f" (x are the nodes' numbers here, since {names} takes the features' place)"
     if isinstance(error, AttributeError) and not types.typed and _asks_a_dict(str(error)):
@@ -82,7 +82,7 @@ def _with_rows(module: nn.Module, text: str) -> str:
         return ""
     both: tuple[tuple[str, Tensor], ...] = (*module.named_parameters(), *module.named_buffers())
     words = text.replace("(", " ").replace(")", " ").replace(".", " ").split()
-    return next((name for name, one in both if one.dim() and str(len(one)) in words), "")
+    return next((name for name, tensor in both if tensor.dim() and str(len(tensor)) in words), "")
 
 
 def _of_edges(roles: Mapping[str, str], types: GraphTypes, graph: Any) -> str:
@@ -94,7 +94,7 @@ def _of_edges(roles: Mapping[str, str], types: GraphTypes, graph: Any) -> str:
     fields: Mapping[Field, str] = getattr(graph, "fields", {})
     read = [name for (kind, _), name in fields.items() if kind == "edge_weight"]
     named = [name for name, role in roles.items() if role == "edge_weight"]
-    known = [one for one in (*read, *named) if one not in PLAIN_WEIGHTS]
+    known = [name for name in (*read, *named) if name not in PLAIN_WEIGHTS]
     if not known:
         return ""
     return (

@@ -39,30 +39,30 @@ def recorded(module: nn.Module, recording: Recording) -> Iterator[None]:
     patched: list[tuple[nn.Module, str]] = []
     handles = []
     try:
-        for path, one in module.named_modules():
-            conv, instead = known(one), respelled(recording, one)
+        for path, part in module.named_modules():
+            conv, instead = known(part), respelled(recording, part)
             if conv is not None:
-                one.forward = _Call(path, one, conv, recording)
-                patched.append((one, "forward"))
+                part.forward = _Call(path, part, conv, recording)
+                patched.append((part, "forward"))
                 continue
-            norm = graph_norm_of(one)
+            norm = graph_norm_of(part)
             if norm is not None:
-                one.forward = NormCall(path, one, norm, recording.tape)
-                patched.append((one, "forward"))
+                part.forward = NormCall(path, part, norm, recording.tape)
+                patched.append((part, "forward"))
                 continue
-            if key_of(one) not in PARTS:
-                handles += recording.scopes.watch(path, one)
-            handles += watch_relations(recording, one)
+            if key_of(part) not in PARTS:
+                handles += recording.scopes.watch(path, part)
+            handles += watch_relations(recording, part)
             if instead is not None:
-                one.forward = instead
-                patched.append((one, "forward"))
-            elif is_message_passing(one):
-                patched += _hook(one, recording)
+                part.forward = instead
+                patched.append((part, "forward"))
+            elif is_message_passing(part):
+                patched += _hook(part, recording)
         with standing_in(recording), counted_lengths():
             yield
     finally:
-        for one, name in patched:
-            del one.__dict__[name]
+        for part, name in patched:
+            del part.__dict__[name]
         for handle in handles:
             handle.remove()
 
@@ -167,9 +167,9 @@ class _Call:
     def _is_changed(self, bound: dict[str, Any]) -> bool:
         """Whether edges have other self-loops than the graph, or weights that were computed."""
         passed = bound.get("edge_index"), bound.get(self.conv.weight)
-        traced = [one.node for one in passed if isinstance(one, Traced)]
+        traced = [value.node for value in passed if isinstance(value, Traced)]
         name = edges_of(traced[0]) if traced else None
-        graphs = [one for one in bound.values() if isinstance(one, RecordingGraph)]
+        graphs = [value for value in bound.values() if isinstance(value, RecordingGraph)]
         name = graphs[0].relation if graphs else name
         changed = name in self.recording.edges and name not in self.recording.types.relations
         weight = bound.get(self.conv.weight)
@@ -199,8 +199,8 @@ class _Call:
             with self.recording.scopes.within(called):
                 return instead(*args, **kwargs)
         finally:
-            for one, name in hooked:
-                del one.__dict__[name]
+            for module, name in hooked:
+                del module.__dict__[name]
 
     def _run(self, args: Any, kwargs: Any) -> Any:
         """What it gives without the functions that it would apply to the result."""
@@ -288,7 +288,7 @@ def plain_graphs(value: Any) -> Any:
     if isinstance(value, RecordingGraph):
         return value.real
     if type(value) in (tuple, list):
-        return type(value)(plain_graphs(one) for one in value)
+        return type(value)(plain_graphs(item) for item in value)
     if type(value) is dict:
-        return {key: plain_graphs(one) for key, one in value.items()}
+        return {key: plain_graphs(item) for key, item in value.items()}
     return plain(value)

@@ -45,7 +45,7 @@ def by_type(values: OfTypes, types: GraphTypes) -> dict[str, Any]:
     return {
         role: TypedTensors(
             role,
-            {of if role in _OF_NODES else types.triple(of): one for of, one in of_role.items()},
+            {of if role in _OF_NODES else types.triple(of): value for of, value in of_role.items()},
             types,
         )
         for role, of_role in values.items()
@@ -71,7 +71,7 @@ def batch_of(module: nn.Module, counts: Mapping[str, int], x: Any) -> Any:
     Args:
         x: the features that are passed, which are traced while the module is recorded.
     """
-    kinds = {type(one).__name__ for one in module.modules()}
+    kinds = {type(part).__name__ for part in module.modules()}
     if kinds.isdisjoint(_SORTING) or len(counts) > 1:
         return None
     (nodes,) = counts.values()
@@ -83,10 +83,10 @@ def data_of(values: Mapping[str, Any], types: GraphTypes) -> Any:
     from torch_geometric.data import Data, HeteroData
 
     if not isinstance(values.get("x"), TypedTensors):
-        one = Data(**{_PYG.get(role, role): value for role, value in values.items()})
+        graph = Data(**{_PYG.get(role, role): value for role, value in values.items()})
         if "node_id" in values:
-            one.n_id = values["node_id"]
-        return one
+            graph.n_id = values["node_id"]
+        return graph
     data = HeteroData()
     for name in types.nodes:
         data[name].x = values["x"].get(name)

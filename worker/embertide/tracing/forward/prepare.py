@@ -46,19 +46,19 @@ def prepare(
             types and the types were not given.
     """
     tables = tables or {}
-    left = [module.get_parameter(one.name) for of_type in tables.values() for one in of_type]
-    empty: dict[int, Any] = {id(one): nn.Parameter(one.detach()[:0].clone()) for one in left}
+    left = [module.get_parameter(part.name) for of_type in tables.values() for part in of_type]
+    empty: dict[int, Any] = {id(part): nn.Parameter(part.detach()[:0].clone()) for part in left}
     copied = _copied(module, empty).eval().float().double()
-    for one in copied.modules():
-        _forget_graph(one)
-        if key_of(one) in _REVERSIBLE:
+    for part in copied.modules():
+        _forget_graph(part)
+        if key_of(part) in _REVERSIBLE:
             # Their own function of autograd frees what it was given.
-            vars(one)["disable"] = True
-        if "_allow_zero_in_degree" in vars(one):
-            vars(one)["_allow_zero_in_degree"] = True
+            vars(part)["disable"] = True
+        if "_allow_zero_in_degree" in vars(part):
+            vars(part)["_allow_zero_in_degree"] = True
     roles = roles_of(copied, inputs, tables=bool(tables), edge_features=edge_features)
     by_type, numbered = _is_by_type(copied, roles, graph, tables)
-    doubled = any(one.dtype is torch.float64 for one in module.parameters())
+    doubled = any(part.dtype is torch.float64 for part in module.parameters())
     return Subject(copied, roles, by_type, numbered, tables, doubled=doubled)
 
 
@@ -93,7 +93,7 @@ def _is_by_type(
     tables: Tables,
 ) -> tuple[bool, bool]:
     """Whether ``forward`` takes dicts by type, or all types together with numbers of types."""
-    kind, keys = type(module).__name__, {key_of(one) for one in module.modules()}
+    kind, keys = type(module).__name__, {key_of(part) for part in module.modules()}
     wanted = is_by_type(module) or bool(keys & _OF_TYPES)
     numbers = {"edge_type", "node_type"} & set(roles.values())
     numbered = bool(numbers) or (not wanted and bool(keys & set(BY_NUMBER)))
@@ -135,7 +135,7 @@ _REACHED = {("dgl", "EGATConv")}
 
 def reached(module: nn.Module, types: GraphTypes) -> GraphTypes:
     """A graph's types, with in-edges at every node where the module refuses it otherwise."""
-    demands = bool({key_of(one) for one in module.modules()} & _REACHED)
+    demands = bool({key_of(part) for part in module.modules()} & _REACHED)
     return replace(types, reached=True) if demands else types
 
 
@@ -172,7 +172,7 @@ def edge_columns(
             f"--edge-features is {columns}, but {kind}.forward has no argument for them; call it"
             " edge_attr, or say which one it is with --inputs"
         )
-    sizes = (getattr(one, name, None) for one in module.modules() for name in _EDGE_WIDTHS)
+    sizes = (getattr(part, name, None) for part in module.modules() for name in _EDGE_WIDTHS)
     width = columns or next((size for size in sizes if takes and _is_size(size)), None)
     return {"": width} if width else {}
 
@@ -265,9 +265,9 @@ def _candidates(module: nn.Module, init: Mapping[str, Any], beside: Sequence[int
         beside: columns of each table, which an input may have beside the features.
     """
     sizes = [value for name, value in init.items() if "in" in name and _is_size(value)]
-    for one in module.modules():
+    for part in module.modules():
         for name in _WIDTHS:
-            value: Any = getattr(one, name, None)
+            value: Any = getattr(part, name, None)
             value = value[0] if isinstance(value, tuple) and value else value
             if _is_size(value):
                 sizes.append(value)

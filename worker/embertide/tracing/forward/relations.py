@@ -26,8 +26,8 @@ _RELATIONS: dict[tuple[str, str], Callable[[Any], Iterable[Any]]] = {
 def watch_relations(recording: Recording, module: nn.Module) -> list[Any]:
     """Check a module's relations whenever it is called; returns what removes the hooks again."""
 
-    def check(one: nn.Module, _args: Any) -> None:
-        check_relations(recording.types, one)
+    def check(part: nn.Module, _args: Any) -> None:
+        check_relations(recording.types, part)
 
     if key_of(module) not in _RELATIONS:
         return []
@@ -38,9 +38,9 @@ def in_order(types: GraphTypes, module: nn.Module) -> GraphTypes:
     """The graph with its relations in the order of the module's, which HGTConv relies on."""
     known = [
         str(Relation(*triple))
-        for one in module.modules()
-        if key_of(one) == ("torch_geometric", "HGTConv")
-        for triple in _RELATIONS[key_of(one)](one)
+        for part in module.modules()
+        if key_of(part) == ("torch_geometric", "HGTConv")
+        for triple in _RELATIONS[key_of(part)](part)
     ]
     first = [relation for relation in dict.fromkeys(known) if relation in types.relations]
     return replace(types, relations=tuple(dict.fromkeys((*first, *types.relations))))
@@ -56,15 +56,16 @@ def check_relations(types: GraphTypes, module: nn.Module) -> None:
     triples = [types.triple(relation) for relation in types.relations]
     names = [name for _, name, _ in triples]
     wanted = [
-        tuple(one) if isinstance(one, list) else one for one in _RELATIONS[key_of(module)](module)
+        tuple(relation) if isinstance(relation, list) else relation
+        for relation in _RELATIONS[key_of(module)](module)
     ]
-    for one in wanted:
-        if one not in (triples if isinstance(one, tuple) else names):
+    for relation in wanted:
+        if relation not in (triples if isinstance(relation, tuple) else names):
             raise refuse(
                 here(),
-                f"{kind} has a module for {_shown(one)}, which is not among the graph's relations:"
-                f" {', '.join(map(_shown, triples))}; name the relations of the graph as the module"
-                " does",
+                f"{kind} has a module for {_shown(relation)}, which is not among the graph's"
+                f" relations: {', '.join(map(_shown, triples))}; name the relations of the graph as"
+                " the module does",
             )
     if kind == "HeteroGraphConv":
         for triple in triples:

@@ -60,25 +60,25 @@ def returned(out: Any, node_types: Sequence[str], names: Sequence[str] = ()) -> 
     """
     if _is_by_type(out, node_types):
         return [
-            Returned(str(node_type), one.name, one.value)
+            Returned(str(node_type), result.name, result.value)
             for node_type, of_type in out.items()
             if of_type is not None
-            for one in returned(of_type, (), names)
+            for result in returned(of_type, (), names)
         ]
     members = _members(out, names)
     if members is None:
         return [Returned(None, "", out)]
     return [
-        Returned(one.node_type, name, one.value)
+        Returned(result.node_type, name, result.value)
         for name, value in members
         if value is not None
-        for one in _of_name(value, node_types)
+        for result in _of_name(value, node_types)
     ]
 
 
 def result_of(out: Sequence[Returned], key: str) -> Any:
     """The tensor with a key of a program's results; None where nothing has it."""
-    return next((one.value for one in out if one.matches(key)), None)
+    return next((result.value for result in out if result.matches(key)), None)
 
 
 def _of_name(value: Any, node_types: Sequence[str]) -> Iterator[Returned]:

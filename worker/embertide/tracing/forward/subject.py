@@ -62,7 +62,7 @@ class Subject:
     @property
     def library(self) -> Library:
         """Whose modules it is made of."""
-        kinds = (kind for one in self.module.modules() for kind in type(one).__mro__)
+        kinds = (kind for part in self.module.modules() for kind in type(part).__mro__)
         packages = {kind.__module__.partition(".")[0] for kind in kinds}
         if "dgl" in packages or {"graph", "blocks"} & set(self.roles.values()):
             return "dgl"
@@ -71,12 +71,12 @@ class Subject:
     @property
     def weights_are_optional(self) -> bool:
         """Whether it also runs on a graph without edge weights."""
-        name = next((one for one, role in self.roles.items() if role == "edge_weight"), None)
+        name = next((name for name, role in self.roles.items() if role == "edge_weight"), None)
         return name is not None and not arguments_of(self.module)[name]
 
     def fresh(self) -> Subject:
         """The same on a copy that was never called; parameters are shared."""
-        shared = {id(one): one for one in self.module.parameters()}
+        shared = {id(parameter): parameter for parameter in self.module.parameters()}
         return replace(self, module=copy.deepcopy(self.module, shared))
 
     def single(self) -> Subject:
@@ -98,19 +98,19 @@ class Subject:
         values: dict[str, dict[str, Tensor]] = {
             "x": self._passed(graph.types, self._features(graph)),
             "node_id": {name: graph.numbers(name) for name in self.tables},
-            "edge_index": {name: one.edge_index for name, one in edges.items()},
-            "edge_weight": {name: one.weight for name, one in edges.items()},
+            "edge_index": {name: own.edge_index for name, own in edges.items()},
+            "edge_weight": {name: own.weight for name, own in edges.items()},
         }
         if "adjacency" in self.roles.values():
             values["adjacency"] = {
-                name: matrix(one, graph.shape(name)) for name, one in edges.items()
+                name: matrix(own, graph.shape(name)) for name, own in edges.items()
             }
         merged = graph.merged if self.numbered else {}
         if graph.types.edge_features:
             values["edge_features"] = {
-                name: as_passed(one.features, graph.types.edge_categories.get(name, {}))
-                for name, one in edges.items()
-                if one.features is not None
+                name: as_passed(own.features, graph.types.edge_categories.get(name, {}))
+                for name, own in edges.items()
+                if own.features is not None
             }
         if not weighted:
             values.pop("edge_weight")
@@ -120,7 +120,7 @@ class Subject:
             out = returned(self._call(graph, values, merged, real), [*graph.counts], self.results)
         if not self.numbered or len(graph.counts) < 2:
             return out
-        return [part for one in out for part in _parts(graph, one)]
+        return [part for result in out for part in _parts(graph, result)]
 
     def record(self, graph: RandomGraph) -> dict[str, Node]:
         """What it does on a graph with edge weights: the node of each result, by key.
@@ -152,7 +152,7 @@ class Subject:
     def _record(self, graph: RandomGraph) -> dict[str, Node]:
         recording, out = self._recorded(graph)
         if out and all(map(_is_of_all_types, out)):
-            return separated(recording, {one.name: one.value.node for one in out})
+            return separated(recording, {result.name: result.value.node for result in out})
         return self._outputs(graph, out)
 
     def _recorded(self, graph: RandomGraph) -> tuple[Recording, list[Returned]]:
@@ -217,7 +217,7 @@ class Subject:
         """
         for (kind, of), name in self.fields.items():
             role = "x" if kind == "ndata" else kind
-            argument = next((one for one, has in self.roles.items() if has == role), None)
+            argument = next((argument for argument, has in self.roles.items() if has == role), None)
             if argument is not None and kind != "node_id":
                 frame = "ndata" if kind == "ndata" else "edata"
                 raise refuse(
@@ -230,7 +230,11 @@ class Subject:
 
     def _passed(self, types: GraphTypes, x: Mapping[str, Tensor]) -> dict[str, Any]:
         """The features that ``forward`` gets: by type, without numbers in the place of some."""
-        return {of: one for of, one in x.items() if not (self.by_type and self._is_bare(types, of))}
+        return {
+            of: features
+            for of, features in x.items()
+            if not (self.by_type and self._is_bare(types, of))
+        }
 
     def _is_bare(self, types: GraphTypes, node_type: str) -> bool:
         """Whether a type has tables and no features."""
@@ -240,37 +244,37 @@ class Subject:
     def _outputs(self, graph: RandomGraph, out: Sequence[Returned]) -> dict[str, Node]:
         """The node of each result, by key."""
         nodes: dict[str, Node] = {}
-        for one in out:
-            node = self._checked(graph, one, alone=len(out) == 1)
-            nodes[result_key(node.of, one.name)] = node
+        for result in out:
+            node = self._checked(graph, result, alone=len(out) == 1)
+            nodes[result_key(node.of, result.name)] = node
         if not nodes:
             raise refuse("", f"{type(self.module).__name__}.forward returns nothing")
         return nodes
 
-    def _checked(self, graph: RandomGraph, one: Returned, *, alone: bool) -> Node:
+    def _checked(self, graph: RandomGraph, result: Returned, *, alone: bool) -> Node:
         """The node of a result.
 
         Raises:
             ModelError: it is no tensor with a row for each node of its type.
         """
-        value = one.value
+        value = result.value
         leave_out = "" if alone else f". {HOW_TO_CHOOSE}"
         if isinstance(value, Traced) and value.node.edges:
             raise refuse(
                 value.node.where,
-                f"a tensor of the edges is returned{one.described}, or used among those of the"
+                f"a tensor of the edges is returned{result.described}, or used among those of the"
                 " nodes; sum it up at the nodes first (propagate, update_all)",
             )
         if isinstance(value, Traced) and value.node.whole:
             raise refuse(
                 value.node.where,
-                f"a row for the whole graph is returned{one.described}, a mean or sum over all"
+                f"a row for the whole graph is returned{result.described}, a mean or sum over all"
                 " nodes; embeddings are of each node: return what was pooled, by a method that"
                 f" FILE.py:NAME.METHOD names{leave_out}",
             )
         if (
             isinstance(value, Traced)
-            and one.node_type in (None, value.node.of)
+            and result.node_type in (None, value.node.of)
             and value.shape[:1] == (graph.counts.get(value.node.of),)
         ):
             return value.node
@@ -279,11 +283,11 @@ class Subject:
             if graph.types.typed
             else "one tensor with a row for each node"
         )
-        other = isinstance(value, Traced) and one.node_type not in (None, value.node.of)
+        other = isinstance(value, Traced) and result.node_type not in (None, value.node.of)
         shown = f"rows of {value.node.of}" if other else described(value)
         raise refuse(
             "",
-            f"{type(self.module).__name__}.forward returns {shown}{one.described}; it must"
+            f"{type(self.module).__name__}.forward returns {shown}{result.described}; it must"
             f" return {what}, which are the embeddings, or several of these by name, in a tuple or"
             " a dict: name a method that does, by FILE.py:NAME.METHOD, such as"
             f" models.py:Net.encode{leave_out}",
@@ -336,16 +340,22 @@ class Subject:
             ) from error
 
 
-def _is_of_all_types(one: Returned) -> bool:
+def _is_of_all_types(result: Returned) -> bool:
     """Whether a result has the rows of all node types, and no edges'."""
-    return isinstance(one.value, Traced) and one.value.node.of == ALL and not one.value.node.edges
+    return (
+        isinstance(result.value, Traced)
+        and result.value.node.of == ALL
+        and not result.value.node.edges
+    )
 
 
-def _parts(graph: RandomGraph, one: Returned) -> list[Returned]:
+def _parts(graph: RandomGraph, result: Returned) -> list[Returned]:
     """A result of all node types together as one for each of them."""
-    if not isinstance(one.value, Tensor) or one.node_type is not None:
-        return [one]
-    return [replace(one, node_type=n, value=one.value[span]) for n, span in spans(graph).items()]
+    if not isinstance(result.value, Tensor) or result.node_type is not None:
+        return [result]
+    return [
+        replace(result, node_type=n, value=result.value[span]) for n, span in spans(graph).items()
+    ]
 
 
 class _Blocks(list[Any]):

@@ -89,11 +89,11 @@ def _factors(node: Node, share: Node) -> list[_Factor]:
     if node.op in _THROUGH and isinstance(node.args[0], Node):
         return _factors(node.args[0], share)
     if node.op in _MUL:
-        for one, other in (node.args, node.args[::-1]):
-            if isinstance(one, Node) and share in along_edges(one):
+        for factor, other in (node.args, node.args[::-1]):
+            if isinstance(factor, Node) and share in along_edges(factor):
                 if isinstance(other, Node) and share in along_edges(other):
                     break
-                return [*_reshaped(_factors(one, share), one), _Factor(other)]
+                return [*_reshaped(_factors(factor, share), factor), _Factor(other)]
     raise refuse(
         node.where,
         f"{node.op} of a softmax over edges is not known here; multiply it with what it weighs, and"
@@ -109,17 +109,17 @@ def _reshaped(factors: list[_Factor], product: Node) -> list[_Factor]:
     first = list(inner.value.shape[1:])
     if first == last or prod(first) != prod(last):
         return factors
-    return [one._replace(shapes=(*one.shapes, (first, last))) for one in factors]
+    return [factor._replace(shapes=(*factor.shapes, (first, last))) for factor in factors]
 
 
 def _product(lines: Lines, factors: list[_Factor], message: Node) -> str:
     """The message without its softmax."""
-    factors = sorted(factors, key=lambda one: not isinstance(one.value, Node))
+    factors = sorted(factors, key=lambda factor: not isinstance(factor.value, Node))
     if not factors or not isinstance(factors[0].value, Node):
         raise refuse(message.where, "a softmax over edges is summed up, which is 1; leave it out")
     while message.op not in _MUL:
         message = message.args[0]
-    total, *names = [_shaped_alike(lines, one, message) for one in factors]
+    total, *names = [_shaped_alike(lines, factor, message) for factor in factors]
     for name in names:
         total = lines.add(f"mul({total}, {name})")
     return lines.add(f"expand({total}, {list(message.value.shape[1:])})")
@@ -158,13 +158,13 @@ def _additive(factors: list[_Factor], share: Node) -> _Additive | None:
     total = shaped(score.args[0])
     if total.op not in _ADD or len(total.args) != 2 or total.kwargs:
         return None
-    ends = {one.op: one.args[0] for one in map(_shaped, total.args) if one is not None}
-    nodes = [_shaped(one.value) for one in factors]
-    values = [one.args[0] for one in nodes if one is not None and one.op == "source"]
-    weights = [one for one in nodes if one is not None and is_weight(one)]
+    ends = {node.op: node.args[0] for node in map(_shaped, total.args) if node is not None}
+    nodes = [_shaped(factor.value) for factor in factors]
+    values = [node.args[0] for node in nodes if node is not None and node.op == "source"]
+    weights = [node for node in nodes if node is not None and is_weight(node)]
     if set(ends) != {"source", "target"} or len(values) != 1:
         return None
-    heads = {int(one.value[0].numel()) for one in (*ends.values(), share)}
+    heads = {int(node.value[0].numel()) for node in (*ends.values(), share)}
     if len(heads) > 1 or len(weights) > 1 or len(nodes) != 1 + len(weights):
         return None
     if weights and filled_with(weights[0]) != 1.0:
@@ -179,7 +179,7 @@ def _shaped(value: Node | Tensor | float) -> Node | None:
 
 def _attend(low: Lowering, additive: _Additive, view: View, scope: Called | None) -> Rows:
     x, source, target = (
-        _rows_of(low, one) for one in (additive.x, additive.source, additive.target)
+        _rows_of(low, node) for node in (additive.x, additive.source, additive.target)
     )
     low.begin(scope)
     with low.over(view.relation):

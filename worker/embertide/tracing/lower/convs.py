@@ -34,7 +34,7 @@ def lower_conv(
     target: Node,
 ) -> Rows:
     """One layer, or with the convolutions of other relations a part of one."""
-    ends = Ends(*(low.name(low.rows(node, low.values.get(one))) for one in (source, target)))
+    ends = Ends(*(low.name(low.rows(node, low.values.get(end))) for end in (source, target)))
     start = "" if earlier is None else low.name(low.rows(node, low.values.get(earlier)))
     kind = type(module).__name__
     low.begin(scope)
@@ -44,7 +44,7 @@ def lower_conv(
     try:
         options = conv.options_of(module, weighted, featured, **more)
     except ValidationError as error:
-        reasons = "; ".join(f"{dotted(one['loc'])} {one['msg']}" for one in error.errors())
+        reasons = "; ".join(f"{dotted(item['loc'])} {item['msg']}" for item in error.errors())
         raise refuse(
             node.where, f"{path} ({kind}) is not known with these options: {reasons}"
         ) from None

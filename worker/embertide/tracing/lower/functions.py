@@ -84,7 +84,7 @@ def _is_column(node: Node) -> bool:
 
     These are row-wise steps, which no grid cuts into slices of columns.
     """
-    values = [node.value, *(one.value for one in node.sources())]
+    values = [node.value, *(source.value for source in node.sources())]
     known = node.op in BINARY or node.op in REFLECTED or node.op in UNARY
     return known and all(
         isinstance(value, Tensor) and value.dim() > 0 and value.numel() == len(value)
@@ -97,8 +97,8 @@ def _native(low: Lowering, node: Node) -> Any:
     handler = HANDLERS.get(node.op)
     if handler is None or _is_over_nodes(low, node):
         raise unsupported(node)
-    args = [_value(low, one) for one in node.args]
-    kwargs = {name: _value(low, one) for name, one in node.kwargs.items()}
+    args = [_value(low, arg) for arg in node.args]
+    kwargs = {name: _value(low, arg) for name, arg in node.kwargs.items()}
     try:
         bound = inspect.signature(handler).bind(low, node, *args, **kwargs)
     except TypeError:
@@ -118,7 +118,7 @@ def _value(low: Lowering, argument: Any) -> Any:
         value = low.values[argument]
         return low.rows(argument, value) if isinstance(value, Pending) else value
     if type(argument) in (tuple, list):
-        return [_value(low, one) for one in argument]
+        return [_value(low, item) for item in argument]
     return argument
 
 
@@ -208,23 +208,23 @@ def _cat(low: Lowering, node: Node, tensors: Sequence[Any], dim: int = 0) -> Row
     whole = _whole_input(low, node)
     if whole is not None:
         return whole
-    return Rows(low.b.concat(tuple(low.name(low.rows(node, one)) for one in tensors)))
+    return Rows(low.b.concat(tuple(low.name(low.rows(node, tensor)) for tensor in tensors)))
 
 
 def _whole_input(low: Lowering, node: Node) -> Rows | None:
     """The input whose parts are joined in their own order; None of other tensors."""
     joined = node.args[0] if node.args else node.kwargs["tensors"]
-    parts = [one for one in joined if isinstance(one, Node) and one.op == "columns"]
-    if len(parts) < len(joined) or len({one.args[0] for one in parts}) > 1:
+    parts = [part for part in joined if isinstance(part, Node) and part.op == "columns"]
+    if len(parts) < len(joined) or len({part.args[0] for part in parts}) > 1:
         return None
-    x, starts = parts[0].args[0], [0, *(one.args[2] for one in parts)]
-    stops = [*(one.args[1] for one in parts), x.value.shape[1]]
+    x, starts = parts[0].args[0], [0, *(part.args[2] for part in parts)]
+    stops = [*(part.args[1] for part in parts), x.value.shape[1]]
     value = low.values.get(x)
     return value if starts == stops and isinstance(value, Rows) else None
 
 
 def _stack(low: Lowering, node: Node, tensors: Sequence[Any], dim: int = 0) -> Stack:
-    parts = tuple(low.rows(node, one) for one in tensors)
+    parts = tuple(low.rows(node, tensor) for tensor in tensors)
     return Stack(parts, dim % node.value.dim())
 
 

@@ -43,6 +43,6 @@ def lower_over_nodes(
 
 def lower_attend_all(low: Lowering, q: Node, k: Node, v: Node) -> Rows:
     """Linear attention over all nodes; heads are all dimensions but the last."""
-    names = [low.name(low.rows(one, low.values.get(one))) for one in (q, k, v)]
+    names = [low.name(low.rows(part, low.values.get(part))) for part in (q, k, v)]
     heads = prod(q.value.shape[1:-1])
     return Rows(low.b.linear_attend(names[0], names[1], names[2], heads))

@@ -74,8 +74,8 @@ class Lines:
 
     def _written(self, node: Node) -> str:
         if node.op != "item":
-            for one in node.sources():
-                self.of(one)
+            for source in node.sources():
+                self.of(source)
         self._at, op, args = node, node.op, node.args
         if op in ("to", "type_as") and _is_whole(node.value) and not _is_whole(args[0].value):
             return self.add(f"trunc({self.of(args[0])})")
@@ -125,7 +125,7 @@ class Lines:
         if isinstance(value, Tensor):
             return _number(float(value)) if value.dim() == 0 else self._constant(value)
         if isinstance(value, (list, tuple)):
-            return f"[{', '.join(self._value(one) for one in value)}]"
+            return f"[{', '.join(self._value(item) for item in value)}]"
         return _number(value.item() if isinstance(value, np.generic) else value)
 
     def _constant(self, tensor: Tensor) -> str:
@@ -142,9 +142,9 @@ class Lines:
         return self.param(tensor)
 
     def _arguments(self, node: Node) -> str:
-        keywords = {name: one for name, one in node.kwargs.items() if one is not None}
-        parts = [self._value(one) for one in node.args]
-        parts += [f"{name}={self._value(one)}" for name, one in keywords.items()]
+        keywords = {name: arg for name, arg in node.kwargs.items() if arg is not None}
+        parts = [self._value(arg) for arg in node.args]
+        parts += [f"{name}={self._value(arg)}" for name, arg in keywords.items()]
         return ", ".join(parts)
 
     def _plain(self, node: Node) -> str:
@@ -182,7 +182,7 @@ class Lines:
                 " nodes and of the result, and of no constant",
             )
         named = ", ".join(
-            self.of(one) if isinstance(one, Node) else self.param(one) for one in parts
+            self.of(part) if isinstance(part, Node) else self.param(part) for part in parts
         )
         return self.add(f"einsum({equation!r}, {named})")
 
@@ -263,7 +263,7 @@ class Lines:
             raise refuse(node.where, "nn.Embedding with max_norm changes rows as they are read")
         if not isinstance(table, Tensor) or not isinstance(index, Node):
             raise refuse(node.where, "embedding is known of categories of the features")
-        if any(one.op in ("source", "target") for one in _leading_to(index)):
+        if any(source.op in ("source", "target") for source in _leading_to(index)):
             raise refuse(
                 node.where,
                 "categories of nodes are looked up at the ends of edges; look them up before, for"
@@ -297,7 +297,7 @@ class Lines:
         shape = x.value.shape
         if Ellipsis in keys:
             at = keys.index(Ellipsis)
-            missing = len(shape) - sum(one is not None for one in keys) + 1
+            missing = len(shape) - sum(entry is not None for entry in keys) + 1
             keys[at : at + 1] = [slice(None)] * missing
         rows, *rest = keys
         whole = isinstance(rows, slice) and rows.indices(shape[0]) == (0, shape[0], 1)
@@ -308,20 +308,20 @@ class Lines:
                 " rows",
             )
         name, dim, place = self.of(x), 1, 1
-        for one in rest:
-            if one is None:
+        for entry in rest:
+            if entry is None:
                 name = self.add(f"unsqueeze({name}, {dim})")
                 dim += 1
-            elif isinstance(one, int):
-                name = self.add(f"select({name}, {dim}, {one % shape[place]})")
+            elif isinstance(entry, int):
+                name = self.add(f"select({name}, {dim}, {entry % shape[place]})")
                 place += 1
-            elif isinstance(one, slice) and one.step in (None, 1):
-                start, stop, _ = one.indices(shape[place])
+            elif isinstance(entry, slice) and entry.step in (None, 1):
+                start, stop, _ = entry.indices(shape[place])
                 if (start, stop) != (0, shape[place]):
                     name = self.add(f"narrow({name}, {dim}, {start}, {stop - start})")
                 dim, place = dim + 1, place + 1
-            elif isinstance(one, list) and all(isinstance(at, int) for at in one):
-                parts = [f"narrow({name}, {dim}, {at % shape[place]}, 1)" for at in one]
+            elif isinstance(entry, list) and all(isinstance(at, int) for at in entry):
+                parts = [f"narrow({name}, {dim}, {at % shape[place]}, 1)" for at in entry]
                 name = self.add(f"cat([{', '.join(map(self.add, parts))}], {dim})")
                 dim, place = dim + 1, place + 1
             else:
@@ -333,7 +333,7 @@ def _leading_to(node: Node) -> set[Node]:
     """An operation on edges, and all on edges that lead to it."""
     reached, left = {node}, [node]
     while left:
-        new = {one for one in left.pop().sources() if one.edges} - reached
+        new = {source for source in left.pop().sources() if source.edges} - reached
         reached |= new
         left.extend(new)
     return reached

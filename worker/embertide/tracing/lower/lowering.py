@@ -87,7 +87,7 @@ class Lowering:
         if isinstance(value, Rows):
             return value
         if isinstance(value, Stack) and value.dim == 1:
-            return Rows(self.b.concat(tuple(self.name(one) for one in value.parts)))
+            return Rows(self.b.concat(tuple(self.name(part) for part in value.parts)))
         if isinstance(value, Stack):
             raise refuse(
                 node.where, f"{node.op} of a stack is not known; reduce it first: sum, mean or max"
@@ -172,7 +172,9 @@ class Lowering:
         kept = _read(self.b.steps[start:], {results[name] for name in wanted})
         dropped = {step.out for step in self.b.steps[start:]} - {step.out for step in kept}
         self.b.steps[start:] = kept
-        self.b.widths = {one: width for one, width in self.b.widths.items() if one not in dropped}
+        self.b.widths = {
+            name: width for name, width in self.b.widths.items() if name not in dropped
+        }
         read = {name for step in self.b.steps for name in step.param_names()}
         for name in set(self.weights.params) - before - read:
             del self.weights.params[name]
@@ -252,7 +254,7 @@ class Lowering:
         self._finish()
         if self.weights.differences:
             differences = ", ".join(
-                f"{one} is {got}, not {want}" for one, want, got in self.weights.differences
+                f"{key} is {got}, not {want}" for key, want, got in self.weights.differences
             )
             raise ModelError(f"the module's parameters are not its convolutions': {differences}")
         steps = _read(self.b.steps, {*results.values(), *self.b.outputs})
@@ -262,7 +264,7 @@ class Lowering:
             params=self.weights.params,
             widths=self.b.widths,
             layers=self.b.layer + 1,
-            inputs={one: name for one, name in self.b.inputs.items() if name in wanted},
+            inputs={key: name for key, name in self.b.inputs.items() if name in wanted},
             results=results,
             outputs=tuple(self.b.outputs),
         )
@@ -285,7 +287,7 @@ def _refusing(node: Node) -> Iterator[None]:
 
 def _parts_read(nodes: Sequence[Node], outputs: Iterable[Node]) -> dict[str, frozenset[int]]:
     """Node type -> the first columns of the parts of its input that some nodes read, or are."""
-    read: dict[str, set[int]] = {one.of: {0} for one in outputs if one.op == "input"}
+    read: dict[str, set[int]] = {output.of: {0} for output in outputs if output.op == "input"}
     for node in nodes:
         for source in node.sources():
             if source.op == "input" and source.args[0] == "x":
@@ -299,7 +301,7 @@ def _layers_ahead(nodes: Sequence[Node]) -> list[Called | None]:
     ahead: list[Called | None] = []
     following = None
     for node in reversed(nodes):
-        following = next((one for one in node.args if isinstance(one, Called)), following)
+        following = next((arg for arg in node.args if isinstance(arg, Called)), following)
         ahead.append(following)
     return ahead[::-1]
 
@@ -321,7 +323,7 @@ def needed(*outputs: Node) -> list[Node]:
 
 def along_edges(*messages: Node) -> list[Node]:
     """As `needed`, of messages, from where they take rows of nodes to the edges."""
-    return _leading_to(messages, lambda node: [one for one in node.sources() if one.edges])
+    return _leading_to(messages, lambda node: [source for source in node.sources() if source.edges])
 
 
 def _leading_to(nodes: Iterable[Node], sources: Callable[[Node], list[Node]]) -> list[Node]:

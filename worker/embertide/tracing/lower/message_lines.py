@@ -45,7 +45,7 @@ class Ends:
         self.params: list[Tensor] = []
         self.weighted, self.features = False, 0
         self.tensors: dict[str, list[Rows]] = {"source": [], "target": []}
-        for node in (one for message in messages for one in along_edges(message)):
+        for node in (node for message in messages for node in along_edges(message)):
             if node.op in self.tensors:
                 rows = self._rows(node)
                 if rows not in self.tensors[node.op]:
@@ -120,7 +120,7 @@ class Ends:
 
     def _end(self, node: Node, shape: list[int]) -> str:
         known, rows = self.tensors[node.op], self._rows(node)
-        name, widths = node.op[0], [self.low.b.widths[one.name] for one in known]
+        name, widths = node.op[0], [self.low.b.widths[read.name] for read in known]
         if len(known) > 1:
             at = known.index(rows)
             name = self.lines.add(f"narrow({name}, 1, {sum(widths[:at])}, {widths[at]})")

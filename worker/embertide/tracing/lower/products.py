@@ -98,7 +98,7 @@ def _multiplied(low: Lowering, nodes: Sequence[Node], total: str = "") -> str:
     for at in range(1, len(names)):
         lines.append(f"v{at} = mul({last}, x{at})")
         last = f"v{at}"
-    width = max(low.b.widths[one] for one in names)
+    width = max(low.b.widths[name] for name in names)
     if total:
         lines += ["some = ne(x0, 0.0)", f"out = where(some, {last}, 0.0)"]
     else:
@@ -115,8 +115,8 @@ def _leaves(value: Any, width: int) -> Iterator[Any]:
     elif _width(value) not in (1, width) or not value.edges:
         yield None
     elif value.op in _MUL and len(value.args) == 2:
-        for one in value.args:
-            yield from _leaves(one, width)
+        for factor in value.args:
+            yield from _leaves(factor, width)
     elif value.op in _SAME and isinstance(value.args[0], Node) and _keeps(value):
         yield from _leaves(value.args[0], width)
     else:

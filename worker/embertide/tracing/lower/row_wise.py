@@ -19,22 +19,22 @@ def lower_row_wise(low: Lowering, node: Node) -> Pending:
     Raises:
         ModelError: no line says the operation.
     """
-    for one in node.sources():
-        if one.edges:
+    for source in node.sources():
+        if source.edges:
             raise refuse(
-                one.where,
+                source.where,
                 "a tensor of the edges is used among those of the nodes; sum it up first",
             )
     nodes = frozenset({node})
-    for one in node.sources():
-        if isinstance(low.values.get(one), Pieces):
-            nodes |= {one}
-            one = one.args[0]
-        value = low.values.get(one)
+    for source in node.sources():
+        if isinstance(low.values.get(source), Pieces):
+            nodes |= {source}
+            source = source.args[0]
+        value = low.values.get(source)
         if isinstance(value, Pending):
             nodes |= value.nodes
         elif isinstance(value, Stack) and value.dim > 0:
-            nodes |= {one}
+            nodes |= {source}
         elif not isinstance(value, Rows):
             raise refuse(
                 node.where,
@@ -69,7 +69,7 @@ class _Named:
         return f"x{self.inputs.index(rows)}"
 
     def param(self, tensor: Tensor) -> str:
-        places = [at for at, one in enumerate(self.params) if one is tensor]
+        places = [at for at, known in enumerate(self.params) if known is tensor]
         if not places:
             self.params.append(tensor)
         return f"p{places[0] if places else len(self.params) - 1}"

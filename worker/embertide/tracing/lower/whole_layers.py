@@ -34,7 +34,7 @@ def lower_layer(
     """The rows of one node type; the first one that is asked for writes the steps of all."""
     call = scope.name, id(module)
     if call not in low.calls:
-        nodes = [one for one in low.nodes if one.op == "layer" and _call(one) == call]
+        nodes = [other for other in low.nodes if other.op == "layer" and _call(other) == call]
         names = _inputs(low, nodes)
         low.begin(scope)
         stored = _stored(low, module)
@@ -45,7 +45,7 @@ def lower_layer(
             outputs=(),
             every=True,
         )
-        with low.keeping_read({one.args[-1] for one in nodes}) as results:
+        with low.keeping_read({other.args[-1] for other in nodes}) as results:
             results |= layer.steps_by_type(low.b, stored, names, types)
         for name in names.values():
             if name.startswith(_UNREAD):
@@ -56,13 +56,13 @@ def lower_layer(
 
 def lower_jumping(low: Lowering, node: Node, module: nn.Module, layers: Sequence[Node]) -> Rows:
     """JumpingKnowledge by an LSTM over the results of several layers."""
-    names = tuple(low.name(low.rows(node, low.values.get(one))) for one in layers)
+    names = tuple(low.name(low.rows(node, low.values.get(layer))) for layer in layers)
     return Rows(weigh_by_lstm(low.b, _stored(low, module), names))
 
 
 def _stored(low: Lowering, module: nn.Module) -> Scope:
     """The parameters of a module."""
-    path = next(path for path, one in low.module.named_modules() if one is module)
+    path = next(path for path, part in low.module.named_modules() if part is module)
     return Scope(low.weights, path, f"{path}, {type(module).__name__}", {})
 
 

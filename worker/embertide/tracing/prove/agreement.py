@@ -17,8 +17,8 @@ TOLERANCE = 1e-9
 def layer_graphs(program: Program, graph: RandomGraph, weighted: bool) -> list[Any]:
     """The same graph for every layer: by relation."""
     edges = {
-        relation: (one.src, one.dst, one.weight if weighted else None, one.features)
-        for relation, one in graph.edges.items()
+        relation: (own.src, own.dst, own.weight if weighted else None, own.features)
+        for relation, own in graph.edges.items()
     }
     return [edges] * program.layers
 

@@ -67,8 +67,8 @@ _TORCHS = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
 
 def _state(module: nn.Module) -> Iterator[tuple[Place, Any]]:
     """All numbers and tensors that modules have as attributes, but for parameters."""
-    for path, one in module.named_modules():
-        for name, value in (*vars(one).items(), *one._buffers.items()):
+    for path, part in module.named_modules():
+        for name, value in (*vars(part).items(), *part._buffers.items()):
             if name not in _TORCHS and not name.endswith("_hooks"):
                 yield (path, name), _copied(value)
 
@@ -104,9 +104,9 @@ def _other_tensor(value: Tensor) -> Tensor:
 
 def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
     if type(value) in (tuple, list):
-        return type(value)(change(one) for one in value)
+        return type(value)(change(item) for item in value)
     if type(value) is dict:
-        return {key: change(one) for key, one in value.items()}
+        return {key: change(item) for key, item in value.items()}
     return value
 
 

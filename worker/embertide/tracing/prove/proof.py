@@ -97,7 +97,7 @@ class Proof:
     @property
     def not_compared(self) -> tuple[Compared, ...]:
         """Graphs on which ``forward`` itself fails."""
-        return tuple(one for one in self.graphs if one.error is None)
+        return tuple(compared for compared in self.graphs if compared.error is None)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, with the tolerance; errors by result where results have labels."""
@@ -108,7 +108,7 @@ class Proof:
             "tolerance": self.tolerance,
             "float32_error": self.float32_error,
             "arguments_left_out": list(self.left_out),
-            "graphs": [one.to_json() for one in self.graphs],
+            "graphs": [compared.to_json() for compared in self.graphs],
         }
 
 
@@ -127,7 +127,7 @@ def prove(subject: Subject, program: Program, types: GraphTypes, lower: Lower) -
     kept = subject.fresh()
     check_kept(kept.module, lambda: kept.forward(plain.graph, weighted=True))
     comparison = _Comparison(subject.fresh(), program, lower)
-    graphs = tuple(comparison.run(one) for one in (plain, *others))
+    graphs = tuple(comparison.run(trial) for trial in (plain, *others))
     return Proof(comparison.errors, graphs, comparison.float32(plain), subject.left_out)
 
 
@@ -189,8 +189,8 @@ class _Comparison:
         single = self.subject.single().forward(trial.graph.single(), weighted=True)
         rows = {key: result_of(single, key) for key in self.program.results}
         error = max(
-            error_of(one.double().reshape(len(one), -1), result_of(double, key))
-            for key, one in rows.items()
+            error_of(result.double().reshape(len(result), -1), result_of(double, key))
+            for key, result in rows.items()
         )
         if not error <= LIMIT_FLOAT32:
             raise ModelError(

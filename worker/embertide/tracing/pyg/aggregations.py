@@ -37,11 +37,11 @@ def aggregated(edges: Edges, message: Any, aggr: Any, scope: Called, name: str) 
     if kind == "powermean":
         return _power_mean(edges, message, aggr, scope)
     if kind == "multi" and not hasattr(aggr, "multihead_attn"):
-        return aggr.combine([aggregated(edges, message, one, scope, name) for one in aggr.aggrs])
+        return aggr.combine([aggregated(edges, message, part, scope, name) for part in aggr.aggrs])
     if kind == "degreescaler":
         total = aggregated(edges, message, aggr.aggr, scope, name)
         return _scaled(edges.degree("in").view(-1, *[1] * (total.dim() - 1)), total, aggr)
-    known = ", ".join(one for one in (*REDUCES, *_MADE_OF_THEM) if one != "add")
+    known = ", ".join(part for part in (*REDUCES, *_MADE_OF_THEM) if part != "add")
     raise refuse(
         here(),
         f"{name} aggregates by {type(aggr).__name__}; known are {known}, and several joined but by"
@@ -67,5 +67,5 @@ def _scaled(degree: Any, total: Any, aggr: Any) -> Any:
         "linear": lambda: degree / aggr.avg_deg_lin,
         "inverse_linear": lambda: aggr.avg_deg_lin / least,
     }
-    parts = [total if one == "identity" else total * factors[one]() for one in aggr.scaler]
+    parts = [total if scaler == "identity" else total * factors[scaler]() for scaler in aggr.scaler]
     return torch.cat(parts, dim=-1)

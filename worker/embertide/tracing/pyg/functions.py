@@ -65,7 +65,7 @@ def refused(name: str) -> Callable[[Recording, Function], Function]:
 
     def make(_recording: Recording, real: Function) -> Function:
         def replacing(*args: Any, **kwargs: Any) -> Any:
-            if any(isinstance(one, Traced) for one in (*args, *kwargs.values())):
+            if any(isinstance(arg, Traced) for arg in (*args, *kwargs.values())):
                 raise refuse(here(), REFUSED[name])
             return real(*args, **kwargs)
 

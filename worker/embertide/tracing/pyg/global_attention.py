@@ -19,8 +19,8 @@ def sgformer(_recording: Recording, m: Any, x: Any, mask: Any = None) -> Any:
     """SGFormerAttention."""
     _check(mask)
     q, k, v = (lin(x).view(-1, m.heads, m.head_channels) for lin in (m.q, m.k, m.v))
-    q, k = (torch.where(one == 0, 1e-6, one) for one in (q, k))
-    q, k = (one / torch.linalg.norm(one, dim=-1, keepdim=True) for one in (q, k))
+    q, k = (torch.where(rows == 0, 1e-6, rows) for rows in (q, k))
+    q, k = (rows / torch.linalg.norm(rows, dim=-1, keepdim=True) for rows in (q, k))
     nodes = torch.ones_like(x[:, :1]).sum(0)
     total = _attended(q, k, v) + v * nodes
     return (total / (_weights(q, k) + nodes)).mean(dim=1)
@@ -31,7 +31,7 @@ def performer(_recording: Recording, m: Any, x: Any, mask: Any = None) -> Any:
     _check(mask)
     q, k, v = (lin(x).view(-1, m.heads, m.head_channels) for lin in (m.q, m.k, m.v))
     matrix, kernel = m.fast_attn.projection_matrix, m.fast_attn.kernel
-    q, k = (kernel(functional.linear(one, matrix)) + 0.001 for one in (q, k))
+    q, k = (kernel(functional.linear(rows, matrix)) + 0.001 for rows in (q, k))
     out = _attended(q, k, v) / _weights(q, k)
     return m.dropout(m.attn_out(out.flatten(1)))
 

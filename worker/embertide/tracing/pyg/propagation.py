@@ -45,12 +45,14 @@ class Propagate:
         node = weight.node if isinstance(weight, Traced) else None
         if node is None or node not in self.recording.loop_weights:
             return out
-        rows = {name: one[0] if isinstance(one, tuple) else one for name, one in passed.items()}
+        rows = {
+            name: value[0] if isinstance(value, tuple) else value for name, value in passed.items()
+        }
         rows["edge_weight"] = self.recording.loop_weights[node]
         names = inspect.signature(self.module.message).parameters
         own = {name: rows.get(name, rows.get(name[:-2])) for name in names}
         sums = type(self.module.aggr_module).__name__ == "SumAggregation"
-        if not sums or any(one is None for one in own.values()):
+        if not sums or any(value is None for value in own.values()):
             raise refuse(
                 here(),
                 f"{self.name} has self-loops beside weights that are computed, which is known of a"

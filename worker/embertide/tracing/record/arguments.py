@@ -192,7 +192,9 @@ def _is_graph(value: object) -> bool:
 
 def _such_as(module: nn.Module) -> str:
     """An example of a table of the module's own, if it has one."""
-    names = [name for name, one in module.named_modules() if isinstance(one, nn.Embedding) and name]
+    names = [
+        name for name, part in module.named_modules() if isinstance(part, nn.Embedding) and name
+    ]
     return f" (--table {names[0]})" if names else ""
 
 
@@ -224,7 +226,7 @@ _OF_PAIRS = (
 
 def _taken(kind: str, name: str, role: str, taken: Mapping[str, str]) -> str:
     """The message for a role that another argument has."""
-    other = next(one for one, has in taken.items() if has == role)
+    other = next(argument for argument, has in taken.items() if has == role)
     return (
         f"{kind}.forward takes {other} and {name}, and both are the job's {role}; a job has one"
         " such tensor: take the columns of both in one argument and cut them apart in forward"

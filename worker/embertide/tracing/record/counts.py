@@ -94,7 +94,7 @@ def counted(value: Any, place: int, dim: int | None, of: Traced) -> Any:
         dim: the dimension whose size was asked for; None of all.
     """
     if isinstance(value, torch.Size):
-        return torch.Size(_of(of, one) if at == place else one for at, one in enumerate(value))
+        return torch.Size(_of(of, size) if at == place else size for at, size in enumerate(value))
     return _of(of, value) if dim in (None, place) else value
 
 

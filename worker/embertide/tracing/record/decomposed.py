@@ -74,7 +74,7 @@ def _linalg_norm(
 
 
 def _cosine(a: Tensor, b: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    lengths = [_norm(one, 2, dim, keepdim=True).clamp(min=eps) for one in (a, b)]
+    lengths = [_norm(x, 2, dim, keepdim=True).clamp(min=eps) for x in (a, b)]
     return (a / lengths[0] * (b / lengths[1])).sum(dim)
 
 

@@ -60,7 +60,7 @@ class EdgeEnds:
 
     def lengths(self) -> set[int]:
         """How many edges each relation has, changed or not."""
-        return {len(one.own.src) for one in self.edges.values()}
+        return {len(edges.own.src) for edges in self.edges.values()}
 
     def of_relation(self, name: str) -> Edges | None:
         """The edges whose tensors are of a name; None of the edges of all relations."""

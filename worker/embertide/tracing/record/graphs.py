@@ -121,8 +121,9 @@ class RandomGraph:
 
     def single(self) -> RandomGraph:
         """The same graph with all numbers in float32."""
-        x = {name: one.float() for name, one in self.x.items()}
-        return replace(self, x=x, edges={name: one.single() for name, one in self.edges.items()})
+        x = {name: features.float() for name, features in self.x.items()}
+        edges = {relation: own.single() for relation, own in self.edges.items()}
+        return replace(self, x=x, edges=edges)
 
     @property
     def dtype(self) -> torch.dtype:

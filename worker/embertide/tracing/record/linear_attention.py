@@ -48,8 +48,8 @@ def over_pairs(
         ModelError: something else is done with such a sum.
     """
     passed = list(traced_in((args, tuple(kwargs.values()))))
-    sums = [one for one in passed if one.node.op == OUTER]
-    if any(one.node.edges for one in passed):
+    sums = [x for x in passed if x.node.op == OUTER]
+    if any(x.node.edges for x in passed):
         return None
     result: Any = None
     if op in _MATMUL and len(args) == 2 and len(passed) == 2:
@@ -116,7 +116,7 @@ def _einsum(tape: Recorder, equation: Any, *operands: Any) -> Any:
         return _summed(letters[0], result, parts[0])
     if len(parts) != 2:
         return None
-    traced = [isinstance(one, Traced) for one in parts]
+    traced = [isinstance(part, Traced) for part in parts]
     if traced == [False, True]:
         letters, parts, traced = letters[::-1], parts[::-1], traced[::-1]
     if traced == [True, False]:
@@ -171,16 +171,19 @@ def _outer(
     tape: Recorder, of_a: str, of_b: str, result: str, a: Any, b: Any, nodes: str
 ) -> Traced | None:
     """The sum over all nodes of products of their rows, by its factors."""
-    heads = "".join(one for one in result if one in of_a and one in of_b)
+    heads = "".join(letter for letter in result if letter in of_a and letter in of_b)
     first, second = (
-        "".join(one for one in result if one in of and one not in heads) for of in (of_a, of_b)
+        "".join(letter for letter in result if letter in of and letter not in heads)
+        for of in (of_a, of_b)
     )
     used = sorted(nodes + heads + first), sorted(nodes + heads + second)
     if (sorted(of_a), sorted(of_b)) != used or len(first) != 1 or len(second) != 1:
         return None
     k, v = rows_in(a, of_a, nodes + heads + first), rows_in(b, of_b, nodes + heads + second)
     value = torch.einsum(f"{of_a},{of_b}->{result}", plain(a), plain(b))
-    roles = "".join("k" if one == first else "v" if one == second else "h" for one in result)
+    roles = "".join(
+        "k" if letter == first else "v" if letter == second else "h" for letter in result
+    )
     return tape.wrap(tape.add(OUTER, (k, v, roles), {}, value))
 
 
@@ -191,7 +194,7 @@ def _attended(
     k, v, roles = total.node.args
     if len(of_sum) != len(roles):
         return None
-    heads = "".join(one for one, role in zip(of_sum, roles, strict=True) if role == "h")
+    heads = "".join(letter for letter, role in zip(of_sum, roles, strict=True) if role == "h")
     of_k, of_v = of_sum[roles.index("k")], of_sum[roles.index("v")]
     if of_k in result:
         k, v, of_k, of_v = v, k, of_v, of_k

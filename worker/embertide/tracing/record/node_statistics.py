@@ -75,9 +75,9 @@ def _over(dim: Any, dims: int) -> str | None:
     if dim is None:
         return "all"
     several = list(dim) if isinstance(dim, (tuple, list)) else [dim]
-    if not all(type(one) is int for one in several):
+    if not all(type(number) is int for number in several):
         return None
-    places = {one % max(1, dims) for one in several}
+    places = {number % max(1, dims) for number in several}
     if places == {0}:
         return "rows"
     return "all" if places == set(range(dims)) else None

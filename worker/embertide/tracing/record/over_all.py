@@ -48,7 +48,7 @@ def over_all(tape: Recorder, op: str, args: tuple[Any, ...], kwargs: dict[str, A
             return _named(tape, reduction, reduced)
         if op == "softmax" and _dim_of(args, kwargs) == 0 and (rows := _rows_of(tape, x)):
             return _softmax(rows, x)
-    if not all(one.node.whole for one in passed):
+    if not all(tensor.node.whole for tensor in passed):
         return None
     if is_shape_for_rows(op, x.node.value, args[1:]):
         return x
@@ -91,15 +91,15 @@ def beside_rows(tape: Recorder, op: str, args: tuple[Any, ...]) -> tuple[Any, ..
     """The arguments of a function, statistics among them as rows of what they stand beside."""
     if op not in BESIDE_ROWS:
         return args
-    args = tuple(_number(tape, one) if isinstance(one, Count) else one for one in args)
-    traced = [one for one in args if isinstance(one, Traced)]
-    others = [one for one in traced if not one.node.whole]
+    args = tuple(_number(tape, arg) if isinstance(arg, Count) else arg for arg in args)
+    traced = [arg for arg in args if isinstance(arg, Traced)]
+    others = [arg for arg in traced if not arg.node.whole]
     if len(traced) < 2 or len(others) == len(traced):
         return args
-    most = max(others or traced, key=lambda one: one.node.value.dim())
+    most = max(others or traced, key=lambda arg: arg.node.value.dim())
     return tuple(
-        _beside(tape, one, most) if isinstance(one, Traced) and one.node.whole else one
-        for one in args
+        _beside(tape, arg, most) if isinstance(arg, Traced) and arg.node.whole else arg
+        for arg in args
     )
 
 

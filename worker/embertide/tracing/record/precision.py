@@ -49,9 +49,9 @@ class _InDoubles(TorchFunctionMode):
         if func is Tensor.float:
             func = Tensor.double
         elif func in (Tensor.to, Tensor.type):
-            args = tuple(torch.float64 if one is torch.float32 else one for one in args)
+            args = tuple(torch.float64 if value is torch.float32 else value for value in args)
             kwargs = {
-                key: torch.float64 if one is torch.float32 else one
-                for key, one in (kwargs or {}).items()
+                key: torch.float64 if value is torch.float32 else value
+                for key, value in (kwargs or {}).items()
             }
         return func(*args, **(kwargs or {}))

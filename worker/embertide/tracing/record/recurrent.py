@@ -57,7 +57,7 @@ def called_lstm_cell(
     x: Any, state: Sequence[Any], w_x: Any, w_h: Any, b_x: Any = None, b_h: Any = None
 ) -> State:
     """What torch's function gets from a cell without a state: zeros."""
-    return lstm_cell(x, [known_state(one) for one in state], w_x, w_h, b_x, b_h)
+    return lstm_cell(x, [known_state(part) for part in state], w_x, w_h, b_x, b_h)
 
 
 def called_gru_cell(x: Any, h: Any, w_x: Any, w_h: Any, b_x: Any = None, b_h: Any = None) -> Any:
@@ -97,10 +97,15 @@ def recurrent(m: nn.LSTM | nn.GRU, x: Any, state: Any = None) -> Any:
             last.append(states_after[-1])
             ordered = states_after[::-1] if direction else states_after
             outs.append([h for h, _ in ordered])
-        steps = [one[0] if len(one) == 1 else torch.cat(one, 1) for one in zip(*outs, strict=True)]
+        steps = [
+            state[0] if len(state) == 1 else torch.cat(state, 1)
+            for state in zip(*outs, strict=True)
+        ]
     stacked = torch.stack(list(steps), 1)
     out = stacked if m.batch_first else stacked.transpose(0, 1)
-    ends = [torch.stack([one[at] for one in last], 1).transpose(0, 1) for at in range(1 + is_lstm)]
+    ends = [
+        torch.stack([state[at] for state in last], 1).transpose(0, 1) for at in range(1 + is_lstm)
+    ]
     return out, tuple(ends) if is_lstm else ends[0]
 
 
@@ -116,8 +121,10 @@ def over(
 
 def _cell(m: Any, name: str, kind: Callable[..., State]) -> Callable[[Any, State], State]:
     """One layer in one direction."""
-    of_x, of_h = (getattr(m, f"weight_{one}_{name}") for one in ("ih", "hh"))
-    biases = [getattr(m, f"bias_{one}_{name}") for one in ("ih", "hh")] if m.bias else [None, None]
+    of_x, of_h = (getattr(m, f"weight_{side}_{name}") for side in ("ih", "hh"))
+    biases = (
+        [getattr(m, f"bias_{side}_{name}") for side in ("ih", "hh")] if m.bias else [None, None]
+    )
     return lambda x, state: kind(x, state, of_x, of_h, *biases)
 
 
@@ -148,7 +155,7 @@ def _taken_apart(x: Traced, *, first: bool) -> list[Any] | None:
     """The steps of a sequence that stand in dimension 0, or else in dimension 1."""
     node = x.node
     if first and node.op == "stack" and (*node.args[1:], *node.kwargs.values(), 0)[0] == 0:
-        return [x.tape.wrap(one) for one in node.args[0]]
+        return [x.tape.wrap(row) for row in node.args[0]]
     rows, letters = displayed(x)
     if len(letters) != 3 or letters != (NODES_SECOND if first else "nab"):
         return None
@@ -160,7 +167,7 @@ def _states(state: Any, is_lstm: bool) -> Callable[[int], State] | None:
     """The first state of each layer and direction, by its number."""
     if state is None:
         return None
-    parts = [_each(one) for one in (state if is_lstm else (state, None))]
+    parts = [_each(part) for part in (state if is_lstm else (state, None))]
     return lambda at: (parts[0](at), parts[1](at))
 
 

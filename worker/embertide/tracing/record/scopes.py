@@ -34,17 +34,19 @@ class Scopes:
         self._stack: list[Called] = []
         self._calls = 0
         self._dicts = {
-            path for path, one in module.named_modules() if typed and isinstance(one, nn.ModuleDict)
+            path
+            for path, part in module.named_modules()
+            if typed and isinstance(part, nn.ModuleDict)
         }
         self._together: dict[str, tuple[int, set[str]]] = {}
 
     def watch(self, path: str, module: nn.Module) -> list[Any]:
         """Note when a module starts and ends; returns what removes the hooks again."""
 
-        def start(one: nn.Module, _args: Any) -> None:
-            self._stack.append(self.called(path, one))
+        def start(part: nn.Module, _args: Any) -> None:
+            self._stack.append(self.called(path, part))
 
-        def end(_one: nn.Module, _args: Any, _result: Any) -> None:
+        def end(_part: nn.Module, _args: Any, _result: Any) -> None:
             self._stack.pop()
 
         return [module.register_forward_pre_hook(start), module.register_forward_hook(end)]

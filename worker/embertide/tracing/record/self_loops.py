@@ -22,8 +22,8 @@ _DESCRIBED: dict[Loops, str] = {
 }
 _AFTER: dict[tuple[Loops, Change], Loops] = {
     ("keep", "add_self_loops"): "more",
-    **{(one, "remove_self_loops"): "none" for one in _DESCRIBED},
-    **{(one, "add_remaining_self_loops"): "single" for one in _DESCRIBED},
+    **{(loops, "remove_self_loops"): "none" for loops in _DESCRIBED},
+    **{(loops, "add_remaining_self_loops"): "single" for loops in _DESCRIBED},
     **{("none", change): "replace" for change in ("add_self_loops", "add_remaining_self_loops")},
     ("replace", "add_remaining_self_loops"): "replace",
 }

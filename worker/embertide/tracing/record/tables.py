@@ -190,7 +190,7 @@ class Beside:
         Raises:
             ModelError: something else is done with numbers, as if they were features.
         """
-        numbers = [one for one in traced_in((args, tuple(kwargs.values()))) if self._are(one.node)]
+        numbers = [x for x in traced_in((args, tuple(kwargs.values()))) if self._are(x.node)]
         if not numbers:
             return None
         if op not in (*SHAPING, "long", "int") or numbers[0] is not args[0]:
@@ -248,9 +248,9 @@ def filled(module: nn.Module, tables: Tables, x: Mapping[str, Tensor]) -> Iterat
 def _owners(module: nn.Module, table: nn.Parameter) -> list[tuple[Any, str]]:
     """The modules that have a parameter, some by tied weights, each with its name there."""
     return [
-        (one, short)
-        for one in module.modules()
-        for short, param in one._parameters.items()
+        (part, short)
+        for part in module.modules()
+        for short, param in part._parameters.items()
         if param is table
     ]
 

@@ -89,13 +89,13 @@ class Tape:
             self.beside.check(*node.sources())
         node.number, node.within = len(self.nodes), self.within()
         node.edges = op in _TO_EDGES or (op == "input" and args[0] not in OF_NODES)
-        node.edges |= op not in _TO_NODES and any(one.edges for one in node.sources())
+        node.edges |= op not in _TO_NODES and any(source.edges for source in node.sources())
         node.of = _common(node) if of is None else of
         sources = node.sources()
-        all_whole = bool(sources) and all(one.whole for one in sources)
+        all_whole = bool(sources) and all(source.whole for source in sources)
         node.whole = op == "over_nodes" or (all_whole and not node.edges)
         node.part = self.in_statistic
-        node.picked = _picks(op, args) or any(one.picked for one in sources)
+        node.picked = _picks(op, args) or any(source.picked for source in sources)
         self.nodes.append(node)
         return node
 
@@ -145,7 +145,7 @@ class Tape:
                 " of it see; make a new tensor (torch.cat, torch.where, an operator)",
             )
         if name in OF_NUMBERS:
-            args = tuple(as_numbers(one) for one in args)
+            args = tuple(as_numbers(arg) for arg in args)
         paired = over_pairs(self, func, name, args, kwargs)
         if paired is not None:
             return paired
@@ -204,11 +204,11 @@ class Tape:
             _refuse_over_edges(op, args, value)
         if isinstance(value, Tensor):
             return self.wrap(self.add(op, args, kwargs, value))
-        if isinstance(value, (tuple, list)) and any(isinstance(one, Tensor) for one in value):
+        if isinstance(value, (tuple, list)) and any(isinstance(part, Tensor) for part in value):
             whole = self.add(op, args, kwargs, value)
             parts = [
-                None if one is None else self.wrap(self.add("item", (whole, place), {}, one))
-                for place, one in enumerate(value)
+                None if part is None else self.wrap(self.add("item", (whole, place), {}, part))
+                for place, part in enumerate(value)
             ]
             return _Named(value, parts) if hasattr(value, "values") else tuple(parts)
         raise refuse(here(), DECIDES.get(op, f"{op} reads the numbers in a tensor") + SAME_WAY)
@@ -234,7 +234,7 @@ def _picks(op: str, args: tuple[Any, ...]) -> bool:
     """Whether the numbers in a tensor tell how many rows there are."""
     if op == "__getitem__":
         keys = args[1] if isinstance(args[1], tuple) else (args[1],)
-        return any(isinstance(one, Traced) and one.dtype is torch.bool for one in keys)
+        return any(isinstance(key, Traced) and key.dtype is torch.bool for key in keys)
     return op in PICKS or (op == "where" and len(args) == 1)
 
 
@@ -252,7 +252,7 @@ def _fills(target: Any, key: Any, value: Any) -> bool:
 
 def _common(node: Node) -> str:
     """The node type, or relation, that all rows are of that a node reads."""
-    names = {one.of for one in node.sources() if one.edges == node.edges}
+    names = {source.of for source in node.sources() if source.edges == node.edges}
     if len(names) > 1:
         what = "relations" if node.edges else "node types"
         raise refuse(

@@ -57,10 +57,10 @@ class Traced(Tensor):
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Do it with plain tensors and record it; what stands for tensors itself does it itself."""
-        if not all(issubclass(one, Tensor) for one in types):
+        if not all(issubclass(x, Tensor) for x in types):
             return NotImplemented
         kwargs = dict(kwargs or {})
-        tape = next(one.tape for one in traced_in((args, tuple(kwargs.values()))))
+        tape = next(x.tape for x in traced_in((args, tuple(kwargs.values()))))
         return tape.call(func, args, kwargs)
 
 
@@ -91,9 +91,9 @@ def as_nodes(value: Any) -> Any:
 
 def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
     if type(value) in (tuple, list):
-        return type(value)(change(one) for one in value)
+        return type(value)(change(item) for item in value)
     if type(value) is dict:
-        return {key: change(one) for key, one in value.items()}
+        return {key: change(item) for key, item in value.items()}
     if isinstance(value, slice):
         return slice(change(value.start), change(value.stop), change(value.step))
     return value
@@ -103,7 +103,7 @@ def map_nodes(change: Callable[[Node], Node], value: Any) -> Any:
     """The same with other nodes in place of nodes."""
     if isinstance(value, Node):
         return change(value)
-    return _mapped(lambda one: map_nodes(change, one), value)
+    return _mapped(lambda item: map_nodes(change, item), value)
 
 
 def nodes_in(value: Any) -> Iterable[Node]:
@@ -111,8 +111,8 @@ def nodes_in(value: Any) -> Iterable[Node]:
     if isinstance(value, Node):
         yield value
     elif isinstance(value, (tuple, list)):
-        for one in value:
-            yield from nodes_in(one)
+        for item in value:
+            yield from nodes_in(item)
     elif isinstance(value, dict):
         yield from nodes_in(tuple(value.values()))
 
@@ -122,8 +122,8 @@ def traced_in(value: Any) -> Iterable[Traced]:
     if isinstance(value, Traced):
         yield value
     elif isinstance(value, (tuple, list)):
-        for one in value:
-            yield from traced_in(one)
+        for item in value:
+            yield from traced_in(item)
     elif isinstance(value, slice):
         yield from traced_in((value.start, value.stop, value.step))
 

@@ -85,22 +85,24 @@ def of_turned(
         return rows[:, place]
     if op == "sum":
         return _sum_of_turned(rows, own, (*others, *kwargs.values()))
-    traced = [one for one in args if isinstance(one, Traced)]
-    alike = all(not one.node.whole and displayed(one)[1] == own for one in traced)
+    traced = [arg for arg in args if isinstance(arg, Traced)]
+    alike = all(not arg.node.whole and displayed(arg)[1] == own for arg in traced)
     numbers = op == "linear" or all(
-        isinstance(one, (Traced, int, float)) or (op in ("layer_norm", "dropout")) for one in args
+        isinstance(arg, (Traced, int, float)) or (op in ("layer_norm", "dropout")) for arg in args
     )
     if op not in _EACH or not alike or not numbers or own[-1] != PLACES[len(own) - 1]:
         return None
-    moved = (displayed(one)[0] if isinstance(one, Traced) else one for one in args)
+    moved = (displayed(arg)[0] if isinstance(arg, Traced) else arg for arg in args)
     return turned(func(*moved, **kwargs), PLACES[: len(own)], own)
 
 
 def _puts_in_front(key: Any) -> bool:
     """Whether a key is ``None``, or that and all rows."""
     keys = key if isinstance(key, tuple) else (key,)
-    rest = [one for one in keys[1:] if one is not Ellipsis]
-    return keys[0] is None and all(isinstance(one, slice) and one == slice(None) for one in rest)
+    rest = [entry for entry in keys[1:] if entry is not Ellipsis]
+    return keys[0] is None and all(
+        isinstance(entry, slice) and entry == slice(None) for entry in rest
+    )
 
 
 def _picked(op: str, x: Traced, others: list[Any]) -> int | None:
@@ -116,9 +118,9 @@ def _picked(op: str, x: Traced, others: list[Any]) -> int | None:
 
 def joined(func: Callable[..., Any], parts: Sequence[Traced], *places: Any) -> Any:
     """Tensors side by side whose nodes are all in the same dimension, and not in front."""
-    if any(one.node.whole or not isinstance(one.node.value, Tensor) for one in parts):
+    if any(part.node.whole or not isinstance(part.node.value, Tensor) for part in parts):
         return None
-    moved = [displayed(one) for one in parts]
+    moved = [displayed(part) for part in parts]
     own, dims = moved[0][1], parts[0].dim()
     if own != NODES_SECOND or any(letters != own for _, letters in moved) or len(places) != 1:
         return None
@@ -137,7 +139,7 @@ def _sum_of_turned(rows: Any, own: str, places: tuple[Any, ...]) -> Any:
 def rows_in(x: Traced, letters: str, wanted: str) -> Any:
     """Rows with their dimensions in another order, of which the nodes stay first."""
     rows, own = displayed(x)
-    order = [PLACES.index(own[letters.index(one)]) for one in wanted]
+    order = [PLACES.index(own[letters.index(letter)]) for letter in wanted]
     return rows if order == sorted(order) else rows.permute(*order)
 
 
@@ -151,4 +153,4 @@ def node_letter(x: Traced, letters: str) -> str | None:
 
 def turned(x: Any, letters: str, result: str) -> Any:
     """Rows with their dimensions as a result has them."""
-    return x if letters == result else x.permute(*(letters.index(one) for one in result))
+    return x if letters == result else x.permute(*(letters.index(letter) for letter in result))

@@ -85,7 +85,7 @@ class _Separation:
             self.by_type[node] = {name: x.node for name, x in self.recording.x.items()}
         elif node.op == "together":
             parts = dict(zip(self.spans, node.args, strict=True))
-            self.by_type[node] = {name: self.same[one] for name, one in parts.items()}
+            self.by_type[node] = {name: self.same[part] for name, part in parts.items()}
         else:
             self.by_type[node] = {name: self._of(node, name) for name in self.spans}
 
@@ -93,12 +93,14 @@ class _Separation:
         """An operation within a type, or along a relation."""
         if node.op == "part":
             return self.by_type[node.args[0]][node.args[1]]
-        return self._copy(node, lambda one: self.same[one], {})
+        return self._copy(node, lambda source: self.same[source], {})
 
     def _of(self, node: Node, name: str) -> Node:
         """An operation on all rows, on those of a type."""
         value = self._rows(node, name)
-        return self._copy(node, lambda one: self.by_type[one][name], {"value": value, "of": name})
+        return self._copy(
+            node, lambda source: self.by_type[source][name], {"value": value, "of": name}
+        )
 
     def _copy(self, node: Node, change: Callable[[Node], Node], more: dict[str, Any]) -> Node:
         self._numbers += 1
@@ -111,7 +113,7 @@ class _Separation:
 
         def cut(value: Any) -> Any:
             if isinstance(value, (tuple, list)):
-                return tuple(cut(one) for one in value)
+                return tuple(cut(part) for part in value)
             if not isinstance(value, Tensor) or value.shape[:1] != (total,):
                 raise refuse(
                     node.where,

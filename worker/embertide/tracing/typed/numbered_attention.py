@@ -40,8 +40,8 @@ def rgat(
         own = Scored(edges, _score(m, edges, key, query), _value(m, edges.source(rows)))
         into.setdefault(destination, []).append(own)
         if m.mod in ("additive", "f-additive"):
-            one = edges.aggregate(edges.source(rows), "sum", recording.scopes.current())
-            plain[destination] = plain.get(destination, 0) + one
+            neighbors = edges.aggregate(edges.source(rows), "sum", recording.scopes.current())
+            plain[destination] = plain.get(destination, 0) + neighbors
         if m.mod in ("scaled", "f-scaled"):
             degrees[destination] = degrees.get(destination, 0) + edges.degree("in")
     width = m.heads * m.dim * m.out_channels

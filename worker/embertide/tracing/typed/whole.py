@@ -39,9 +39,12 @@ def record_whole(
     tape, scope, types = recording.tape, recording.scopes.current(), recording.types
     results = {}
     for name, value in values.items():
-        read = {name, *(types.ends(one)[0] for one in relations if types.ends(one)[1] == name)}
+        read = {
+            name,
+            *(types.ends(along)[0] for along in relations if types.ends(along)[1] == name),
+        }
         # Of the others, which this result does not need, the columns alone.
-        rows = {of: one if of in read else one.shape[1] for of, one in x.items()}
+        rows = {of: own if of in read else own.shape[1] for of, own in x.items()}
         args = scope, m, layer, tuple(relations), rows, name
         results[name] = tape.wrap(tape.add("layer", args, {}, value, name))
     return results
