@@ -208,11 +208,11 @@ AT_A_LINE = {
     "AllEdges": "batch norm of edges is known with running statistics",
     "OverEdges": "prod over all edges is not known; known are mean, sum, max, min, var",
     "Median": r"conv \(GINEConv\) aggregates by MedianAggregation; known are sum, mean, max",
-    "OwnAggregate": "OwnAggregate has an aggregate of its own that gives no row for each node; use",
+    "OwnAggregate": "OwnAggregate has its own aggregate, which gives no row for each node; use",
     "Unread": "median over all edges is not known; .* in the job's files",
 }
 ANYWHERE = {
-    "Unknown": r"takes efeats, but nothing tells how many features edges have; say it with --edge",
+    "Unknown": r"takes efeats, but it is not known how many features edges have; state it with",
     "Numbered": "takes features of edges beside edge_type",
 }
 

@@ -177,7 +177,7 @@ AT_A_LINE = {
 AT_A_LINE_DGL = {
     "Reversed": r"dgl.reverse makes another graph, .*; name the turned edges by reverse in the",
     "Twice": r"add_self_loops of edges with a new self-loop .* add self-loops once",
-    "Late": r"remove_self_loop comes behind tensors of the edges that were set \(a\)",
+    "Late": r"remove_self_loop comes after tensors of the edges were set \(a\)",
     "Named": r"add_self_loop is known without edge_feat_names; leave it out",
 }
 

@@ -41,7 +41,7 @@ def test_two_arguments_with_one_role(make: type[nn.Module]) -> None:
 
 
 def test_an_argument_of_no_known_role() -> None:
-    with pytest.raises(ModelError, match=r"needs pe, and its name does not tell what that is"):
+    with pytest.raises(ModelError, match=r"needs pe, and its name does not show what it is"):
         export_module(Positions())
 
 

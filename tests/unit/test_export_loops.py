@@ -71,7 +71,7 @@ AT_A_LINE = {
     "Uncounted": "add_self_loops does not know how many nodes there are, .*give it x.size",
     "Miscounted": r"degree is given 9 nodes, but there are \d+; give x.size",
     "Twice": "add_self_loops of edges with one more self-loop .* add self-loops once",
-    "Weights": "add_remaining_self_loops comes behind another function that added.*add them once",
+    "Weights": "add_remaining_self_loops comes after another function that added.*add them once",
     "Filled": "add_self_loops fills in weights by 'mean'; give a number",
     "Kept": "add_remaining_self_loops keeps the features of self-loops.*call remove_self_loops",
     "Computed": "add_self_loops is given edge_attr that is computed.*change edges first",

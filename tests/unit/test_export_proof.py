@@ -28,10 +28,10 @@ AT_A_LINE = {
         rf"depends on the number of nodes or edges.*they have up to {LARGE} nodes",
     ),
     **dict.fromkeys(("AsInTraining", "EvenNodes"), "depends on the number of nodes or edges"),
-    "AllHaveEdges": r"unique gives as many rows as its numbers tell, and their number is read",
-    "SomeLarge": r"nonzero gives as many rows as its numbers tell",
-    "SomeRows": r"picking rows by a condition gives as many rows as its numbers tell",
-    "SomeWeights": r"masked_select gives as many rows as its numbers tell",
+    "AllHaveEdges": r"unique gives a number of rows that depends on values, and it is read",
+    "SomeLarge": r"nonzero gives a number of rows that depends on values",
+    "SomeRows": r"picking rows by a condition gives a number of rows that depends on values",
+    "SomeWeights": r"masked_select gives a number of rows that depends on values",
 }
 
 KEPT = r"forward changes {} and reads it in the next call"

@@ -15,8 +15,8 @@ from tests.support import export_refusals as modules
 AT_A_LINE = {
     "Sorted": "sort puts numbers in order.*order what is published",
     "TopK": "topk puts numbers in order",
-    "Unique": "unique gives as many rows as its numbers tell.*return all rows",
-    "Masked": "picking rows by a condition gives as many rows.*return all rows",
+    "Unique": "unique gives a number of rows that depends on values.*return all rows",
+    "Masked": "picking rows by a condition gives a number of rows.*return all rows",
     "Listed": "a tensor leaves torch",
     "Numpy": "a tensor leaves torch",
     "OverNodes": r"log_softmax over all rows \(dim=0\) needs the whole.*softmax\(scores, index\)",

@@ -126,11 +126,11 @@ def export_decoder(module: nn.Module, decoder: str | nn.Module, program: Program
     """Record and prove a decoder of a program's results.
 
     Args:
-        module: that the program was made of, in eval mode.
+        module: the module whose program it is, in eval mode.
         decoder: a method or a part of it by its path, or a module.
 
     Raises:
-        ModelError: it does what no lines can say, or the proof fails; names the line of its code.
+        ModelError: it does what no lines can express, or the proof fails; names its line of code.
     """
     module, decoder = copy.deepcopy((module, decoder))
     called = decoder_of(module, decoder).eval().double()
@@ -161,7 +161,7 @@ def _types(called: nn.Module, program: Program) -> GraphTypes:
 
 
 def _lower(subject: Subject, graph: RandomGraph) -> Decoder:
-    """Record it on a graph and say it as lines."""
+    """Record it on a graph and write it as lines."""
     output = subject.record_edges(graph)
     tensors = {name: tensor.detach() for name, tensor in subject.module.state_dict().items()}
     low = Lowering(

@@ -98,16 +98,16 @@ def export_module(
         module: as it was trained; it is copied, and stays as it is. What torch.compile and
             DataParallel wrap is taken out, and of PyG's autoencoders and DeepGraphInfomax that
             which gives embeddings.
-        inputs: roles of ``forward``'s arguments whose names do not tell them.
-        width: columns of the features, where the module does not tell them.
-        init: the arguments that it was made with, which may tell the width.
-        graph: node types and relations; None of a graph with one of each.
+        inputs: roles of ``forward``'s arguments whose names do not show them.
+        width: columns of the features, where the module does not show them.
+        init: the arguments that it was made with, which may contain the width.
+        graph: node types and relations; None for a graph with one of each.
         tables: node type ("" in a graph of one) -> the parameters, or `nn.Embedding`s, with a row
             for each of its nodes, which the program reads beside its features or in their place.
         table_ids: node type -> [rows] the id that each row of its tables is of, int64 or strings;
             without, row i is of the dense id i.
         edge_features: columns of the edges' features in a graph of one type, where the module
-            does not tell them.
+            does not show them.
         categories: node type ("" in a graph of one) -> column of its features -> how many
             categories it has, whole numbers from 0.
         edge_categories: relation -> the same of its edges' features.
@@ -117,7 +117,7 @@ def export_module(
         understood: filled step by step, so that it has what was known where this raises an error.
 
     Raises:
-        ModelError: the module does what no program can say, or the proof fails; names the
+        ModelError: the module does what no program can express, or the proof fails; names the
             line of the user's code.
     """
     module = with_encoder(unwrapped(module))
@@ -241,7 +241,7 @@ def export_file(
 
 
 def _lower(subject: Subject, graph: RandomGraph) -> Lowered:
-    """Record the module on a graph and say it as a program."""
+    """Record the module on a graph and write it as a program."""
     subject = subject.fresh()
     outputs = subject.record(graph)
     tensors = {name: tensor.detach() for name, tensor in subject.module.state_dict().items()}

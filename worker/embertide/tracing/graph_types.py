@@ -19,7 +19,7 @@ from embertide.tracing.record.graphs import GraphTypes
 _SHAPE = (
     'write {"nodes": {"user": 64, "item": 0}, "edges": ["user:buys:item"]}: columns of each type\'s'
     " features, 0 without any, and source:name:destination of each relation; where edges have"
-    ' features, {"user:buys:item": 3} tells their columns'
+    ' features, {"user:buys:item": 3} gives their columns'
 )
 
 
@@ -29,7 +29,7 @@ def named_types(
     """The types of a graph.
 
     Args:
-        graph: a job or its file, whose features tell their columns; or ``nodes`` (type -> columns)
+        graph: a job or its file, whose features show their columns; or ``nodes`` (type -> columns)
             and ``edges`` (relations as text or as triples, in a list or, where edges have
             features, as relation -> columns), as a mapping or as JSON.
 

@@ -1,7 +1,7 @@
 """What real tensors show of a graph: columns, categories, features of edges, types.
 
 A sample holds what ``forward`` is called with. Only shapes and the largest values of integer
-columns are read from it; the module is recorded and proved on random graphs all the same.
+columns are read from it; the module is recorded and proved on random graphs anyway.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Sample:
     Attributes:
         width: columns of the features in a graph of one type; None where they are not known.
         edge_features: columns of the edges' features in a graph of one type; None without any.
-        graph: node types and relations; None of a graph with one of each.
+        graph: node types and relations; None for a graph with one of each.
         categories: node type ("" in a graph of one) -> column -> how many categories it has: the
             sample's largest value + 1.
         edge_categories: relation -> the same of its edges' features.
@@ -113,7 +113,7 @@ def _by_type(
 ) -> CategoriesOf:
     """Categories by type: the option's, else the sample's.
 
-    Tensors of all types together (``edge_type`` tells them apart) have the same columns in each.
+    Tensors of all types together (``edge_type`` distinguishes them) have the same columns in each.
     """
     if option is not None:
         return option if types is not None or not option else {"": option}

@@ -70,7 +70,7 @@ class Frame(dict[str, Any]):
 
 
 class Frames(dict[str, Frame]):
-    """Those of several node types or relations; a field of all is a dict by type."""
+    """The frames of several node types or relations; a field of all is a dict by type."""
 
     def fields_called(self, name: str) -> dict[str, Any]:
         """The field of every type that has it; of the job's own, where none was set."""

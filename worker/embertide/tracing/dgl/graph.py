@@ -61,12 +61,12 @@ class RecordingGraph(GraphView):
 
     @property
     def srcdata(self) -> Frame | Together:
-        """Those of sources."""
+        """Tensors of the sources."""
         return self._data(self._types(0))
 
     @property
     def dstdata(self) -> Frame | Together:
-        """Those of destinations."""
+        """Tensors of the destinations."""
         return self._data(self._types(1))
 
     def _data(self, names: list[str]) -> Frame | Together:

@@ -75,6 +75,6 @@ class TogetherGraph:
         raise refuse(
             here(),
             f"the graph has all node types together, and its {name} is not known; known on it are"
-            " RelGraphConv, HGTConv and TypedLinear: give each relation a convolution of its own"
+            " RelGraphConv, HGTConv and TypedLinear: give each relation its own convolution"
             " (HeteroGraphConv)",
         )

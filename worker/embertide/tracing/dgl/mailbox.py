@@ -30,7 +30,7 @@ _BY_NUMBERS = (
     *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__"),
     *("__pow__", "__neg__", "__matmul__", "__rtruediv__"),
 )
-"""Functions of each message by itself, whatever stands behind its dimension 1."""
+"""Functions of each message by itself, whatever dimensions follow its dimension 1."""
 _KNOWN = (
     "known are sum, mean, max, min and softmax over dimension 1, functions of numbers, cat, Linear"
     " and columns picked by slices"

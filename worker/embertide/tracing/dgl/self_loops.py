@@ -44,7 +44,7 @@ def changed(
     if own:
         raise refuse(
             here(),
-            f"{change} comes behind tensors of the edges that were set ({', '.join(own)}); change"
+            f"{change} comes after tensors of the edges were set ({', '.join(own)}); change"
             " the graph first",
         )
     before = recording.edges[relation]

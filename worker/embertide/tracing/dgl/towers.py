@@ -13,7 +13,7 @@ from embertide.tracing.record.traced import Traced, plain
 
 
 def tower(recording: Recording, m: Any, graph: Any, node_feat: Any, edge_feat: Any = None) -> Any:
-    """PNAConvTower: messages of its own, a Linear, and rows divided by the root of N."""
+    """PNAConvTower: its own messages, a Linear, and rows divided by the root of N."""
     if not isinstance(graph, RecordingGraph):
         return type(m).forward(m, graph, node_feat, edge_feat)
     with graph.local_scope():

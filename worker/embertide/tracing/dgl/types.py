@@ -74,12 +74,12 @@ class GraphView:
 
     @property
     def srctypes(self) -> list[str]:
-        """Those of sources."""
+        """Node types of sources."""
         return [_UNNAMED.get(name, name) for name in self._types(0)]
 
     @property
     def dsttypes(self) -> list[str]:
-        """Those of destinations."""
+        """Node types of destinations."""
         return [_UNNAMED.get(name, name) for name in self._types(1)]
 
     @property

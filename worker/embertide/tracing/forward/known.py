@@ -15,7 +15,7 @@ _HOOKS = (
 
 
 def known(module: nn.Module) -> KnownModule | None:
-    """What is known of a module; None of a subclass that computes something of its own."""
+    """What is known of a module; None for a subclass that computes something else."""
     for kind in type(module).__mro__:
         entry = _TABLES.get(kind.__module__.partition(".")[0], {}).get(kind.__name__)
         if entry is not None:

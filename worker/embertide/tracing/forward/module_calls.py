@@ -130,7 +130,7 @@ class _Call:
         how = (self.path, self.module, self.conv, relation, called, weighted, featured)
         node = tape.add("conv", (*how, options, earlier, *pair), {}, value, ends[1])
         out: Any = tape.wrap(node)
-        # Sums are linear, so that the matrix may come behind them.
+        # Sums are linear, so that the matrix may come after them.
         out = out if matrix is None else out @ matrix
         for function in after:
             out = out if function is None else function(out)
@@ -141,7 +141,7 @@ class _Call:
         return self.conv.options.between_types and isinstance(pair[1], Traced)
 
     def _computes(self, features: Any) -> bool:
-        """Whether features of edges are not as the graph has them, so that messages must say them.
+        """Whether features of edges differ from the graph's, so that messages must contain them.
 
         Raises:
             ModelError: they come from no edges, or new self-loops would be filled with them.
@@ -192,7 +192,7 @@ class _Call:
             )
 
     def _traced(self, called: Called, args: Any, kwargs: Any) -> Any:
-        """By what it does."""
+        """The call recorded by what the module does."""
         instead = respelled(self.recording, self.module) or partial(self.forward, self.module)
         hooked = _hook(self.module, self.recording) if is_message_passing(self.module) else []
         try:
@@ -224,7 +224,7 @@ class _Call:
             elif isinstance(value, TogetherGraph):
                 raise self._refuse(
                     "is given a graph with all node types together; known on it are RelGraphConv"
-                    " and HGTConv: give each relation a convolution of its own (HeteroGraphConv)"
+                    " and HGTConv: give each relation its own convolution (HeteroGraphConv)"
                 )
             elif name == "edge_index":
                 relation = self._relation(value)

@@ -19,9 +19,9 @@ from embertide.tracing.record.graphs import GraphTypes, random_graph
 from embertide.tracing.record.tables import NumbersReadAsFeatures, Tables, with_tables
 
 _WIDTHS = ("in_channels", "_in_src_feats", "_in_feats", "in_feats", "in_features")
-"""Attributes of modules that tell the columns of their input."""
+"""Attributes of modules that hold the columns of their input."""
 _EDGE_WIDTHS = ("edge_dim", "_edge_feats", "edge_feats")
-"""Attributes of modules that tell the features of each edge."""
+"""Attributes of modules that hold the number of features of each edge."""
 _TRIED = 7
 
 
@@ -105,7 +105,7 @@ def _is_by_type(
     if numbered and "edge_features" in roles.values():
         raise ModelError(
             f"{kind}.forward takes features of edges beside edge_type; what is known with edge_type"
-            " reads none: give each relation a convolution of its own (HeteroConv)"
+            " reads none: give each relation its own convolution (HeteroConv)"
         )
     if numbered and graph is not None and len(graph.nodes) > 1:
         _check_together(kind, graph, tables)
@@ -151,7 +151,7 @@ def _forget_graph(module: nn.Module) -> None:
 def edge_columns(
     module: nn.Module, inputs: Mapping[str, str], graph: GraphTypes | None, columns: int | None
 ) -> Mapping[str, int]:
-    """Relation -> features of each of its edges: the graph's, as given, or what a module tells.
+    """Relation -> features of each of its edges: the graph's, as given, or what a module shows.
 
     Raises:
         ModelError: they are given, but the graph has its own, or ``forward`` cannot read any.

@@ -1,4 +1,4 @@
-"""Modules that have a part for each relation, held against the relations of the graph."""
+"""Modules that have a part for each relation, compared with the relations of the graph."""
 
 from __future__ import annotations
 

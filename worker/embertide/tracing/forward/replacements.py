@@ -44,7 +44,7 @@ WITHIN: dict[Key, Callable[..., Any]] = {
     ("dgl", "EdgeWeightNorm"): edge_weight_norm,
     ("dgl", "EGATConv"): egat,
 }
-"""Over one relation; where `known` has them, by steps of their own, these are not asked."""
+"""Over one relation; where `known` has them, by their own steps, these are not asked."""
 OVER_ALL: dict[Key, Callable[..., Any]] = {
     ("torch_geometric", "PerformerAttention"): performer,
     ("torch_geometric", "PolynormerAttention"): polynormer,
@@ -58,7 +58,7 @@ _JUMPS = {("torch_geometric", "JumpingKnowledge"), ("dgl", "JumpingKnowledge")}
 
 
 def respelled(recording: Recording, module: Any) -> Callable[..., Any] | None:
-    """What takes the place of a module's ``forward``; None of most modules."""
+    """What takes the place of a module's ``forward``; None for most modules."""
     key = key_of(module)
     if key in _JUMPS and module.mode == "lstm":
         return partial(jump, recording, module)

@@ -29,7 +29,7 @@ class Returned:
     """One tensor, or what was returned in its place.
 
     Attributes:
-        node_type: None where the module does not tell.
+        node_type: None where the module does not name it.
         name: "" of the only result of its node type.
     """
 
@@ -97,7 +97,7 @@ def _is_by_type(out: Any, node_types: Sequence[str]) -> bool:
 
 
 def _members(out: Any, names: Sequence[str]) -> list[tuple[str, Any]] | None:
-    """(name, value) of each member; None of a value that has none."""
+    """(name, value) of each member; None for a value that has none."""
     if isinstance(out, Mapping):
         return _chosen({str(name): value for name, value in out.items()}, names)
     if dataclasses.is_dataclass(out) and not isinstance(out, type | Tensor):

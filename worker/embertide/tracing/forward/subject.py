@@ -43,11 +43,11 @@ class Subject:
         module: in eval mode and float64.
         roles: argument -> role (`arguments.ROLES`).
         by_type: whether tensors are passed as dicts by type.
-        numbered: whether those of all types are passed together, with numbers that tell them apart.
-        tables: of each node type that has some.
+        numbered: whether those of all types are passed together, with a number for each type.
+        tables: the embedding tables of each node type that has some.
         fields: what it calls the job's own tensors in a graph of DGL's, once it was recorded.
         doubled: whether its parameters were float64 as it was trained.
-        results: names of its results, by the user; () where its own hold.
+        results: names of its results that the user gives; () where its own names are used.
     """
 
     module: nn.Module
@@ -61,7 +61,7 @@ class Subject:
 
     @property
     def library(self) -> Library:
-        """Whose modules it is made of."""
+        """The library whose modules it consists of."""
         kinds = (kind for part in self.module.modules() for kind in type(part).__mro__)
         packages = {kind.__module__.partition(".")[0] for kind in kinds}
         if "dgl" in packages or {"graph", "blocks"} & set(self.roles.values()):
@@ -188,7 +188,7 @@ class Subject:
     def _stands_for(
         self, recording: Recording, merged: dict[str, Any]
     ) -> RecordingGraph | TogetherGraph:
-        """What ``forward`` is given as DGL's graph."""
+        """What stands for DGL's graph in a call of ``forward``."""
         if self.numbered:
             tensors: dict[str, Any] = {"x": next(iter(recording.features.values()), None)} | merged
             return TogetherGraph(recording, tensors, normed=_NORM in self.fields)
@@ -359,7 +359,7 @@ def _parts(graph: RandomGraph, result: Returned) -> list[Returned]:
 
 
 class _Blocks(list[Any]):
-    """As many blocks as are asked for: without sampling, each is the graph."""
+    """A list with as many blocks as are asked for: without sampling, each is the graph."""
 
     def __init__(self, graph: Any) -> None:
         super().__init__([graph] * 64)

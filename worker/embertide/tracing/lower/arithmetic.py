@@ -130,7 +130,7 @@ def _columns(low: Lowering, node: Node, rows: Rows, constant: Any) -> Tensor:
         raise refuse(
             node.where,
             f"a constant of shape {list(shape)} has a row for each node of one graph; it must not"
-            " depend on the graph: what every node has of its own belongs to its features",
+            " depend on the graph: what differs by node belongs to its features",
         )
     columns = constant.expand(1, *whole[1:]).reshape(-1)
     if len(columns) != low.b.widths[rows.name]:

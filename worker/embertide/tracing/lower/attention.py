@@ -67,7 +67,7 @@ def _step(ends: Ends, score: Node, name: str, message: Node, scope: Called | Non
 
 
 class _Factor(NamedTuple):
-    """One of them.
+    """A factor of a product with a softmax.
 
     Attributes:
         shapes: of a row of each product that it is in, but for the last, and as that is a factor
@@ -138,7 +138,7 @@ def _shaped_alike(lines: Lines, factor: _Factor, message: Node) -> str:
     return name
 
 
-# What has a step of its own.
+# What has its own step.
 
 
 class _Additive(NamedTuple):

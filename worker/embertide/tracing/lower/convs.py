@@ -55,7 +55,7 @@ def lower_conv(
 
 
 def _place(low: Lowering, node: Node, path: str, name: str) -> int | str:
-    """Which earlier layer's output a tensor is, as ``model.yaml`` says it."""
+    """Which earlier layer's output a tensor is, as ``model.yaml`` names it."""
     if name in low.b.inputs.values():
         return "input"
     for at, results in enumerate(low.b.results):

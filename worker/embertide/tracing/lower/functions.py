@@ -66,7 +66,7 @@ def lower_function(low: Lowering, node: Node) -> Any:
     try:
         return lower_row_wise(low, node) if _is_column(node) else _native(low, node)
     except ModelError:
-        # What has no step of its own, or not for these arguments.
+        # The function has no step, or none for these arguments.
         several = isinstance(node.value, tuple)
         try:
             result = lower_row_wise(low, node) if not several else Pieces()
@@ -93,7 +93,7 @@ def _is_column(node: Node) -> bool:
 
 
 def _native(low: Lowering, node: Node) -> Any:
-    """The value of a function that has a step of its own."""
+    """The value of a function that has its own step."""
     handler = HANDLERS.get(node.op)
     if handler is None or _is_over_nodes(low, node):
         raise unsupported(node)
@@ -212,7 +212,7 @@ def _cat(low: Lowering, node: Node, tensors: Sequence[Any], dim: int = 0) -> Row
 
 
 def _whole_input(low: Lowering, node: Node) -> Rows | None:
-    """The input whose parts are joined in their own order; None of other tensors."""
+    """The input whose parts are joined in their own order; None for other tensors."""
     joined = node.args[0] if node.args else node.kwargs["tensors"]
     parts = [part for part in joined if isinstance(part, Node) and part.op == "columns"]
     if len(parts) < len(joined) or len({part.args[0] for part in parts}) > 1:

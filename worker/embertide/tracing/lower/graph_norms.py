@@ -21,7 +21,7 @@ def lower_graph_norm(
     options: GraphNormOptions | LayerNormOptions,
     source: Node,
 ) -> Rows:
-    """As ``model.yaml`` has it."""
+    """The norm as ``model.yaml`` has it."""
     x = low.name(low.rows(node, low.values.get(source)))
     stored = Scope(low.weights, path, f"{path}, {name}", {})
     if isinstance(options, LayerNormOptions):

@@ -135,13 +135,13 @@ def prelu(low: Lowering, node: Node, x: Value, weight: Tensor) -> Rows:
 
 
 def gelu(low: Lowering, node: Node, x: Value, approximate: str = "none") -> Rows:
-    """Exact, or by tanh."""
+    """GELU, exact or by tanh."""
     kind: ActivationKind = "gelu_tanh" if approximate == "tanh" else "gelu"
     return Rows(low.b.activation(low.name(low.rows(node, x)), kind))
 
 
 def softplus(low: Lowering, node: Node, x: Value, beta: float = 1, threshold: float = 20) -> Rows:
-    """With torch's default options."""
+    """An activation with torch's default options."""
     if (beta, threshold) != (1, 20):
         raise refuse(node.where, "softplus is known with its default beta and threshold")
     return Rows(low.b.activation(low.name(low.rows(node, x)), "softplus"))

@@ -1,4 +1,4 @@
-"""Torch's names of functions on rows, by how a line says them."""
+"""Torch's names of functions on rows, by their names in a line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded operations as lines of `embertide.steps.ops`: whatever no step of its own says.
+"""Recorded operations as lines of `embertide.steps.ops`, where they have no step.
 
 Each line is one of torch's operations on rows, of nodes or of edges; its first dimension is never
 touched.
@@ -50,7 +50,7 @@ class Lines:
         """The name of a node's value, once its lines are written.
 
         Raises:
-            ModelError: no line says the operation.
+            ModelError: no line can express the operation.
         """
         if node not in self.names:
             name = self.leaf(node)
@@ -345,5 +345,5 @@ def _is_whole(value: Any) -> bool:
 
 
 def _number(value: Any) -> str:
-    """As a line has it: infinity is a number too large for a float."""
+    """A number as text in a line: infinity is a number too large for a float."""
     return repr(value).replace("inf", "1e999") if isinstance(value, float) else repr(value)

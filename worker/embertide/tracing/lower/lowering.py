@@ -52,7 +52,7 @@ class Lowering:
     Attributes:
         types: of the graph.
         emit: makes the step of operations that wait for it.
-        last: node type -> what was made last for it, since the layer began.
+        last: node type -> its latest tensor since the layer began.
         means: name of a mean over all nodes -> the tensor that it is of.
         learned: node types with embedding tables.
         nodes: those that the results need, in order.
@@ -137,9 +137,9 @@ class Lowering:
         return name
 
     def begin(self, scope: Called | None) -> None:
-        """A sum over edges comes: those of one call of a module share a layer graph.
+        """Begin a sum over edges; all sums in one call of a module share a layer graph.
 
-        What was before the first one is a layer of its own. A part of a statistic over all edges,
+        What was before the first one is a separate layer. A part of a statistic over all edges,
         which has no scope, is no layer.
         """
         if scope is None or scope.name == self._scope:
@@ -159,7 +159,7 @@ class Lowering:
 
     @contextmanager
     def keeping_read(self, wanted: Iterable[str]) -> Iterator[dict[str, str]]:
-        """Drop those of the steps that are written within it that no wanted result reads.
+        """Drop steps written within it that no wanted result reads.
 
         Args:
             wanted: node types of the results.
@@ -181,9 +181,9 @@ class Lowering:
 
     @contextmanager
     def _placing(self, node: Node) -> Iterator[None]:
-        """The steps that are written within it come from the line of a node.
+        """Record that steps written within it come from the line of a node.
 
-        Those of a node that is lowered within it keep their own line.
+        The steps of a node that is lowered within it keep their own line.
         """
         start = len(self.b.steps)
         yield
@@ -273,7 +273,7 @@ class Lowering:
 
 @contextmanager
 def _refusing(node: Node) -> Iterator[None]:
-    """Within it, what no handler expects of an operation's arguments is a message of its line."""
+    """Within it, an error in a handler becomes a message that names the line of the operation."""
     try:
         yield
     except (IndexError, TypeError, ValueError, KeyError, AttributeError, RuntimeError) as error:
@@ -297,7 +297,7 @@ def _parts_read(nodes: Sequence[Node], outputs: Iterable[Node]) -> dict[str, fro
 
 
 def _layers_ahead(nodes: Sequence[Node]) -> list[Called | None]:
-    """For each node the layer of the next sum over edges, of its own if it is one."""
+    """The layer of the next sum over edges for each node; a sum's own layer for itself."""
     ahead: list[Called | None] = []
     following = None
     for node in reversed(nodes):
@@ -317,12 +317,12 @@ def _read(steps: list[Step], wanted: set[str]) -> tuple[Step, ...]:
 
 
 def needed(*outputs: Node) -> list[Node]:
-    """The nodes that lead to some, in the order in which they were recorded."""
+    """The nodes that lead to some outputs, in the order in which they were recorded."""
     return _leading_to(outputs, Node.sources)
 
 
 def along_edges(*messages: Node) -> list[Node]:
-    """As `needed`, of messages, from where they take rows of nodes to the edges."""
+    """The same as `needed` for messages, back to where rows of nodes are taken to edges."""
     return _leading_to(messages, lambda node: [source for source in node.sources() if source.edges])
 
 

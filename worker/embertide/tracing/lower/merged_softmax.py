@@ -15,7 +15,7 @@ from embertide.tracing.record.traced import Node
 def lower_merged(
     low: Lowering, pairs: Sequence[tuple[Node, Node]], views: Sequence[View], scope: Called
 ) -> Rows:
-    """A softmax of each relation's own with its logarithm, merged behind all."""
+    """A softmax for each relation with its logarithm, merged after all of them."""
     names, (score, value) = list[str](), pairs[0]
     heads, width = int(score.value[0].numel()), int(value.value[0].numel())
     for (own_score, own_value), view in zip(pairs, views, strict=True):

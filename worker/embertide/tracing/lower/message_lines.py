@@ -20,10 +20,10 @@ from embertide.tracing.record.user_code import refuse
 def lower_message(
     low: Lowering, message: Node, reduce: Any, view: View, scope: Called | None
 ) -> Rows:
-    """Any message that lines can say; what it reads of an end is one tensor, side by side.
+    """Any message that lines can express; what it reads of an end is one tensor, side by side.
 
     Raises:
-        ModelError: the message has an operation that no line says.
+        ModelError: the message has an operation that no line can express.
     """
     ends = Ends(low, (message,), view)
     width = int(message.value[0].numel())
@@ -143,5 +143,5 @@ class Ends:
 
 
 def _values(node: Node) -> int:
-    """Numbers in a row; 0 of several results."""
+    """Numbers in a row; 0 for several results."""
     return int(node.value[:1].numel()) if isinstance(node.value, Tensor) else 0

@@ -1,6 +1,6 @@
 """Messages that are products: a row of the source, factors of both ends, the edge's weight.
 
-Such a message is a sum over edges whose factors go before and behind it, so that neither end's
+Such a message is a sum over edges whose factors come before and after it, so that neither end's
 factors travel: GCN's ``norm`` as a module computes it itself.
 """
 
@@ -29,7 +29,7 @@ _SAME = (
 
 @dataclass
 class Product:
-    """What a message is made of.
+    """The factors of a message.
 
     Attributes:
         sources, targets: tensors of nodes whose rows at the ends are multiplied.
@@ -46,7 +46,7 @@ class Product:
 
 
 def product_of(message: Node) -> Product | None:
-    """The factors of a message, each a number for an edge or as wide as it; None of others."""
+    """The factors of a message, each a number for an edge or as wide as it; None for others."""
     product = Product()
     for leaf in _leaves(message, _width(message)):
         match leaf:

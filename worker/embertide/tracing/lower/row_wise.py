@@ -1,4 +1,4 @@
-"""What no step of its own says becomes a row-wise step: lines of torch's operations."""
+"""Operations without their own step become a row-wise step: lines of torch's operations."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from embertide.tracing.record.user_code import refuse
 
 
 def lower_row_wise(low: Lowering, node: Node) -> Pending:
-    """One more operation on rows, beside those that wait to become one step with it.
+    """Add an operation on rows to those that wait to become one step with it.
 
     Raises:
-        ModelError: no line says the operation.
+        ModelError: no line can express the operation.
     """
     for source in node.sources():
         if source.edges:

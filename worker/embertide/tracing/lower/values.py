@@ -11,7 +11,7 @@ from embertide.tracing.record.traced import Node
 class Rows:
     """A tensor of the program: one row for each node, times a number.
 
-    A row holds what the module has behind its first dimension, row-major, so [N, heads, width]
+    A row holds what the module has after its first dimension, row-major, so [N, heads, width]
     and [N, heads * width] are the same rows.
     """
 

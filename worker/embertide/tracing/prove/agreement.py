@@ -43,7 +43,7 @@ def error_of(actual: Tensor, expected: Any, least: float = 0.0, *, finite: bool 
 
 
 def largest_of(value: Any) -> float:
-    """The largest absolute value of a tensor; 0 of NaN, Inf and of anything else."""
+    """The largest absolute value of a tensor; 0 for NaN, Inf and anything else."""
     if not isinstance(value, Tensor):
         return 0.0
     return float(value.double().abs().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).max())

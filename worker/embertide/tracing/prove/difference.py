@@ -15,7 +15,7 @@ from embertide.tracing.record.graphs import RandomGraph
 from embertide.tracing.record.trials import Trial
 
 Lower = Callable[[RandomGraph], Lowered]
-"""Records the module on a graph and says it as a program."""
+"""Records the module on a graph and writes it as a program."""
 
 
 def difference(

@@ -1,7 +1,7 @@
 """The proof: on random graphs, the module's own forward and the written program agree.
 
 The program is the one that was written and read back, run by the float64 reference. All that the
-module reads are random numbers of their own, other ones on each graph, and the graphs are others
+module reads are random numbers, other ones on each graph, and the graphs are others
 than the module was recorded on (`trials`), so that whatever was taken from that graph shows. One
 copy of the module runs on all of them, so that what it keeps shows as well.
 """
@@ -73,7 +73,7 @@ class Proof:
         errors: label of a result -> the largest error on any graph, as a share of the largest value
             that the module gives for it.
         graphs: what it was compared on.
-        float32_error: how far the module in float32 is from itself in float64; None of one that
+        float32_error: how far the module in float32 is from itself in float64; None for one that
             was trained in float64.
         left_out: arguments of ``forward`` that were not passed, so that their defaults hold.
     """
@@ -113,7 +113,7 @@ class Proof:
 
 
 def prove(subject: Subject, program: Program, types: GraphTypes, lower: Lower) -> Proof:
-    """Compare on all graphs, with edge weights and, where the module does without, without.
+    """Compare on all graphs, with edge weights and, where the module needs none, also without.
 
     Args:
         types: of the graphs.

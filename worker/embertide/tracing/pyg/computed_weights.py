@@ -46,7 +46,7 @@ def gcn_norm(recording: Recording, real: Function) -> Function:
 
 
 def _own_edges(recording: Recording, edge_index: Any) -> Edges | None:
-    """The edges of a relation as the job has them; None of other ones."""
+    """The edges of a relation as the job has them; None for other ones."""
     name = edges_of(edge_index.node) if isinstance(edge_index, Traced) else None
     edges = recording.edges.get(str(name))
     return edges if edges is not None and edges.view.loops == "keep" else None

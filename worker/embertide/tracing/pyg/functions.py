@@ -172,7 +172,7 @@ def _adding(recording: Recording, real: Function, change: Change) -> Function:
 
 
 def _view(recording: Recording, edge_index: Any, change: Change) -> View | None:
-    """Which edges are changed; None of none that are recorded."""
+    """Which edges are changed; None for none that are recorded."""
     if not isinstance(edge_index, Traced):
         return None
     name = edges_of(edge_index.node)
@@ -222,7 +222,7 @@ def _role(attr: Any, change: Change, view: View, fill: Any) -> str:
     if role == "edge_weight" and view.loops not in ("keep", "none"):
         raise refuse(
             here(),
-            f"{change} comes behind another function that added self-loops, whose weights are not"
+            f"{change} comes after another function that added self-loops, whose weights are not"
             " the graph's; add them once",
         )
     if role == "edge_features":

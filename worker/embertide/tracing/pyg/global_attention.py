@@ -1,6 +1,6 @@
 """PyG's linear attention over all nodes, spelled out with a row for each node in dimension 0.
 
-PyG puts the nodes of each graph into a matrix of their own ([B, N, columns]); here all are of one.
+PyG puts the nodes of each graph into a matrix ([B, N, columns]); here all are of one graph.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PyG's norms over all nodes, each recorded as a whole: no line of a row says what they do."""
+"""PyG's norms over all nodes, each recorded as a whole: no line of a row can express them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Options = GraphNormOptions | LayerNormOptions
 
 
 def graph_norm_of(module: nn.Module) -> Options | None:
-    """What ``model.yaml`` would say of a norm of PyG's that reads all nodes; else None."""
+    """A norm of PyG's that reads all nodes as ``model.yaml`` would have it; else None."""
     m: Any = module
     if not type(m).__module__.startswith("torch_geometric.nn.norm."):
         return None

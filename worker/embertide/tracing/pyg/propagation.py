@@ -66,7 +66,7 @@ class Propagate:
         if not isinstance(out, Traced) or out.node.edges:
             raise refuse(
                 here(),
-                f"{self.name} has an aggregate of its own that gives no row for each node; use"
+                f"{self.name} has its own aggregate, which gives no row for each node; use"
                 " torch_geometric.utils.scatter(inputs, index, dim=0, dim_size=dim_size), or give"
                 " the name of PyG's as aggr",
             )

@@ -55,11 +55,11 @@ class Adjacency:
         return torch.Size((self._edges.destinations, self._edges.sources))
 
     def size(self, dim: int | None = None) -> Any:
-        """As torch's."""
+        """The shape, or the size of one dimension, as torch's ``size``."""
         return self.shape if dim is None else self.shape[dim]
 
     def to(self, *_args: Any, **_kwargs: Any) -> Adjacency:
-        """It stays as it is."""
+        """The matrix as it is: type and device stay."""
         return self
 
     float = double = coalesce = cpu = contiguous = to

@@ -62,7 +62,7 @@ def roles_of(
     ``forward`` takes none. PyG's ``edge_attr`` are features where edges have some, else weights.
 
     Args:
-        tables: the module has features of its own, so that it need not take any.
+        tables: the module has its own features, so that it need not take any.
         edge_features: the graph's edges have features.
 
     Raises:
@@ -86,8 +86,9 @@ def roles_of(
         if known == "edge_features" and not edge_features:
             if required or name in stated:
                 raise ModelError(
-                    f"{kind}.forward takes {name}, but nothing tells how many features edges have;"
-                    " say it with --edge-features, or with --graph where the graph has types"
+                    f"{kind}.forward takes {name}, but it is not known how many features"
+                    " edges have; state it with --edge-features, or with --graph where the graph"
+                    " has types"
                 )
             continue
         if known == "norm" and name not in stated and not _numbers(parameters):
@@ -208,7 +209,7 @@ def _unknown(kind: str, name: str) -> str:
             " pairs of what is published"
         )
     return (
-        f"{text}and its name does not tell what that is; say it with --inputs"
+        f"{text}and its name does not show what it is; state it with --inputs"
         f" '{{\"{name}\": ROLE}}', where ROLE is one of {', '.join(ROLES)}, or give it a default."
         " Further columns of the nodes belong to x: take them apart in forward (x[:, 16:])"
     )
@@ -261,7 +262,7 @@ def _role(name: str, edge_features: bool) -> str | None:
 
 
 def is_by_type(module: nn.Module) -> bool:
-    """Whether names of arguments say that they are dicts by type."""
+    """Whether names of arguments show that they are dicts by type."""
     return any(name.endswith(_BY_TYPE) for name in arguments_of(module))
 
 
@@ -277,7 +278,7 @@ def _more(module: nn.Module) -> Iterator[str]:
 
 def arguments_of(module: nn.Module) -> dict[str, bool]:
     """Arguments of ``forward`` and whether each must be given."""
-    # PyG's Sequential says its arguments itself.
+    # PyG's Sequential lists its arguments itself.
     signature: Any = getattr(module, "signature", None)
     if hasattr(signature, "param_dict"):
         return dict.fromkeys(signature.param_dict, True)

@@ -23,7 +23,7 @@ class Count(int):
     """A number of nodes or edges; what is computed from it is one, too.
 
     Attributes:
-        rows: the tensor that has as many rows; None of a number that was computed.
+        rows: the tensor that has as many rows; None for a number that was computed.
     """
 
     computed = False
@@ -91,7 +91,7 @@ def counted(value: Any, place: int, dim: int | None, of: Traced) -> Any:
     Args:
         of: the tensor.
         place: the dimension of nodes or edges.
-        dim: the dimension whose size was asked for; None of all.
+        dim: the dimension whose size was asked for; None for all.
     """
     if isinstance(value, torch.Size):
         return torch.Size(_of(of, size) if at == place else size for at, size in enumerate(value))

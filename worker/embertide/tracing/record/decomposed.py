@@ -123,7 +123,7 @@ def _cumsum(x: Tensor, dim: int) -> Tensor:
 
 
 def _floor_divide(x: Any, other: Any) -> Any:
-    """As integers divide, if both are."""
+    """Floor division; the result is an integer if both operands are."""
     whole = not x.is_floating_point() and isinstance(other, int)
     result = torch.floor(x / other)
     return result.long() if whole else result

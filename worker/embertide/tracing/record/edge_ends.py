@@ -34,7 +34,7 @@ class EdgeEnds:
         self.edges, self.origin, self.index, self.scope = edges, origin, index, scope
 
     def call(self, op: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """A row of ``edge_index``, both, or a tensor of nodes at the ends; None of other calls."""
+        """A row of ``edge_index``, both, or a tensor of nodes at the ends; None for other calls."""
         if op in PRODUCTS and self._is_whole(args[0]):
             raise refuse(
                 here(),
@@ -63,7 +63,7 @@ class EdgeEnds:
         return {len(edges.own.src) for edges in self.edges.values()}
 
     def of_relation(self, name: str) -> Edges | None:
-        """The edges whose tensors are of a name; None of the edges of all relations."""
+        """The edges whose tensors are of a name; None for the edges of all relations."""
         return self.edges.get(name)
 
     def _is_whole(self, x: Any) -> bool:

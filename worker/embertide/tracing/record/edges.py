@@ -78,7 +78,7 @@ class Edges:
         """[N, ...] what arrives at each node; zeros where nothing does.
 
         Args:
-            scope: of the module that does it; None of a part of a statistic over all edges, which
+            scope: of the module that does it; None for a part of a statistic over all edges, which
                 is no layer.
         """
         self._check(message)

@@ -26,7 +26,7 @@ class GraphTypes:
     A graph of one node type and one edge type names neither: both are "".
 
     Attributes:
-        nodes: node type -> columns of its features; 0 of a type without.
+        nodes: node type -> columns of its features; 0 for a type without.
         relations: each as ``source:name:destination``.
         edge_features: relation -> features of each of its edges, of those that have some.
         reached: whether every node has in-edges along every relation, as a module demands.

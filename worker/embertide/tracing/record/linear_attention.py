@@ -42,7 +42,7 @@ def over_pairs(
     """What a product of torch's gives that sums over all nodes, or is multiplied with such a sum.
 
     Returns:
-        None of other calls.
+        None for other calls.
 
     Raises:
         ModelError: something else is done with such a sum.
@@ -128,7 +128,7 @@ def _einsum(tape: Recorder, equation: Any, *operands: Any) -> Any:
 
 
 def _summed(letters: str, result: str, x: Any) -> Any:
-    """A sum over all nodes alone; None of other ones."""
+    """A sum over all nodes alone; None for other ones."""
     if not _is_rows(x):
         return None
     nodes = node_letter(x, letters)

@@ -11,16 +11,16 @@ SHAPES = (
 """What may be asked of a tensor without looking at its numbers."""
 
 SIZES = ("shape", "size", "numel", "nelement", "__len__")
-"""Those that tell how many rows there are."""
+"""What may be asked of a tensor to learn how many rows there are."""
 
 PICKS = (
     *("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive"),
     *("_unique", "_unique2", "unique_dim", "_return_output", "_return_inverse", "_return_counts"),
 )
-"""Operations whose result has as many rows as the numbers tell."""
+"""Operations whose number of rows depends on the numbers in a tensor."""
 
 SHOWN = ("__repr__", "__format__", "__str__")
-"""To print a tensor decides nothing."""
+"""Printing a tensor, which decides nothing."""
 
 _WORDS = {"__getitem__": "picking rows by a condition", "__setitem__": "an assignment to a part"}
 
@@ -50,4 +50,4 @@ IN_PLACE = (
     *("clamp_", "clamp_min_", "clamp_max_", "sqrt_", "rsqrt_", "square_", "abs_", "exp_", "log_"),
     *("reciprocal_",),
 )
-"""Operations in place that are the same as a new value for the same name."""
+"""In-place operations that are the same as a new value for the same name."""

@@ -32,7 +32,7 @@ def over_all(tape: Recorder, op: str, args: tuple[Any, ...], kwargs: dict[str, A
     """What a function gives that reduces all rows, or that is called with what one gave.
 
     Returns:
-        A row for each node; None of other calls.
+        A row for each node; None for other calls.
 
     Raises:
         ModelError: a function of a statistic alone is not known.
@@ -142,7 +142,7 @@ def _softmax(rows: _OfNodes | _OfEdges, x: Any) -> Any:
 
 
 def _named(tape: Recorder, reduction: Reduction, reduced: Any) -> Any:
-    """As torch returns it: where the largest values are is a result beside them."""
+    """The result as torch returns it: the largest values, and where they are beside them."""
     if not reduction.places:
         return reduced
     places = tape.wrap(

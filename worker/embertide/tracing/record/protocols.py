@@ -45,7 +45,7 @@ class EndsOfEdges(Protocol):
     """What knows the ends of edges; `edge_ends.EdgeEnds`."""
 
     def call(self, op: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """What a function of torch gives of them; None of other calls."""
+        """What a function of torch gives of them; None for other calls."""
 
     def lengths(self) -> set[int]:
         """How many edges relations have."""

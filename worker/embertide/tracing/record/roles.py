@@ -71,7 +71,7 @@ def _input(node: Node, role: str) -> str | None:
 
 
 def shaped(node: Node) -> Node:
-    """The node behind changes of shape and type."""
+    """The node before any changes of shape and type."""
     while node.op in SHAPING and isinstance(node.args[0], Node):
         node = node.args[0]
     return node

@@ -66,7 +66,7 @@ def ends_of(
 def scattered(
     edges: Mapping[str, Edges], scope: Called, op: str, args: Any, kwargs: Mapping[str, Any]
 ) -> Any:
-    """What such a function gives at the ends of edges; None of other indices.
+    """What such a function gives at the ends of edges; None for other indices.
 
     Raises:
         ModelError: it reduces as no step does, or to a tensor of other rows.
@@ -143,7 +143,7 @@ def summed(edges: Edges, src: Any, reduce: str, scope: Called, *, into: bool, wh
 
 
 def _counted(edges: Edges, src: Any, into: bool) -> Any:
-    """The sum of ones or of weights, which is a degree; None of other tensors."""
+    """The sum of ones or of weights, which is a degree; None for other tensors."""
     if not isinstance(src, Traced):
         number = uniform(src)
         degree = None if number is None else edges.degree("in" if into else "out") * number
@@ -155,7 +155,7 @@ def _counted(edges: Edges, src: Any, into: bool) -> Any:
 
 
 def counts(edges: Mapping[str, Edges], args: Any, kwargs: Mapping[str, Any]) -> Any:
-    """``torch.bincount`` of the ends of edges; None of other numbers."""
+    """``torch.bincount`` of the ends of edges; None for other numbers."""
     arguments = dict(zip(("input", "weights", "minlength"), args, strict=False)) | dict(kwargs)
     ends = ends_of(edges, arguments["input"])
     if ends is None:
@@ -174,7 +174,7 @@ def counts(edges: Mapping[str, Edges], args: Any, kwargs: Mapping[str, Any]) -> 
 
 
 def _narrow(node: Node) -> Node:
-    """The node behind repetitions in columns."""
+    """The node before any repetitions in columns."""
     while (
         node.op in _WIDER
         and isinstance(node.args[0], Node)

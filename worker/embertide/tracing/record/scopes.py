@@ -61,7 +61,7 @@ class Scopes:
             self._stack.pop()
 
     def called(self, path: str, module: nn.Module) -> Called:
-        """A new call of a module: a layer of its own, or one with those beside it."""
+        """A new call of a module: a separate layer, or one with the modules beside it."""
         self._calls += 1
         parent = path.rpartition(".")[0]
         if parent not in self._dicts:

@@ -44,7 +44,7 @@ class NumbersReadAsFeatures(ModelError):
     """``forward`` reads features of nodes where it gets their numbers."""
 
     def to_json(self) -> dict[str, Any]:
-        """As a `ModelError`, which is all that others know of it."""
+        """The same as a `ModelError`, the only class that others know."""
         return ModelError(str(self)).to_json()
 
 
@@ -119,7 +119,7 @@ def parts_of_input(x: Tensor, tables: Sequence[Table]) -> tuple[Tensor | None, l
         x: [N, columns] of the features and of all tables.
 
     Returns:
-        [N, features] or None of a type without features, and [N, columns] for each table.
+        [N, features] or None for a type without features, and [N, columns] for each table.
     """
     start = x.shape[1] - columns_of(tables)
     features, rows = (_cut(x, 0, start) if start else None), list[Tensor]()
@@ -174,7 +174,7 @@ def check_read(
 
 @dataclass(frozen=True)
 class Beside:
-    """Sees to it that nodes' numbers, which ``forward`` gets beside a table, only name its rows.
+    """Checks that nodes' numbers, which ``forward`` gets beside a table, only name its rows.
 
     Attributes:
         tables: of each node type.
@@ -185,7 +185,7 @@ class Beside:
     def shaped(
         self, op: str, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Node | None:
-        """The numbers in another shape; None of other tensors.
+        """The numbers in another shape; None for other tensors.
 
         Raises:
             ModelError: something else is done with numbers, as if they were features.
@@ -272,6 +272,6 @@ class _Lookup:
             raise refuse(
                 here(),
                 f"{self.name} is read at other places than torch.arange of all nodes; a node's row"
-                " is the one of its own number, so read all rows in order",
+                " is the row of its number, so read all rows in order",
             )
         return self.x if index.dim() == 1 else self.x.unsqueeze(1)

@@ -111,7 +111,7 @@ class Tape:
         return self.wrap(self.add("columns", (x, start, stop), {}, plain(x)[:, start:stop]))
 
     def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a function of torch and record what it gives."""
+        """Run a function of torch and record its result."""
         name = name_of(func)
         if name == "type" and len(args) > 1:
             name = "to"
@@ -157,12 +157,12 @@ class Tape:
         return self._results(name, args, kwargs, func(*plain(args), **plain(kwargs)))
 
     def _asked(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> Any:
-        """What is asked of a tensor's shape and type."""
+        """The answer to a question about a tensor's shape or type."""
         node = args[0].node
         if name in SIZES and node.picked:
             raise refuse(
                 node.where,
-                f"{shown(node.op)} gives as many rows as its numbers tell, and their number is read"
+                f"{shown(node.op)} gives a number of rows that depends on values, and it is read"
                 + SAME_WAY
                 + "; to publish some nodes alone, return all rows",
             )
@@ -173,13 +173,13 @@ class Tape:
         return counted(value, place, None if dim is None else dim % args[0].dim(), args[0])
 
     def edges_of(self, x: Traced) -> EdgeSums | None:
-        """The edges that a tensor has a row for each of; None of those of all relations."""
+        """The edges for each of which a tensor has a row; None for the edges of all relations."""
         return None if self.ends is None else self.ends.of_relation(x.node.of)
 
     def _replace(
         self, func: Callable[..., Any], op: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """An operation in place: the same name stands for a new value."""
+        """Record an in-place operation: the same name stands for a new value."""
         target = args[0]
         if not isinstance(target, Traced):
             # A constant becomes a result, as in total = zeros(...); total += h.
@@ -231,7 +231,7 @@ def _refuse_over_edges(op: str, args: tuple[Any, ...], value: Any) -> None:
 
 
 def _picks(op: str, args: tuple[Any, ...]) -> bool:
-    """Whether the numbers in a tensor tell how many rows there are."""
+    """Whether the number of rows depends on the numbers in a tensor."""
     if op == "__getitem__":
         keys = args[1] if isinstance(args[1], tuple) else (args[1],)
         return any(isinstance(key, Traced) and key.dtype is torch.bool for key in keys)
@@ -251,7 +251,7 @@ def _fills(target: Any, key: Any, value: Any) -> bool:
 
 
 def _common(node: Node) -> str:
-    """The node type, or relation, that all rows are of that a node reads."""
+    """The node type, or relation, of all rows that a node reads."""
     names = {source.of for source in node.sources() if source.edges == node.edges}
     if len(names) > 1:
         what = "relations" if node.edges else "node types"

@@ -1,4 +1,4 @@
-"""Recorded operations, and tensors that know which of them made them."""
+"""Recorded operations, and tensors that remember the operation that made them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Node:
     Attributes:
         op: the function's short name, ``input`` or ``conv``; ``item`` is one of several results.
         args: traced tensors stand as their nodes, all else as it was passed.
-        value: what it gave on the traced graph.
+        value: its result on the traced graph.
         where: ``file:line`` in the user's code.
-        edges: whether it has one row for each edge, not for each node.
-        number: of operations before it.
+        edges: whether it has a row for each edge, not for each node.
+        number: how many operations were recorded before it.
         of: the node type whose rows it has, or the relation; "" where a graph has one of each.
         within: names of the calls of modules that had not returned yet.
         whole: whether every node has the same row, which is a statistic over all of them.
@@ -56,7 +56,7 @@ class Traced(Tensor):
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Do it with plain tensors and record it; what stands for tensors itself does it itself."""
+        """Call it with plain tensors and record it; other classes with this hook handle it."""
         if not all(issubclass(x, Tensor) for x in types):
             return NotImplemented
         kwargs = dict(kwargs or {})

@@ -27,7 +27,7 @@ _EACH |= {"tanh", "dropout", "leaky_relu", "gelu", "linear", "layer_norm"}
 
 
 def displayed(x: Traced) -> tuple[Traced, str]:
-    """The rows that a tensor shows, nodes first, and the letters of its own dimensions.
+    """The rows that a tensor shows, nodes first, and the letters of the tensor's dimensions.
 
     The letters of the rows are n, a, b, ..., in order.
     """
@@ -77,7 +77,7 @@ def of_turned(
         dims[a], dims[b] = dims[b], dims[a]
         return rows if "".join(dims) == PLACES[: len(dims)] else None
     if own[0] == NODES:
-        # A dimension in front of the nodes is one behind them, until it is gone again.
+        # A dimension in front of the nodes is kept after them, until it is gone again.
         front = op == "unsqueeze" and others == [0] and not kwargs
         front |= op == "__getitem__" and _puts_in_front(others[0])
         return rows.unsqueeze(1).transpose(0, 1) if front and len(own) == 2 else None

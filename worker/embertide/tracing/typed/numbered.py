@@ -1,4 +1,4 @@
-"""Modules that tell types by numbers: nodes of all types in one tensor, edges of all relations.
+"""Modules that number types: nodes of all types in one tensor, edges of all relations.
 
 Each function takes the place of ``forward`` while a module is recorded, and goes type by type and
 relation by relation; the proof holds it to the module's own.
