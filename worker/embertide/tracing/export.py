@@ -101,7 +101,7 @@ def export_module(
         inputs: roles of ``forward``'s arguments whose names do not show them.
         width: columns of the features, where the module does not show them.
         init: the arguments that it was made with, which may contain the width.
-        graph: node types and relations; None for a graph with one of each.
+        graph: node types and relations; None for a graph with one type of each.
         tables: node type ("" in a graph of one) -> the parameters, or `nn.Embedding`s, with a row
             for each of its nodes, which the program reads beside its features or in their place.
         table_ids: node type -> [rows] the id that each row of its tables is of, int64 or strings;

@@ -52,7 +52,7 @@ class Sample:
         categories: Mapping[Any, Any] | None,
         edge_categories: Mapping[Any, Any] | None,
     ) -> Sample:
-        """The same where options leave it open; of those that are there each one wins.
+        """The sample, with each option that is set in place of what the sample shows.
 
         Args:
             categories, edge_categories: by column in a graph of one type, else by type.
@@ -256,7 +256,7 @@ def _features_alone(x: Any) -> Any:
 
 
 def _arguments(module: nn.Module, sample: object) -> dict[str, Any]:
-    """Argument -> its value, of those that are given.
+    """The value of each argument that the sample has, by name.
 
     Raises:
         ModelError: there are more than ``forward`` has, others, or too few.

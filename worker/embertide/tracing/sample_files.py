@@ -25,7 +25,7 @@ from embertide.tracing.sample import Sample, read_sample
 JOBS = (".yaml", ".yml")
 _TORCH = (".pt", ".pth")
 _OF_TYPE = "/"
-"""Between an argument's name and the node type or relation that a tensor of it is of."""
+"""What separates an argument's name from the node type or relation of a tensor of it."""
 _HOW = (
     "a sample is a file of torch.save (.pt, .pth) with the arguments of forward as a tuple or a"
     " dict, .safetensors or .npz with a tensor for each argument, by its name, or a job's .yaml"

@@ -237,7 +237,7 @@ class RecordingGraph(GraphView):
 
 
 def _frames(names: Iterable[str], **tensors: Mapping[str, Any]) -> Frames:
-    """By node type or relation, with what the job gives each of them."""
+    """Frames by node type or relation, each with the job's tensors for it."""
     return Frames(
         {
             name: Frame(name, {kind: of[name] for kind, of in tensors.items() if name in of})

@@ -25,7 +25,7 @@ BY_RELATION: dict[Key, Callable[..., Any]] = {
     ("torch_geometric", "HGTConv"): hgt,
     ("torch_geometric", "HANConv"): han,
 }
-"""Over dicts by type."""
+"""Modules over dicts by type."""
 BY_NUMBER: dict[Key, Callable[..., Any]] = {
     ("torch_geometric", "RGCNConv"): rgcn,
     ("torch_geometric", "FastRGCNConv"): rgcn,
@@ -35,7 +35,7 @@ BY_NUMBER: dict[Key, Callable[..., Any]] = {
     ("dgl", "HGTConv"): dgl_hgt,
     ("dgl", "TypedLinear"): typed_linear,
 }
-"""With types as numbers."""
+"""Modules over all types together, with types as numbers."""
 WITHIN: dict[Key, Callable[..., Any]] = {
     ("torch_geometric", "ARMAConv"): arma,
     ("torch_geometric", "ChebConv"): cheb,
@@ -44,13 +44,13 @@ WITHIN: dict[Key, Callable[..., Any]] = {
     ("dgl", "EdgeWeightNorm"): edge_weight_norm,
     ("dgl", "EGATConv"): egat,
 }
-"""Over one relation; where `known` has them, by their own steps, these are not asked."""
+"""Modules over one relation that `known` does not record as their own steps."""
 OVER_ALL: dict[Key, Callable[..., Any]] = {
     ("torch_geometric", "PerformerAttention"): performer,
     ("torch_geometric", "PolynormerAttention"): polynormer,
     ("torch_geometric", "SGFormerAttention"): sgformer,
 }
-"""Over all nodes."""
+"""Modules over all nodes."""
 PARTS = {("dgl", "PNAConvTower"), ("dgl", "DGNConvTower")}
 """Parts of a convolution, which make one layer with it."""
 _RECURRENT = {("torch", "LSTM"), ("torch", "GRU")}

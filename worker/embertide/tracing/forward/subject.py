@@ -350,7 +350,7 @@ def _is_of_all_types(result: Returned) -> bool:
 
 
 def _parts(graph: RandomGraph, result: Returned) -> list[Returned]:
-    """A result of all node types together as one for each of them."""
+    """A result of all node types together, split into one for each node type."""
     if not isinstance(result.value, Tensor) or result.node_type is not None:
         return [result]
     return [

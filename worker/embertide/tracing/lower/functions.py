@@ -80,7 +80,7 @@ def lower_function(low: Lowering, node: Node) -> Any:
 
 
 def _is_column(node: Node) -> bool:
-    """Whether a function makes one number for each row of such numbers, as of degrees.
+    """Whether a function makes one number for each row, from tensors like degrees that have one.
 
     These are row-wise steps, which no grid cuts into slices of columns.
     """
@@ -316,4 +316,4 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("div", "divide", "true_divide", "__truediv__"), do.div),
     "neg": do.neg,
 }
-"""By torch's short name."""
+"""Handlers by torch's short name."""

@@ -62,7 +62,7 @@ def batch_norm(
     eps: float = 1e-5,
     **_momentum: Any,
 ) -> Rows:
-    """In eval mode: a scale and a shift of each column; by all nodes where nothing is stored."""
+    """BatchNorm in eval mode: a scale and a shift; over all nodes without running statistics."""
     if training or running_mean is None:
         name = low.name(low.rows(node, x))
         w = None if weight is None else low.constant(weight, "scale")
@@ -82,7 +82,7 @@ def layer_norm(
     bias: Any = None,
     eps: float = 1e-5,
 ) -> Rows:
-    """Over a row's columns."""
+    """LayerNorm over a row's columns."""
     name = low.name(low.rows(node, x))
     if list(normalized_shape) != [low.b.widths[name]]:
         raise refuse(node.where, "a layer norm over a part of each row is not known here")

@@ -50,7 +50,7 @@ def _of_matrices(lines: Writer, node: Node, x: Node, other: Node) -> str:
 
 
 _EACH = "nxyz"
-"""Letters of the dimensions in front of those of a matrix."""
+"""Letters of the dimensions before the two of a matrix."""
 
 
 def _unknown_product(node: Node) -> Exception:
@@ -62,7 +62,7 @@ def _unknown_product(node: Node) -> Exception:
 
 
 def batch_norm(lines: Writer, node: Node) -> str:
-    """In eval mode: a scale and a shift of each column."""
+    """BatchNorm in eval mode: a scale and a shift of each column."""
     arguments = _named(node, "x", "mean", "var", "weight", "bias", "training", "momentum", "eps")
     x, mean, var = arguments["x"], arguments.get("mean"), arguments.get("var")
     if arguments.get("training") or mean is None or var is None or x.value.dim() != 2:
@@ -77,7 +77,7 @@ def batch_norm(lines: Writer, node: Node) -> str:
 
 
 def layer_norm(lines: Writer, node: Node) -> str:
-    """Over the last dimension."""
+    """LayerNorm over the last dimension."""
     arguments = _named(node, "x", "shape", "weight", "bias", "eps")
     x = arguments["x"]
     if list(arguments["shape"]) != list(x.value.shape[-1:]):
@@ -118,4 +118,4 @@ LAYERS = {
     "layer_norm": layer_norm,
     "normalize": normalize,
 }
-"""By torch's short name."""
+"""Functions by torch's short name."""

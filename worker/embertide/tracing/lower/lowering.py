@@ -47,7 +47,7 @@ class Lowered:
 
 @dataclass
 class Lowering:
-    """The program so far.
+    """The program as far as it is written.
 
     Attributes:
         types: of the graph.

@@ -37,7 +37,7 @@ _LEAST = 1e-3
 
 @dataclass(frozen=True)
 class Compared:
-    """One graph.
+    """The comparison on one graph.
 
     Attributes:
         name: what is special about it.

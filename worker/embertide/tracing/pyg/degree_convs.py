@@ -32,7 +32,7 @@ def cluster_gcn(recording: Recording, m: Any, x: Any, edge_index: Any) -> Any:
 
 
 def molecular(recording: Recording, m: Any, x: Any, edge_index: Any, size: Any = None) -> Any:
-    """MFConv: a different matrix for each number of in-edges, all of them for all rows."""
+    """MFConv: a different matrix for each number of in-edges; each is applied to all rows."""
     own = x if isinstance(x, tuple) else (x, x)
     edges = edges_given(recording, m, edge_index)
     degree = edges.degree("in").clamp(max=float(m.max_degree)).view(-1, 1)

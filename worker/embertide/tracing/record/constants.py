@@ -6,6 +6,6 @@ from torch import Tensor
 
 
 def uniform(constant: Tensor) -> float | None:
-    """The number that all of a constant are, such as ``torch.ones(len(x), 1)``; None for others."""
+    """The number that fills a constant, such as ``torch.ones(len(x), 1)``; None for others."""
     first = constant.flatten()[:1]
     return float(first) if len(first) and bool((constant == first).all()) else None

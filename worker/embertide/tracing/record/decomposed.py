@@ -267,7 +267,7 @@ DECOMPOSED: dict[str, Callable[..., Any]] = {
     "any": lambda x, dim=None, keepdim=False: as_numbers(x).amax(_own(dim), keepdim) > 0,
     "all": lambda x, dim=None, keepdim=False: as_numbers(x).amin(_own(dim), keepdim) > 0,
 }
-"""By torch's short name: the same of other functions, for rows of nodes and of edges."""
+"""By torch's short name: an equivalent of other functions, for rows of nodes and of edges."""
 
 OF_NUMBERS = (
     *("add", "sub", "mul", "div", "true_divide", "sum", "mean", "matmul", "linear"),

@@ -208,7 +208,7 @@ def _attended(
 
 
 def _scaled(tape: Recorder, op: str, a: Any, b: Any) -> Traced | None:
-    """A multiple of such a sum, which is one of the rows that it is made of."""
+    """A multiple of such a sum, recorded as a multiple of its rows ``v``."""
     total, factor = (a, b) if isinstance(a, Traced) and a.node.op == OUTER else (b, a)
     divides = op not in ("mul", "__mul__", "__rmul__")
     is_number = isinstance(factor, (int, float)) or (

@@ -185,7 +185,7 @@ def _narrow(node: Node) -> Node:
 
 
 def becomes(target: Tensor, value: Traced) -> Traced:
-    """A tensor that was changed in place: the same name stands for what was made of it."""
+    """A tensor that was changed in place: the same name stands for the new value."""
     with torch._C.DisableTorchFunctionSubclass():
         target.data = value.data.detach()
     if not isinstance(target, Traced):

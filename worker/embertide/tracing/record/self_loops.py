@@ -37,7 +37,7 @@ class View(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What its tensors are of: the relation, or it with what is changed of it."""
+        """The name of its tensors' rows: the relation, with its changed self-loops if any."""
         return " ".join(filter(None, (self.relation, _DESCRIBED[self.loops])))
 
     def loops_of(self, weighted: bool) -> Loops:
@@ -45,7 +45,7 @@ class View(NamedTuple):
         return "single" if self.loops == "replace" and not weighted else self.loops
 
     def after(self, change: Change) -> View:
-        """The same once more changed.
+        """The view after one more change.
 
         Raises:
             ModelError: nodes would have two new self-loops.

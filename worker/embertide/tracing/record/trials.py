@@ -40,7 +40,7 @@ class Trial:
 
 
 def trials(types: GraphTypes) -> Iterator[Trial]:
-    """All of them, the plain one first; those without edges only where a module allows them."""
+    """All graphs, the plain one first; graphs without edges only where a module allows them."""
     plain = random_graph(types, NODES, SEED)
     yield Trial("a random graph", plain, usual=True)
     yield Trial("the same graph with its edges in another order", _reordered(plain), usual=True)
