@@ -50,6 +50,13 @@ def test_parts_of_a_layer_are_one_span(clock: Clock) -> None:
     assert first.seconds > second.seconds
 
 
+def test_parts_of_a_stage_are_one_span(clock: Clock) -> None:
+    for _ in range(3):
+        with clock.stage("csr"):
+            clock.recorder.waited(SPMM, 1.0)
+    assert spans(clock) == [("csr", -1, 3.0, 0.0)]
+
+
 def test_what_comes_between_parts_of_a_layer_parts_them(clock: Clock) -> None:
     with clock.stage("infer"):
         with clock.layer(0):

@@ -43,13 +43,14 @@ class Clock:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time a stage and report that it begins."""
+        """Time a stage and report that it begins; parts that follow one another are one span."""
         self.on_progress(Progress(name))
         self.memory.stage = name
         start = self.under_way[name] = time.perf_counter()
         self.on_stage()
         with self._span(name):
             yield
+        self._join()
         del self.under_way[name]
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
         self.on_stage()
@@ -59,6 +60,10 @@ class Clock:
         """Time a part of a layer, within the stage ``infer``; parts that follow are one span."""
         with self._span("infer", number):
             yield
+        self._join()
+
+    def _join(self) -> None:
+        """Make one span of the last two, where both are of the same stage and layer."""
         if len(self.spans) < 2:
             return
         before, last = self.spans[-2:]
