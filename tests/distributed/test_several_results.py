@@ -195,7 +195,10 @@ def test_each_result_has_a_reference_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"differ from the reference .*reference\.hidden\.parquet"):
         run(job)
     (job.model / "reference.hidden.parquet").rename(job.model / "reference.parquet")
-    with pytest.raises(InputError, match=r"which result it is.*name it reference\.hidden\.parquet"):
+    with pytest.raises(
+        InputError,
+        match=r"does not name the result that it is of.*name it reference\.hidden\.parquet",
+    ):
         run(job)
 
 

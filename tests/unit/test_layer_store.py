@@ -225,9 +225,11 @@ def test_an_attempt_whose_process_is_gone_holds_nothing(output: str) -> None:
     if child == 0:
         Attempt(store.storage, output, KEY, VERSION).begin()
         os._exit(0)
-    os.waitpid(child, 0)
+    # It has ended, but its parent has not noticed yet.
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     assert store.storage.stat(attempt_uri(output, KEY, VERSION)) is not None
     sweep(store.storage, output, {KEY})
+    os.waitpid(child, 0)
     assert keys(store.storage, output) == []
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import socket
 import threading
 from types import TracebackType
@@ -104,9 +103,10 @@ def _is_gone(storage: Storage, mark: ObjectInfo) -> bool:
 
 
 def _began(pid: int) -> float | None:
-    if pid == os.getpid():
-        return psutil.Process().create_time()
+    """When a process began; None where it has ended, though its parent has not noticed yet."""
     try:
-        return psutil.Process(pid).create_time()
+        process = psutil.Process(pid)
+        ended = process.status() == psutil.STATUS_ZOMBIE
+        return None if ended else process.create_time()
     except psutil.NoSuchProcess:
         return None
