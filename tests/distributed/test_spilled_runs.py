@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 import yaml
 
 import embertide
+from embertide.errors import StorageError
 from embertide.planning.sizing import IMPORTS_BYTES, machine_bytes
 from embertide.storage.opening import open_storage
 from embertide.synth.job import synthesize
@@ -78,3 +82,24 @@ def test_a_spilled_run_keeps_no_rows_for_the_next_one(job: Path, tmp_path: Path)
     why = "tensors of nodes are on disk, since they exceed the memory of a worker"
     assert (report["refresh"]["why"], report["refresh"]["keeps"]) == (why, None)
     assert not (job.parent / "embeddings" / "_layers").exists()
+
+
+def test_a_disk_without_room_ends_the_run_and_publishes_nothing(job: Path, tmp_path: Path) -> None:
+    """Where a file gets no room: past the largest size that this process may give one."""
+    output = job.parent / "embeddings"
+    before = sorted(output.rglob("*"))
+    words = [sys.executable, "-m", "embertide", "run", str(job), "--memory", f"{MEMORY}MiB"]
+    done = subprocess.run(
+        [*words, "--scratch", str(tmp_path)],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (64 * MIB, 64 * MIB)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == StorageError.exit_code, done.stderr[-2000:]
+    message = " ".join(done.stderr.split())
+    assert f"scratch folder {tmp_path}" in message
+    assert "no file of 128.0 MiB can be made there" in message
+    assert "Traceback" not in message
+    assert sorted(output.rglob("*")) == before
+    assert not list(tmp_path.iterdir())
