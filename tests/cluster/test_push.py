@@ -26,7 +26,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture(scope="module")
 def database(cluster: KubernetesCluster) -> Iterator[Database]:
-    """For all tests here; each uses a name of its own."""
+    """For all tests here; each uses another name."""
     with database_of_pods() as served:
         yield served
 

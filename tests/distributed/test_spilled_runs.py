@@ -43,7 +43,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(job: Path, *options: str, limit: int | None = None) -> dict[str, Any]:
-    """The report of a run of its own process."""
+    """The report of a run in another process."""
     done = run_limited(limit, ["-m", "embertide", "run", str(job), "--json", *options])
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

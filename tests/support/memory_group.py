@@ -20,7 +20,7 @@ LIMITS = os.geteuid() == 0 and os.access(_PARENT, os.W_OK)
 
 
 def run_limited(limit: int | None, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a Python command in a group of its own with so many bytes; None: without a limit."""
+    """Run a Python command in a new group with so many bytes; None: without a limit."""
     if limit is None:
         return _run(command)
     group = _PARENT / f"embertide-test-{os.getpid()}"

@@ -163,7 +163,7 @@ class Layer(Part):
         return self.has_parameters and not (no_weight and not self.bias)
 
     def averages_after(self) -> bool:
-        """Whether averaging the heads is a part of its own after the convolution."""
+        """Whether averaging the heads is a separate part after the convolution."""
         return False
 
     def types_of(self, have: Iterable[str]) -> list[str]:

@@ -40,7 +40,7 @@ from embertide.steps import Norm
 class DglCheb(Layer):
     """Chebyshev polynomials of the Laplacian, side by side, through one Linear.
 
-    The module applies a relu of its own unless it was made with ``activation=None``: it is
+    The module itself applies a relu unless it was made with ``activation=None``: it is
     written as any layer's, ``activation: relu``.
     """
 

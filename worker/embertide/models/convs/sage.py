@@ -29,7 +29,7 @@ def _lstm(m: Any) -> str:
 
 
 def _sage_bias(m: Any) -> bool:
-    """``gcn`` has a bias of its own, the others have it in fc_self."""
+    """``gcn`` has its own bias, the others have it in fc_self."""
     own = m.bias if m._aggre_type == "gcn" else m.fc_self.bias
     return own is not None
 
@@ -62,7 +62,7 @@ class DglSage(Layer):
     )
 
     def steps(self, b: ProgramBuilder, s: Scope, x: Ends) -> str:
-        """SAGEConv: ``gcn`` has no fc_self but a bias of its own, the others have fc_self."""
+        """SAGEConv: ``gcn`` has no fc_self but its own bias, the others have fc_self."""
         kind = self.aggregator_type or _sage_kind(s)
         neighbours = s.take("fc_neigh.weight", "out", "in")
         own = None if kind == "gcn" else s.take("fc_self.weight", "out", x.own)

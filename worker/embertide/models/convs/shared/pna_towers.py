@@ -28,7 +28,7 @@ def of_ends(
     """What the first Linear, which reads the target and then the source, makes of each end.
 
     Args:
-        divided: each tower reads a part of the columns of its own.
+        divided: each tower reads its own part of the columns.
 
     Returns:
         The sources' part, and the targets' with the bias.
