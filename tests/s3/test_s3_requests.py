@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from botocore.loaders import JSONFileLoader
 
 from embertide.errors import InputError
 from embertide.planning.inputs import list_inputs
@@ -18,9 +19,14 @@ from embertide.readers.features import read_features, split_features
 from embertide.readers.table_formats import FoldersAbove, folders_above
 from embertide.spec.edges import EdgeInput
 from embertide.spec.features import FeatureInput
-from embertide.spec.manifest import load_manifest
+from embertide.spec.manifest import StorageSettings, load_manifest
+from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
+from embertide.versions.lookup import read_rows_of
 from embertide.versions.objects import objects_of
+from embertide.versions.reading import read_version
+from tests.support.s3.server import S3Server
+from tests.support.versions import CURRENT, publish_one, values_of
 
 pytestmark = pytest.mark.s3
 
@@ -54,6 +60,39 @@ def test_an_object_is_looked_for_with_one_request(storage: Storage, root: str) -
     # The answer about the first byte of nothing has no tag.
     assert storage.stat(f"{root}/0") == written[b""]
     assert asked(storage) == {"GetObject": 1, "HeadObject": 1}
+
+
+def test_readers_ask_for_each_object_once(storage: Storage, root: str) -> None:
+    """LATEST, the manifest and two small parts."""
+    publish_one(storage, root, CURRENT)
+    for read in (
+        lambda: read_version(storage, root),
+        lambda: read_rows_of(storage, root, [6, 0, 3]),
+    ):
+        asked(storage)
+        ids, values = read().to_numpy()
+        assert asked(storage) == {"GetObject": 4}
+        assert np.array_equal(values, values_of(CURRENT)[ids])
+
+
+def test_another_client_parses_no_description_again(
+    s3: S3Server, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = []
+    load = JSONFileLoader.load_file
+
+    def load_and_note(loader: JSONFileLoader, path: str) -> object:
+        data = load(loader, path)
+        if data is not None:
+            loaded.append(path)
+        return data
+
+    monkeypatch.setattr(JSONFileLoader, "load_file", load_and_note)
+    for _ in range(2):
+        loaded.clear()
+        settings = StorageSettings(endpoint_url=s3.endpoint, region=s3.region)
+        assert open_storage(settings).stat(f"{root}/nothing") is None
+    assert loaded == []
 
 
 def test_a_version_is_listed_with_one_request(storage: Storage, root: str) -> None:

@@ -45,9 +45,13 @@ def test_only_parts_that_have_the_ids_are_opened(
     publish_rows(storage, output, OLD, rows, cuts=CUTS, format=format)
     ids, _ = in_order(rows, "int64")
     opened: list[str] = []
-    watched = hooked(
-        storage, lambda name, uri: opened.append(uri.rsplit("/")[-1]) if name == "open" else None
-    )
+
+    def note(operation: str, uri: str) -> None:
+        name = uri.rsplit("/")[-1]
+        if operation in ("open", "read", "read_range") and name.startswith("part-"):
+            opened.append(name)
+
+    watched = hooked(storage, note)
     read_rows_of(watched, output, [int(ids[45]), int(ids[46]), int(ids[399])])
     assert {name[:10] for name in opened} == {"part-00001", "part-00009"}
 

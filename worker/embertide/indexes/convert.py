@@ -24,8 +24,8 @@ from embertide.indexes.presets import PRESETS, Preset
 from embertide.indexes.rows import Shaped, Shaper, int8_scale
 from embertide.storage.protocol import Storage
 from embertide.telemetry.strict_json import json_text
-from embertide.versions.catalog import VersionInfo, find_version, latest
-from embertide.versions.manifest import TypeEntry, read_manifest
+from embertide.versions.catalog import VersionInfo, open_version
+from embertide.versions.manifest import TypeEntry
 from embertide.versions.pointer import utc_now
 from embertide.versions.reading import choose_result, iter_embeddings
 from embertide.versions.rows import Batch
@@ -106,8 +106,7 @@ def convert(
             what was written stays.
     """
     preset = PRESETS[index]
-    info = find_version(storage, output_uri, version) if version else latest(storage, output_uri)
-    manifest, _ = read_manifest(storage, output_uri, info.version)
+    info, manifest = open_version(storage, output_uri, version)
     chosen = choose_result(info.uri, manifest, node_type, result)
     check_layout(index, preset, layout, chosen.dim)
     folder_uri = folder_uri.rstrip("/")

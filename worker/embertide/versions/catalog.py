@@ -131,11 +131,7 @@ def find_version(storage: Storage, output_uri: str, version: str) -> VersionInfo
         ObjectMissing: no such version, or it is not complete; lists those that are.
         OutputError: LATEST or the manifest is damaged.
     """
-    manifest, digest = read_manifest(storage, output_uri, version)
-    pointer = read_pointer(storage, output_uri)
-    current = pointer is not None and pointer.version == version
-    held = [] if current else reasons_held(storage, output_uri, version)
-    return describe(output_uri, version, manifest, digest, current, held)
+    return open_version(storage, output_uri, version)[0]
 
 
 def latest(storage: Storage, output_uri: str) -> VersionInfo:
@@ -145,6 +141,28 @@ def latest(storage: Storage, output_uri: str) -> VersionInfo:
         ObjectMissing: nothing was published yet, or the version was removed by hand.
         OutputError: LATEST or the manifest is damaged, or they do not belong together.
     """
+    return _current(storage, output_uri)[0]
+
+
+def open_version(
+    storage: Storage, output_uri: str, version: str | None = None
+) -> tuple[VersionInfo, dict[str, Any]]:
+    """A complete version (default: the current one) and its manifest, which is read once.
+
+    Raises:
+        ObjectMissing: no such version, or it is not complete; lists those that are.
+        OutputError: LATEST or the manifest is damaged, or they do not belong together.
+    """
+    if version is None:
+        return _current(storage, output_uri)
+    manifest, digest = read_manifest(storage, output_uri, version)
+    pointer = read_pointer(storage, output_uri)
+    current = pointer is not None and pointer.version == version
+    held = [] if current else reasons_held(storage, output_uri, version)
+    return describe(output_uri, version, manifest, digest, current, held), manifest
+
+
+def _current(storage: Storage, output_uri: str) -> tuple[VersionInfo, dict[str, Any]]:
     pointer = read_pointer(storage, output_uri)
     if pointer is None:
         raise ObjectMissing(_nothing_current(storage, output_uri))
@@ -154,7 +172,7 @@ def latest(storage: Storage, output_uri: str) -> VersionInfo:
             f"the manifest of {version_uri(output_uri, pointer.version)} was changed after it was"
             f" published: its SHA-256 is {digest}, LATEST has {pointer.manifest_digest}"
         )
-    return describe(output_uri, pointer.version, manifest, digest, True)
+    return describe(output_uri, pointer.version, manifest, digest, True), manifest
 
 
 def _nothing_current(storage: Storage, output_uri: str) -> str:

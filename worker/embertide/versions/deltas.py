@@ -12,8 +12,8 @@ import pyarrow as pa
 from embertide.errors import InputError
 from embertide.kernels.arrow import to_arrow
 from embertide.storage.protocol import Storage
-from embertide.versions.catalog import VersionInfo, find_version, latest
-from embertide.versions.manifest import TypeEntry, read_manifest
+from embertide.versions.catalog import VersionInfo, open_version
+from embertide.versions.manifest import TypeEntry
 from embertide.versions.parts import PartDigest
 from embertide.versions.reading import choose_result, part_table, read_ids, read_part
 from embertide.versions.rows import Batch, Ids, schema_of
@@ -126,8 +126,7 @@ def read_changes(
         ObjectMissing: no such version; lists those there are.
         OutputError: a part is missing or damaged.
     """
-    info = find_version(storage, output_uri, version) if version else latest(storage, output_uri)
-    manifest, _ = read_manifest(storage, output_uri, info.version)
+    info, manifest = open_version(storage, output_uri, version)
     entry = choose_result(info.uri, manifest, node_type, result)
     delta = delta_of(info.uri, entry)
     kind = "string" if entry.ids == "string" else "int64"

@@ -13,14 +13,13 @@ import pyarrow.compute as pc
 
 from embertide.errors import InputError, OutputError
 from embertide.readers.splits import map_objects
-from embertide.spec.version_names import version_uri
 from embertide.storage.protocol import Storage
-from embertide.versions.catalog import find_version, latest
+from embertide.versions.catalog import open_version
 from embertide.versions.embeddings import Embeddings
 from embertide.versions.formats import format_of
 from embertide.versions.keyed import bounds_of
 from embertide.versions.keys import Key, key_at, key_words
-from embertide.versions.manifest import TypeEntry, read_manifest
+from embertide.versions.manifest import TypeEntry
 from embertide.versions.parts import PartDigest
 from embertide.versions.reading import choose_result, stored_part
 from embertide.versions.rows import ID_COLUMN, schema_of
@@ -50,9 +49,8 @@ def read_rows_of(
         ObjectMissing: no such version; lists those there are.
         OutputError: a part is missing or damaged.
     """
-    info = find_version(storage, output_uri, version) if version else latest(storage, output_uri)
-    manifest, _ = read_manifest(storage, output_uri, info.version)
-    uri = version_uri(output_uri, info.version)
+    info, manifest = open_version(storage, output_uri, version)
+    uri = info.uri
     chosen = choose_result(uri, manifest, node_type, result)
     kind = chosen.ids
     given = ids.tolist() if hasattr(ids, "tolist") else ids

@@ -84,7 +84,13 @@ def read_pointer(storage: Storage, output_uri: str) -> Pointer | None:
         OutputError: LATEST is not what this program writes.
     """
     uri = pointer_uri(output_uri)
-    return _parse(uri, storage.read(uri)) if storage.stat(uri) is not None else None
+    try:
+        return _parse(uri, storage.read(uri))
+    except ObjectMissing:
+        # A bucket that is missing is an error here.
+        if storage.stat(uri) is None:
+            return None
+        return _parse(uri, storage.read(uri))
 
 
 def _parse(uri: str, data: bytes) -> Pointer:

@@ -11,7 +11,7 @@ from embertide.errors import InputError
 from embertide.readers.splits import map_objects
 from embertide.spec.version_names import version_uri
 from embertide.storage.protocol import Storage
-from embertide.versions.catalog import find_version, latest
+from embertide.versions.catalog import latest, open_version
 from embertide.versions.embeddings import Embeddings
 from embertide.versions.formats import format_of
 from embertide.versions.formats.protocol import StoredPart
@@ -109,12 +109,7 @@ def read_version(
         ObjectMissing: no such version; lists those there are.
         OutputError: a part is missing or damaged.
     """
-    info = (
-        latest(storage, output_uri)
-        if version is None
-        else find_version(storage, output_uri, version)
-    )
-    manifest, _ = read_manifest(storage, output_uri, info.version)
+    info, manifest = open_version(storage, output_uri, version)
 
     def table_of(part: PartDigest) -> Any:
         return part_table(storage, info.uri, part)
@@ -175,4 +170,4 @@ def last_id(storage: Storage, folder_uri: str, part: PartDigest) -> Ids:
 def stored_part(storage: Storage, folder_uri: str, part: PartDigest) -> StoredPart:
     """Where a part of the version in a folder is."""
     ids_uri = None if part.ids_name is None else f"{folder_uri}/{part.ids_name}"
-    return StoredPart(storage, f"{folder_uri}/{part.name}", ids_uri)
+    return StoredPart(storage, f"{folder_uri}/{part.name}", part.size, ids_uri, part.ids_size)

@@ -99,14 +99,14 @@ def _id_column(part: StoredPart) -> Any:
     """All ids as an arrow column or array."""
     uri = _ids_uri(part)
     if uri.endswith(_TEXT_IDS):
-        return id_column(part.storage, uri)
+        return id_column(part.storage, uri, part.ids_size)
     return to_arrow(_array(part.storage, uri)[:, 0])
 
 
 def _id_batches(part: StoredPart, rows: int) -> Iterator[Ids]:
     uri, storage = _ids_uri(part), part.storage
     if uri.endswith(_TEXT_IDS):
-        yield from id_batches(storage, uri, rows)
+        yield from id_batches(storage, uri, part.ids_size, rows)
         return
     with readable(uri):
         info = find_object(storage, uri)

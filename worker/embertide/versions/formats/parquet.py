@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from embertide.kernels.arrow import to_arrow
-from embertide.storage.protocol import Storage
+from embertide.storage.protocol import BLOCK_BYTES, Storage
 from embertide.versions.formats.protocol import PartFormat, PartShape, Sink, StoredPart
 from embertide.versions.keys import Key, KeyRange, key_at, key_words
 from embertide.versions.rows import (
@@ -75,32 +75,32 @@ class _Parquet(PartFormat):
         return [ParquetSink(sink, shape.ids_kind, shape.dtype, shape.width or None)]
 
     def table(self, part: StoredPart) -> Any:
-        with _opened(part.storage, part.uri) as file:
+        with _opened(part.storage, part.uri, part.size) as file:
             return file.read(use_threads=False)
 
     def batches(self, part: StoredPart, width: int) -> Iterator[Batch]:
-        with _opened(part.storage, part.uri, buffer_size=_BUFFER_BYTES) as file:
+        with _opened(part.storage, part.uri, part.size, buffer_size=_BUFFER_BYTES) as file:
             for batch in file.iter_batches(batch_rows(width), use_threads=False):
                 yield _rows_of(batch, width)
 
     def ids(self, part: StoredPart) -> Ids:
-        return ids_of(id_column(part.storage, part.uri).combine_chunks())
+        return ids_of(id_column(part.storage, part.uri, part.size).combine_chunks())
 
     def batches_near(
         self, part: StoredPart, width: int, kind: str, keys: KeyRange
     ) -> Iterator[Batch]:
-        with _opened(part.storage, part.uri) as file:
+        with _opened(part.storage, part.uri, part.size) as file:
             groups = list(_groups_near(file, kind, keys))
             for batch in file.iter_batches(batch_rows(width), groups, use_threads=False):
                 yield _rows_of(batch, width)
 
     def rows_with(self, part: StoredPart, wanted: Any) -> Any:
-        with _opened(part.storage, part.uri) as file:
+        with _opened(part.storage, part.uri, part.size) as file:
             tables = [_group_with(file, group, wanted) for group in range(file.num_row_groups)]
             return pa.concat_tables([file.schema_arrow.empty_table(), *filter(None, tables)])
 
     def last_id(self, part: StoredPart) -> Ids:
-        with _opened(part.storage, part.uri) as file:
+        with _opened(part.storage, part.uri, part.size) as file:
             group = max(
                 group
                 for group in range(file.num_row_groups)
@@ -113,31 +113,34 @@ class _Parquet(PartFormat):
 FORMAT = _Parquet()
 
 
-def id_column(storage: Storage, uri: str) -> Any:
-    """The ids of an object as a column of a table.
+def id_column(storage: Storage, uri: str, size: int) -> Any:
+    """The ids of an object of so many bytes as a column of a table.
 
     Raises:
         OutputError: it is missing or damaged.
     """
-    with _opened(storage, uri) as file:
+    with _opened(storage, uri, size) as file:
         return file.read([ID_COLUMN], use_threads=False)[ID_COLUMN]
 
 
-def id_batches(storage: Storage, uri: str, rows: int) -> Iterator[Any]:
-    """The ids of an object as arrow arrays of so many rows.
+def id_batches(storage: Storage, uri: str, size: int, rows: int) -> Iterator[Any]:
+    """The ids of an object of ``size`` bytes as arrow arrays of so many rows.
 
     Raises:
         OutputError: it is missing or damaged.
     """
-    with _opened(storage, uri, buffer_size=_BUFFER_BYTES) as file:
+    with _opened(storage, uri, size, buffer_size=_BUFFER_BYTES) as file:
         for batch in file.iter_batches(rows, columns=[ID_COLUMN], use_threads=False):
             yield batch.column(ID_COLUMN)
 
 
 @contextmanager
-def _opened(storage: Storage, uri: str, buffer_size: int = 0) -> Iterator[Any]:
-    """An object as a file of parquet, read by range."""
+def _opened(storage: Storage, uri: str, size: int, buffer_size: int = 0) -> Iterator[Any]:
+    """An object as a file of parquet: a small one in one request, a large one by ranges."""
     with readable(uri):
+        if size <= BLOCK_BYTES:
+            yield pq.ParquetFile(pa.BufferReader(storage.read(uri)), pre_buffer=False)
+            return
         info = find_object(storage, uri)
         with storage.open(uri, info) as raw:
             source = pa.PythonFile(raw, mode="r")

@@ -50,12 +50,16 @@ class StoredPart:
 
     Attributes:
         uri: of the object with its rows.
+        size: of that object, in bytes.
         ids_uri: of the object with their ids; None where both are in the first one.
+        ids_size: of that object, in bytes.
     """
 
     storage: Storage
     uri: str
+    size: int
     ids_uri: str | None = None
+    ids_size: int = 0
 
 
 class PartFormat(ABC):
