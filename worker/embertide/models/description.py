@@ -15,8 +15,9 @@ from embertide.models.convs.jumping_knowledge import JumpingKnowledge
 from embertide.models.kinds import kinds_of
 from embertide.models.layer import Layer, Library
 from embertide.models.layer_reading import read_layer
-from embertide.models.node_types import NodeTypes, check_types
+from embertide.models.node_types import NodeTypes
 from embertide.models.parts import Part
+from embertide.models.type_problems import check_types
 from embertide.models.typed_layer import SeveralTypes, parse_relation
 from embertide.spec.base import raise_problems
 from embertide.spec.loading import parse_document

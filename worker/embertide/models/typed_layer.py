@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embertide.models.layer import Layer, Problems
+from embertide.models.node_types import NodeTypes, Relations
 from embertide.spec.relations import Relation
 
 if TYPE_CHECKING:
     from embertide.models.builder import ProgramBuilder
-    from embertide.models.node_types import NodeTypes
     from embertide.models.weights import Scope
 
-Relations = tuple[Relation, ...]
 Tensors = dict[str, str]
 """Node type -> tensor."""
 

@@ -19,9 +19,9 @@ from embertide.models.builder import ProgramBuilder
 from embertide.models.ends import Ends
 from embertide.models.layer import Layer, Library, Problems
 from embertide.models.layer_reading import read_layer
-from embertide.models.node_types import NodeTypes
+from embertide.models.node_types import NodeTypes, Relations
 from embertide.models.registry import LAYERS, convolution
-from embertide.models.typed_layer import Relations, SeveralTypes, Tensors, parse_relation
+from embertide.models.typed_layer import SeveralTypes, Tensors, parse_relation
 from embertide.models.weights import Scope, Weights
 from embertide.spec.base import raise_problems
 from embertide.spec.problems import Loc

@@ -22,9 +22,9 @@ from torch import Tensor
 from embertide.models.builder import ProgramBuilder
 from embertide.models.convs.shared.relation_heads import Along, attend_relations
 from embertide.models.known_modules import KnownModule
-from embertide.models.node_types import NodeTypes
+from embertide.models.node_types import NodeTypes, Relations
 from embertide.models.registry import convolution
-from embertide.models.typed_layer import Relations, SeveralTypes, Tensors
+from embertide.models.typed_layer import SeveralTypes, Tensors
 from embertide.models.weights import Scope
 from embertide.spec.relations import Relation
 

@@ -19,9 +19,9 @@ from embertide.models.convs.shared.aggregation import LINEAR, aggregate
 from embertide.models.convs.shared.relation_weights import RelationWeights, relational
 from embertide.models.known_modules import KnownModule
 from embertide.models.layer import Problems
-from embertide.models.node_types import NodeTypes
+from embertide.models.node_types import NodeTypes, Relations
 from embertide.models.registry import convolution
-from embertide.models.typed_layer import Relations, SeveralTypes, Tensors
+from embertide.models.typed_layer import SeveralTypes, Tensors
 from embertide.models.weights import Scope
 from embertide.spec.relations import Relation
 
