@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import torch
 
 from embertide.models.builder import ProgramBuilder
-from embertide.models.convs.shared.dgl_heads import DglHeads
 from embertide.models.graph_norms import norm_over_nodes
 from embertide.models.layer import Layer
 from embertide.models.node_types import prefix_of
@@ -31,8 +30,8 @@ def parts_after(
     """
     norms = norms or {}
     for part in layer.order or layer.parts_given():
-        if part == "average" and isinstance(layer, DglHeads):
-            h = b.head_mean(h, layer.num_heads or s.size("heads"))
+        if part == "average":
+            h = b.head_mean(h, s.size("heads"))
         elif part == "batch_norm" and layer.batch_norm is not None:
             h = batch_norm(b, s.at(norms[part]), layer.batch_norm, h)
         elif part == "layer_norm" and layer.layer_norm is not None:

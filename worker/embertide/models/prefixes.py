@@ -14,7 +14,6 @@ from typing import Literal
 import torch
 
 from embertide.errors import ModelError
-from embertide.models.convs.linear import LinearLayer
 from embertide.models.layer import Layer
 from embertide.models.shapes import shape_of
 from embertide.models.weights import Scope, Weights
@@ -33,7 +32,7 @@ def find_prefixes(layers: tuple[Layer, ...], library: str, weights: Weights) -> 
     """The parameter prefix of every layer; raises ModelError where names leave a choice."""
     given = {layer.prefix for layer in layers if layer.prefix is not None}
     parts = {prefix for layer in layers for prefix in layer.part_prefixes()}
-    parts |= {layer.prefix for layer in layers if isinstance(layer, LinearLayer)}
+    parts |= {layer.prefix for layer in layers if layer.prefix and not layer.reads_edges}
     shapes = _unclaimed(weights.found, parts)
     wanted = [
         number
