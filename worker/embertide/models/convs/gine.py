@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import Field
 
 from embertide.models.builder import ProgramBuilder
+from embertide.models.convs.shared.aggregation import aggregate_messages
 from embertide.models.convs.shared.gin_function import Gin, finish_gin
 from embertide.models.convs.shared.option_texts import EDGE_DIM
 from embertide.models.ends import Ends
@@ -57,7 +58,6 @@ class PygGine(Gin):
 
     def steps(self, b: ProgramBuilder, s: Scope, x: Ends) -> str:
         """GINEConv; without ``edge_dim`` edges have as many features as nodes."""
-        reduce = "sum" if self.aggr == "add" else self.aggr
         if self.edge_dim is None:
             lines: tuple[str, ...] = ("both = add(s, e)", "out = relu(both)")
             params: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class PygGine(Gin):
             lines = ("moved = linear(e, p0, p1)", "both = add(s, moved)", "out = relu(both)")
             edge = s.size("edge")
         b.learn(x.source, s.size("in"))
-        total = b.message(
-            x.source, lines, s.size("in"), reduce=reduce, params=params, edge_features=edge
+        total = aggregate_messages(
+            b, x.source, lines, s.size("in"), self.aggr, params=params, edge_features=edge
         )
         return finish_gin(b, s, self, x, total, "nn")

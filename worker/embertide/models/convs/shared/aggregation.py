@@ -49,11 +49,18 @@ def aggregate_messages(
     target: str | None = None,
     params: tuple[str, ...] = (),
     edge_weight: bool = False,
+    edge_features: int = 0,
 ) -> str:
     """The same for messages that are lines of operations; a node without any has zeros."""
-    reduce = _REDUCE[aggr]
     total = b.message(
-        x, lines, width, reduce=reduce, target=target, params=params, edge_weight=edge_weight
+        x,
+        lines,
+        width,
+        reduce=_REDUCE[aggr],
+        target=target,
+        params=params,
+        edge_weight=edge_weight,
+        edge_features=edge_features,
     )
     return _root(b, total) if aggr == "std" else total
 
