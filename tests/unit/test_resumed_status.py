@@ -1,12 +1,16 @@
-"""What the report, the page and the status say of a run that went on after a kept layer."""
+"""What the report, the page and the status say of layers and rows that a run took over."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
+
+import pytest
 
 from embertide.pod.summary import run_status
 from embertide.report import draw_page
 from embertide.telemetry.kept import KeptFacts
+from embertide.telemetry.refresh import RefreshFacts
 from embertide.telemetry.report import RunReport
 from embertide_operator.runtime.worker_answers import read_answer
 from tests.support.operator_world import UID, World
@@ -38,13 +42,41 @@ def test_the_status_says_after_which_layer() -> None:
     assert not {"resumedLayer", "keptLayers"} & whole.keys()
 
 
-def test_the_message_and_the_event_say_it() -> None:
+REFRESHED = RefreshFacts(mode="incremental", base="v0", rows=4215, all_rows=1 << 20)
+
+
+def test_the_status_has_the_rows_that_were_computed_or_why_all_were() -> None:
+    status = run_status(make_report(1, 1, refresh=REFRESHED), 1).to_object()
+    assert (status["refreshedRows"], status.get("fullRun")) == (4215, None)
+    why = "spec.refresh.mode is full"
+    status = run_status(make_report(1, 1, refresh=RefreshFacts(why=why)), 1).to_object()
+    assert (status.get("refreshedRows"), status["fullRun"]) == (None, why)
+    long = run_status(make_report(1, 1, refresh=RefreshFacts(why="x" * 9999)), 1).to_object()
+    assert long["fullRun"] == "x" * 512
+    whole = run_status(make_report(1, 1), 1).to_object()
+    assert not {"refreshedRows", "fullRun"} & whole.keys()
+
+
+@pytest.mark.parametrize(
+    ("fields", "end"),
+    [
+        ({"resumedLayer": 2}, "; resumed after layer 2, which an earlier attempt had kept"),
+        ({"refreshedRows": 4215}, "; computed 4,215 rows, and took over the others, unchanged"),
+        ({"fullRun": "the model differs"}, "; computed all rows: the model differs"),
+        (
+            {"refreshedRows": 104, "resumedLayer": 1},
+            "; resumed after layer 1, which an earlier attempt had kept",
+        ),
+        ({}, "versions/v"),
+    ],
+)
+def test_the_message_and_the_event_say_it(fields: dict[str, Any], end: str) -> None:
     world = World()
     world.reconcile()
     world.reconcile(3, pods=world.pods(world.running(), world.running()))
-    report = {**EARLIER_ANSWER["report"], "resumedLayer": 2}
+    report = {**EARLIER_ANSWER["report"], **fields}
     answer = json.dumps({**EARLIER_ANSWER, "report": report}).encode()
     world.reconcile(2, report=read_answer(answer, UID, 1))
     (message,) = [c["message"] for c in world.status["conditions"] if c["type"] == "Published"]
-    assert message.endswith("; resumed after layer 2, which an earlier attempt had kept")
-    assert world.status["report"]["resumedLayer"] == 2
+    assert message.endswith(end)
+    assert fields.items() <= world.status["report"].items()

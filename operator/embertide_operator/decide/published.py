@@ -103,7 +103,8 @@ def _note_output(job: Object, draft: Draft, found: Publication) -> None:
         set_progress(found.progress, draft)
     draft["output"] = _output_object(output, uri)
     draft["report"] = found.report.to_object() if found.report is not None else None
-    where = f"{_contents(output)} at {uri}{_without(found.report)}{_resumed(found.report)}"
+    where = f"{_contents(output)} at {uri}{_without(found.report)}"
+    where += _resumed(found.report) or _refreshed(found.report)
     if output.confirmed:
         where += "; inputs, model and job have not changed, so nothing was computed"
     if output.held:
@@ -154,6 +155,15 @@ def _resumed(report: RunStatus | None) -> str:
     if report is None or not report.resumed_layer:
         return ""
     return f"; resumed after layer {report.resumed_layer}, which an earlier attempt had kept"
+
+
+def _refreshed(report: RunStatus | None) -> str:
+    """How many rows were computed, or why all were; "" where no rows were kept to take over."""
+    if report is None:
+        return ""
+    if report.refreshed_rows is not None:
+        return f"; computed {report.refreshed_rows:,} rows, and took over the others, unchanged"
+    return f"; computed all rows: {report.full_run}" if report.full_run else ""
 
 
 def _output_object(output: OutputReport, uri: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import OutputReport
 from embertide.spec.run_status import (
     MAX_ENTRIES,
+    MAX_REASON,
     ComparisonReport,
     DroppedReport,
     ExchangeReport,
@@ -57,6 +58,7 @@ def run_status(report: RunReport, attempt: int) -> RunStatus:
         resumed_layer=report.kept.resumed or None,
         kept_layers=report.kept.kept[:MAX_ENTRIES] or None,
         refreshed_rows=report.refresh.rows if report.refresh.mode == "incremental" else None,
+        full_run=report.refresh.why[:MAX_REASON] or None,
         comparison=_compared(report.comparison),
         self_check=_checked(report.self_check),
         stages=stages[:MAX_ENTRIES],

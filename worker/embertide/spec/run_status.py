@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 MAX_ENTRIES = 64
+MAX_REASON = 512
+"""Characters."""
 
 
 class StatusModel(BaseModel):
@@ -265,6 +267,12 @@ class RunStatus(StatusModel):
         default=None,
         description="Rows of the results that were computed, where all others are those of the "
         "version before (refresh.keep); unset in a full run.",
+    )
+    full_run: str | None = Field(
+        default=None,
+        max_length=MAX_REASON,
+        description="Why all rows were computed, where only those that differ were asked for or "
+        "rows of the version before were kept (refresh); unset otherwise.",
     )
     comparison: ComparisonReport | None = Field(
         default=None,
