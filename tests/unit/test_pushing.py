@@ -23,6 +23,10 @@ def pods_of(decision: Decision) -> list[dict[str, Any]]:
     return [child for child in decision.apply if child["kind"] == "Pod"]
 
 
+def no_pods(_job: Any) -> list[Any]:
+    return []
+
+
 def pusher(created: dict[str, Any], state: dict[str, Any], **status: Any) -> dict[str, Any]:
     """The pod that the operator has created, in a state."""
     meta = {**created["metadata"], "uid": "push-1"}
@@ -231,8 +235,8 @@ def test_one_job_of_an_output_pushes_at_a_time() -> None:
     waiting.job["metadata"] |= {"name": "later", "uid": "another"}
     waiting.reconcile(1)
     jobs = [busy.job, waiting.job]
-    assert other_pusher(waiting.job, jobs) == "shop/products"
-    assert other_pusher(busy.job, jobs) == ""
+    assert other_pusher(waiting.job, jobs, no_pods) == "shop/products"
+    assert other_pusher(busy.job, jobs, no_pods) == ""
     decision = waiting.reconcile(1, pods=[], pushing_job="shop/products")
     assert pods_of(decision) == []
     assert decision.requeue_after == 5.0
@@ -240,7 +244,7 @@ def test_one_job_of_an_output_pushes_at_a_time() -> None:
     assert message == "waiting for the push of shop/products, which has the same output"
     assert pods_of(waiting.reconcile(5, pushing_job=""))
     elsewhere = {**busy.job["spec"], "output": {"uri": "s3://shop/other"}}
-    assert other_pusher(waiting.job, [{**busy.job, "spec": elsewhere}]) == ""
+    assert other_pusher(waiting.job, [{**busy.job, "spec": elsewhere}], no_pods) == ""
 
 
 def test_a_push_that_takes_too_long() -> None:

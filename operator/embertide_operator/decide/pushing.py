@@ -14,7 +14,7 @@ the annotation, is another request: so one pushes again after a failure, a relea
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from embertide.spec import naming
 from embertide.spec.manifest import EmbeddingJob
@@ -47,6 +47,7 @@ PUSHING = "Pushing"
 _POD_SECONDS = 5.0
 """How often a pod that pushes is looked at without an event."""
 _GONE_SECONDS = 1.0
+_ENDED = ("Succeeded", "Failed")
 _MARGIN_SECONDS = 0.1
 _NOT_NOW = {
     HELD: "the version is held, so it is not pushed; embertide release, then {how}",
@@ -88,17 +89,32 @@ def is_unsettled(job: Object) -> bool:
     return bool(job["spec"].get("push")) and not (push or {}).get("completionTime")
 
 
-def other_pusher(job: Object, jobs: Iterable[Object]) -> str:
-    """The job of the same output whose pod pushes now: two would load the same table."""
+def other_pusher(
+    job: Object, jobs: Iterable[Object], pods_of: Callable[[Object], list[Object]]
+) -> str:
+    """The job of the same output whose pod pushes now: two would load the same table.
+
+    Args:
+        pods_of: the pods of a job: one may still run whose push was replaced or is over.
+    """
     output, uid = output_of(job), job["metadata"]["uid"]
-    others = (item for item in jobs if item["metadata"]["uid"] != uid and _is_pushing(item))
-    busy = next((item for item in others if output_of(item) == output), None)
-    return "" if busy is None else "/".join(busy["metadata"][key] for key in ("namespace", "name"))
+    others = (item for item in jobs if item["metadata"]["uid"] != uid)
+    busy = (item for item in others if _is_pushing(item) or _pushes(pods_of(item)))
+    first = next((item for item in busy if output_of(item) == output), None)
+    if first is None:
+        return ""
+    return f"{first['metadata']['namespace']}/{first['metadata']['name']}"
 
 
 def _is_pushing(job: Object) -> bool:
     push = (job.get("status") or {}).get("push") or {}
     return is_unsettled(job) and bool(push.get("startTime"))
+
+
+def _pushes(pods: Iterable[Object]) -> bool:
+    """Whether a pod among them may still write to the index."""
+    pushers = (pod for pod in pods if label(pod, naming.LABEL_ROLE) == naming.ROLE_PUSHER)
+    return any((pod.get("status") or {}).get("phase") not in _ENDED for pod in pushers)
 
 
 def _asked(job: Object) -> str:

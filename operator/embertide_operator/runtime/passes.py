@@ -35,6 +35,7 @@ from embertide_operator.job.observe import (
     is_finished,
     is_true,
     observe,
+    output_of,
     rank_zero,
 )
 from embertide_operator.job.status import Draft
@@ -46,9 +47,11 @@ from embertide_operator.runtime.admission import Admission, Verdict
 from embertide_operator.runtime.deleted_jobs import clear_deleted_job
 from embertide_operator.runtime.lost_pods import why_lost
 from embertide_operator.runtime.polling import PollResult
+from embertide_operator.runtime.push_turns import PushTurns
 from embertide_operator.runtime.work_queue import Key
 
 _REJECTED_CHILD_SECONDS = 5.0
+_PUSH_TURN_SECONDS = 0.5
 _WEIGHTY = ("attempt", "attemptStartTime", "completionTime", "plan", "versions", "retryTime")
 """Fields of the status that change what happens to the workers."""
 
@@ -78,6 +81,7 @@ class Passes:
     latest_answer: Callable[[Key, str, int], PollResult]
     may_write: Callable[[], bool]
     _source: ReadThrough = field(init=False)
+    _push_turns: PushTurns = field(default_factory=PushTurns)
 
     def __post_init__(self) -> None:
         self._source = ReadThrough(self.api, self.cache)
@@ -103,6 +107,12 @@ class Passes:
             ApiError: the API server refused or did not answer.
             Stopped: nothing may be written any more.
         """
+        if not (is_finished(job) and is_unsettled(job)):
+            return self._run(job)
+        with self._push_turns.take(output_of(job)) as is_free:
+            return self._run(job) if is_free else _PUSH_TURN_SECONDS
+
+    def _run(self, job: Object) -> float | None:
         decision: Decision | None
         # Before anything is done: a job whose time to live is over is deleted below.
         if is_finished(job) or not job.get("status"):
@@ -158,7 +168,10 @@ class Passes:
     def _other_pusher(self, job: Object) -> str:
         """The job that this one's push waits for; jobs that push nothing look at no others."""
         pushes = is_finished(job) and is_unsettled(job)
-        return other_pusher(job, self.cache.jobs()) if pushes else ""
+        return other_pusher(job, self.cache.jobs(), self._pods_of) if pushes else ""
+
+    def _pods_of(self, job: Object) -> list[Object]:
+        return self.cache.pods(job["metadata"]["namespace"], job["metadata"]["name"])
 
     def _carry_out(self, job: Object, decision: Decision) -> float | None:
         job = self._write(job, decision.draft)
