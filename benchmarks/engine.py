@@ -27,11 +27,12 @@ from embertide.layouts import Loaded
 from embertide.primitives import attention, gemm
 from embertide.primitives.arriving import tile_operand
 from embertide.primitives.directory import look_up_ascending
+from embertide.primitives.edge_chunks import EdgeChunk
 from embertide.primitives.exchange import Channel, Exchange
 from embertide.primitives.finding import find_sources
 from embertide.primitives.landing import land, loaded_operand
 from embertide.primitives.node_ids import DenseIds
-from embertide.primitives.shuffle import EdgeChunk, Edges
+from embertide.primitives.shuffle import Edges
 from embertide.primitives.sources import LoadedHolders, RangeHolders, Sources, local_sources
 from embertide.primitives.spmm import Reduction, spmm
 from embertide.spec.grid import GridShape

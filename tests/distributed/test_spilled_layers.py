@@ -36,7 +36,9 @@ def test_every_model_has_the_bits_of_a_run_in_memory(
     grid: tuple[int, int], panel: int, cases: dict[str, Case], tmp_path: Path
 ) -> None:
     programs = {name: (case.program, case.kind, case.weighted) for name, case in cases.items()}
-    by_rank = on_grid(*grid, spill_layers, GRAPHS, programs, str(tmp_path), panel)
+    # Models take turns with the graph on disk, too.
+    graph_too = {name for number, name in enumerate(sorted(cases)) if number % 3 == panel % 3}
+    by_rank = on_grid(*grid, spill_layers, GRAPHS, programs, str(tmp_path), panel, graph_too)
     wrong = {}
     for name, case in cases.items():
         answers = [rank[name] for rank in by_rank]
@@ -54,6 +56,9 @@ def _problem(case: Case, answers: list[Answer]) -> str:
     whole = np.concatenate([answer.whole for answer in answers])
     spilled = np.concatenate([answer.spilled for answer in answers])
     error = relative_error(spilled, _expected(case))
+    stored = [answer.stored for answer in answers if answer.stored is not None]
+    if stored and not np.array_equal(np.concatenate(stored), whole):
+        return "other bits with the graph on disk"
     if not np.array_equal(spilled, whole) or not error <= TOLERANCE:
         return f"other bits, {error:.1e} from the reference"
     if faults := [fault for answer in answers for fault in answer.checked.faults]:

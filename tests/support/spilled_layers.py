@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from embertide.footprint import GraphSize
-from embertide.kernels import scratch
+from embertide.kernels import scratch, spilled_sort
 from embertide.kernels.scratch import Scratch
+from embertide.kernels.spilled_csr import SpilledCsr
 from embertide.pipeline.prepare import target_of
 from embertide.planning.spilled import spilled_costs
 from embertide.plans import spill
@@ -30,6 +32,7 @@ class Answer:
 
     Attributes:
         whole, spilled: [our rows, D'] with all tensors in memory, and on disk.
+        stored: [our rows, D'] with the graph on disk, too; None where that is in memory.
         checked: of the latter.
         left: files that are there after the run; the result is one.
         read, written: bytes from and to the disk, beside the features as they were read.
@@ -38,6 +41,7 @@ class Answer:
 
     whole: np.ndarray
     spilled: np.ndarray
+    stored: np.ndarray | None
     checked: SelfCheck
     left: int
     read: int
@@ -46,7 +50,12 @@ class Answer:
 
 
 def spill_layers(
-    exchange: Exchange, graphs: Graphs, cases: Cases, folder: str, panel: int
+    exchange: Exchange,
+    graphs: Graphs,
+    cases: Cases,
+    folder: str,
+    panel: int,
+    graph_too: set[str],
 ) -> dict[str, Answer | list[str]]:
     """Our rows of every case, both ways; of those that can't be spilled the operations."""
     # Few of each: the disk is waited for.
@@ -66,16 +75,35 @@ def spill_layers(
             continue
         found, checked = rank.checked(ordered, features, len(features))
         assert checked is not None
+        read, written, left = files.read, files.written, files.count
         answers[name] = Answer(
             whole=whole,
             spilled=found.copy(),
+            stored=_stored(rank, ordered, features) if name in graph_too else None,
             checked=checked,
-            left=files.count,
-            read=files.read,
-            written=files.written,
+            left=left,
+            read=read,
+            written=written,
             planned=_planned(rank, ordered, features.nbytes),
         )
     return answers
+
+
+def _stored(rank: Rank, program: Program, features: torch.Tensor) -> np.ndarray:
+    """Our rows with the graph on disk in many parts; the self-check finds nothing.
+
+    Collective: every rank must call.
+    """
+    spilled_sort.PART_EDGES, spilled_sort.READ_EDGES = 32, 10
+    rank.ctx = replace(rank.ctx, spills_graph=True)
+    in_memory, rank.sub_range = rank.sub_range, rank.build()
+    assert isinstance(rank.sub_range, SpilledCsr)
+    assert len(rank.sub_range.spilled) > 2
+    rows, checked = rank.checked(program, features, len(features))
+    assert checked is not None
+    assert not checked.faults
+    rank.sub_range = in_memory
+    return rows.copy()
 
 
 def _planned(rank: Rank, program: Program, features: int) -> tuple[float, float]:

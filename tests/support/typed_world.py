@@ -17,9 +17,10 @@ from embertide.models.reference import LayerGraph, run_typed_reference
 from embertide.pipeline.compute import layer_graphs
 from embertide.pipeline.prepare import target_of
 from embertide.pipeline.typed_graph import build_types
+from embertide.primitives.edge_chunks import EdgeChunk
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.node_ids import DenseIds
-from embertide.primitives.shuffle import EdgeChunk, Edges
+from embertide.primitives.shuffle import Edges
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.relations import Relation
 from embertide.stages.features import LoadedNodes, RawFeatures, loaded_features

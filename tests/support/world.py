@@ -14,14 +14,15 @@ import torch
 
 from embertide.context import RunContext
 from embertide.grid import even_bounds
-from embertide.kernels.csr import Csr
+from embertide.kernels.spilled_csr import AnyCsr
 from embertide.layouts import ROW_TYPES
 from embertide.pipeline.compute import layer_graphs
 from embertide.pipeline.prepare import target_of
 from embertide.pipeline.typed_graph import Located, TypedGraph
+from embertide.primitives.edge_chunks import EdgeChunk
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.node_ids import DenseIds
-from embertide.primitives.shuffle import EdgeChunk, Edges
+from embertide.primitives.shuffle import Edges
 from embertide.selfcheck.checker import Checker
 from embertide.selfcheck.judge import Limits
 from embertide.spec.manifest import EmbeddingJob, load_manifest
@@ -133,11 +134,19 @@ class Rank:
         self.graph = graph
         self.edges = _share_edges(graph, exchange.grid.rank, exchange.grid.world)
         self.ranges = choose_ranges(self.ctx, [self.edges], graph.nodes)
-        edge = job.spec.input.edges[0]
-        self.sub_range: Csr = build_graph(self.ctx, edge, self.edges, self.ranges, graph.nodes)
-        self.relation = edge.relation
+        self.sub_range = self.build()
+        self.relation = job.spec.input.edges[0].relation
         self.ids = DenseIds(graph.nodes, exchange.grid.rank)
         self.names, self.keys = self.ids.original(self.ranges)
+
+    def build(self) -> AnyCsr:
+        """The graph of our rows, on disk where the context has it there.
+
+        Collective: every rank must call.
+        """
+        edge, grid = self.ctx.job.spec.input.edges[0], self.ctx.grid
+        edges = _share_edges(self.graph, grid.rank, grid.world)
+        return build_graph(self.ctx, edge, edges, self.ranges, self.graph.nodes)
 
     def embed(
         self, program: Program, features: torch.Tensor, keeping: Keeping | None = None

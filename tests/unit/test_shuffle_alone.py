@@ -8,8 +8,9 @@ import torch
 
 from embertide.grid import Grid, GridShape, RowRanges
 from embertide.kernels.reading import count_ids
+from embertide.primitives.edge_chunks import EdgeChunk
 from embertide.primitives.exchange import Exchange
-from embertide.primitives.shuffle import EdgeChunk, shuffle_edges
+from embertide.primitives.shuffle import shuffle_edges
 from embertide.stages.ingest import empty_edges
 from embertide.telemetry.recorder import CountingRecorder
 

@@ -33,6 +33,7 @@ class RunContext:
         scratch: where the tensors of nodes are while parts of them are in memory; None: all of
             them are in memory.
         panel: columns of a tensor that are in memory at a time; 0 without ``scratch``.
+        spills_graph: whether edges and the graph are in ``scratch`` too.
         span: the part of a stage that :meth:`progress` tells of; 0 to 1 is the whole stage.
     """
 
@@ -47,6 +48,7 @@ class RunContext:
     ahead: Callable[[float, int], None] = lambda _until, _edges: None
     scratch: Scratch | None = None
     panel: int = 0
+    spills_graph: bool = False
     span: tuple[float, float] = (0.0, 1.0)
 
     @property

@@ -61,6 +61,15 @@ class Block:
         """Non-zeros of all rows."""
         return len(self.indices)
 
+    @property
+    def outputs(self) -> int:
+        """Rows here."""
+        return len(self.indptr) - 1
+
+    def each(self) -> Iterator[tuple[slice, Block]]:
+        """All rows at once: a block in memory is one part, see :class:`SpilledBlock`."""
+        yield slice(None), self
+
     @cached_property
     def pattern(self) -> Any:
         """What native kernels take: the arrays, checked and cut into tasks once; None on torch."""

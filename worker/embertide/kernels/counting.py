@@ -6,6 +6,7 @@ import torch
 
 from embertide.kernels import native
 from embertide.kernels.block import Block
+from embertide.kernels.spilled_csr import AnyBlock, SpilledBlock
 
 _COMPARED_VALUES = 1 << 16
 """Values that are compared at a time: they stay in the cache."""
@@ -51,9 +52,19 @@ def row_sums(indptr: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     return total.copy_(sums.index_add_(0, rows, values.double()))
 
 
-def add_weights(block: Block, total: torch.Tensor) -> None:
+def add_weights(block: AnyBlock, total: torch.Tensor) -> None:
     """Add to ``total`` [n] float32 the weights of a block's non-zeros, at their sources."""
-    assert block.weights is not None
     # In float64: a hub adds up millions of them.
-    weights = block.weights.double()
-    total += torch.bincount(block.indices, weights, minlength=len(total)).float()
+    if isinstance(block, SpilledBlock):
+        sums = torch.zeros(len(total), dtype=torch.float64)
+        for _, part in block.each():
+            # One after the other, as those of a block in memory, so that the bits are the same.
+            sums.index_add_(0, part.indices, _weights(part))
+    else:
+        sums = torch.bincount(block.indices, _weights(block), minlength=len(total))
+    total += sums.float()
+
+
+def _weights(block: Block) -> torch.Tensor:
+    assert block.weights is not None
+    return block.weights.double()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -45,6 +46,19 @@ class Csr:
         """Edges, the non-zeros of all rows."""
         return len(self.cols)
 
+    @property
+    def weighted(self) -> bool:
+        """Whether edges have weights."""
+        return self.weights is not None
+
+    def parts(self) -> Iterator[tuple[slice, Csr]]:
+        """All rows at once: a graph in memory is one part, see :class:`SpilledCsr`."""
+        yield slice(0, self.rows), self
+
+    def read_rows(self, start: int, stop: int) -> Csr:
+        """Rows ``start..stop``, see :meth:`slice`."""
+        return self.slice(start, stop)
+
     def row_ids(self) -> torch.Tensor:
         """[nnz] the row of each non-zero, counted from 0."""
         return torch.repeat_interleave(torch.arange(self.rows), self.indptr.diff())
@@ -67,6 +81,14 @@ class Csr:
     def without_weights(self) -> Csr:
         """The same edges, unweighted."""
         return replace(self, weights=None)
+
+    def without_columns(self) -> Csr:
+        """The rows and weights alone, of which nothing will read a column again."""
+        return replace(self, cols=self.cols.new_empty(0))
+
+    def rewritten(self, change: Callable[[Csr], Csr]) -> Csr:
+        """The graph that ``change`` makes of this one."""
+        return change(self)
 
 
 def only_rows(csr: Csr, wanted: torch.Tensor) -> Csr:

@@ -9,6 +9,7 @@ threads. Features, where edges have some, go with them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -202,6 +203,10 @@ class EdgeSorter:
         if weights is not None and self._weights is not None:
             self._weights[at : at + len(keys)] = weights
         self._cursors[0] += len(keys)
+
+    def parts(self, *, remove_duplicates: bool) -> Iterator[Csr]:
+        """All rows at once; see :meth:`finish`."""
+        yield self.finish(remove_duplicates=remove_duplicates)
 
     def finish(self, *, remove_duplicates: bool) -> Csr:
         """The rows, each ordered by column and equal edges by weight; can be called once.

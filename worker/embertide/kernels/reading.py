@@ -33,6 +33,11 @@ def place_rows(to: Float32s, values: Float32s, rows: Ids | None = None) -> bool:
     return bool(np.isfinite(values).all())
 
 
+def end_type(nodes: int) -> np.dtype[np.integer]:
+    """The type that :func:`narrow_ids` makes ids of N nodes."""
+    return np.dtype(np.int64 if nodes >= 2**31 else np.int32)
+
+
 def narrow_ids(ids: npt.NDArray[np.integer], nodes: int, pages: Pages) -> npt.NDArray[np.integer]:
     """Ids of N nodes in the narrowest type that holds them all; the same array if it is that."""
     if nodes >= 2**31 or ids.dtype == np.int32:

@@ -8,6 +8,7 @@ import torch
 
 from embertide.context import RunContext
 from embertide.kernels.csr import Csr
+from embertide.kernels.spilled_csr import AnyCsr, in_memory
 from embertide.pipeline.prepare import Prepared
 from embertide.pipeline.some_rows import only_wanted
 from embertide.pipeline.typed_graph import TypedGraph
@@ -81,7 +82,7 @@ def layer_graphs(
     widest = max(program.widths.values())
     tile = -(-widest // exchange.grid.feature)
 
-    def build(name: str, rows: Csr, layer: int | None = None) -> LayerGraph:
+    def build(name: str, rows: AnyCsr, layer: int | None = None) -> LayerGraph:
         relation = named[name]
         if checker:
             checker.take_edges(layer, name, rows)
@@ -91,7 +92,7 @@ def layer_graphs(
             relation=name,
             targets=targets,
             origins=layers.spread(graph.located[relation.source].ranges),
-            features=rows.features,
+            features=rows.features if isinstance(rows, Csr) else None,
             csr=gather_partition(exchange, targets, rows, name),
             group_rows=max(1, group_bytes // (4 * tile)),
             pair_rows=max(1, group_bytes // (4 * widest)),
@@ -113,8 +114,9 @@ def layer_graphs(
             for past in [key for key in current if key[0] < layer]:
                 del current[past]
             with clock.stage("sample"):
+                whole = in_memory(sub_ranges[name])
                 keys = graph.located[named[name].destination].keys
-                sample = sample_layer(sub_ranges[name], keys, fanout[layer], seed, layer)
+                sample = sample_layer(whole, keys, fanout[layer], seed, layer)
                 current[layer, name] = build(name, sample, layer)
         return current[layer, name]
 

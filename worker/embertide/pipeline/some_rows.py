@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import torch
 
 from embertide.kernels.csr import Csr, only_rows, sources_of
+from embertide.kernels.spilled_csr import in_memory
 from embertide.pipeline.prepare import Prepared
 from embertide.plans.wanted import GraphRows, Rows, wanted_rows
 from embertide.primitives.graph import LayerGraph
@@ -33,7 +34,7 @@ def rows_for(prepared: Prepared, results: Mapping[str, Rows]) -> GraphRows:
     nodes = {name: of_type.nodes for name, of_type in ranges.items()}
 
     def neighbours(relation: str, rows: Rows) -> Rows:
-        csr = graph.sub_ranges[named[relation]]
+        csr = in_memory(graph.sub_ranges[named[relation]])
         count = graph.located[named[relation].source].ranges.nodes
         if int(rows.sum()) * csr.nnz >= count * csr.rows:
             return torch.ones(count, dtype=torch.bool)
@@ -51,7 +52,7 @@ def only_wanted(graphs: Graphs, wanted: GraphRows) -> Graphs:
         graph = graphs(layer, name)
         if name not in whole or whole[name][0] is not graph:
             # Before anything is made of it, which may drop its columns.
-            whole[name] = graph, graph.csr
+            whole[name] = graph, in_memory(graph.csr)
         rows = wanted.get((layer, name))
         if rows is None or bool(rows.all()):
             return graph

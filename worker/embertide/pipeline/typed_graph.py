@@ -15,9 +15,9 @@ import torch
 
 from embertide.context import RunContext
 from embertide.grid import RowRanges
-from embertide.kernels.csr import Csr
 from embertide.kernels.hashing import Words
 from embertide.kernels.ids import Ids
+from embertide.kernels.spilled_csr import AnyCsr
 from embertide.planning.growth import Growth
 from embertide.planning.inputs import Inputs
 from embertide.planning.omissions import planned_omissions
@@ -64,7 +64,7 @@ class TypedGraph:
     """
 
     located: dict[str, Located]
-    sub_ranges: dict[Relation, Csr]
+    sub_ranges: dict[Relation, AnyCsr]
 
     def of_types(
         self, names: dict[str, str]
@@ -190,7 +190,7 @@ def build_types(
         )
     kinds = {relation: edge for edge in ctx.job.spec.input.edges for relation in edge.relations}
     shares = ctx.parts([max(1, own.count) for own in edges.values()])
-    sub_ranges = {}
+    sub_ranges: dict[Relation, AnyCsr] = {}
     for share, relation in zip(shares, list(edges), strict=True):
         ends = ranges[relation.destination], ranges[relation.source].nodes
         own = edges.pop(relation)

@@ -9,6 +9,7 @@ import psutil
 
 from embertide.errors import EmbertideError
 from embertide.kernels.csr import Csr
+from embertide.kernels.spilled_csr import in_memory
 from embertide.kernels.torch_threads import on_one_thread
 from embertide.pipeline.prepare import Prepared
 from embertide.pipeline.reach import Reach, count_reach
@@ -59,7 +60,9 @@ def find_unchanged(prepared: Prepared, order: WorkOrder, plan: RefreshPlan) -> R
 def _sub_ranges(prepared: Prepared) -> dict[str, Csr]:
     """Relation -> the in-edges of our rows, with what the program reads of them."""
     program, graph = prepared.plan.program, prepared.graph
-    every = {name: graph.sub_ranges[of] for name, of in graph.of_relations(program).items()}
+    every = {
+        name: in_memory(graph.sub_ranges[of]) for name, of in graph.of_relations(program).items()
+    }
     return {
         name: csr if program.edge_needs(name).features else csr.without_features()
         for name, csr in every.items()

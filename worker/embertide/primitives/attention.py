@@ -168,7 +168,7 @@ def attend_pairs(
     """
     with every_row(channel, parts[0].sources, [x, key]) as (values, keys), channel.computing():
         for part in parts:
-            block = part.sources.local
+            block = part.sources.whole
             kernels.add_pairs(
                 part.sums, block, values, keys, part.query, part.score, weighted=part.weighted
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -23,6 +24,7 @@ from embertide.kernels.edge_features import (
     single_loop_features,
     without_loop_features,
 )
+from embertide.kernels.spilled_csr import AnyBlock, AnyCsr, SpilledBlock, SpilledCsr, in_memory
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.finding import find_sources
 from embertide.primitives.in_place import WindowRows
@@ -47,8 +49,8 @@ class LayerGraph:
     Attributes:
         targets: ranges of the destination type.
         origins: ranges of the source type; the same within one type.
-        csr: in-edges of partition p, node ids as columns, on the CPU. Once nothing will read
-            the columns again they are dropped; rows and weights stay.
+        csr: in-edges of partition p, node ids as columns, on the CPU or on disk. Once nothing will
+            read the columns again they are dropped; rows and weights stay.
         group_rows: slots per remote group of tiles.
         pair_rows: slots per remote group of whole rows.
         needs: what the program needs of its layer graphs.
@@ -63,7 +65,7 @@ class LayerGraph:
     exchange: Exchange
     targets: RowRanges
     origins: RowRanges
-    csr: Csr
+    csr: AnyCsr
     group_rows: int
     pair_rows: int
     needs: EdgeNeeds
@@ -89,7 +91,7 @@ class LayerGraph:
                 exchange=self.exchange,
                 targets=self.targets,
                 origins=self.origins,
-                csr=_looped(csr, view),
+                csr=csr.rewritten(partial(_looped, view=view)),
                 group_rows=self.group_rows,
                 pair_rows=self.pair_rows,
                 needs=self.needs,
@@ -131,7 +133,7 @@ class LayerGraph:
         self,
         axis: Literal["graph", "world"],
         graphs: Sequence[LayerGraph],
-        rows_of: Callable[[LayerGraph], Csr],
+        rows_of: Callable[[LayerGraph], AnyCsr],
         holders: RangeHolders,
     ) -> list[Sources]:
         """Sources of some rows of several graphs, found once. Collective: all of the axis call."""
@@ -147,7 +149,7 @@ class LayerGraph:
             else:
                 found = find_sources(
                     channel,
-                    csrs,
+                    [in_memory(csr) for csr in csrs],
                     holders,
                     nodes=self.origins.nodes,
                     group_rows=self.pair_rows if pairs else self.group_rows,
@@ -165,7 +167,7 @@ class LayerGraph:
         relations = [graph.relation for graph in graphs]
         return find_sources(
             self.exchange.channel("world", "ids", relations=relations),
-            [graph.csr for graph in graphs],
+            [in_memory(graph.csr) for graph in graphs],
             holders,
             nodes=self.origins.nodes,
             group_rows=self.group_rows,
@@ -183,22 +185,22 @@ class LayerGraph:
             window: where the loaded rows of all ranks are.
             rows_of: the row there of each row in the window of all nodes that tiles are read from.
         """
-        block = self.tiles().local
+        block = self.tiles().whole
         axis = self.exchange.grid.axis("world")
         return seen_sources(replace(block, indices=rows_of(block.indices)), axis, window)
 
     def _drop_columns(self) -> None:
         if not self.needs.again:
-            self.csr = replace(self.csr, cols=self.csr.cols.new_empty(0))
+            self.csr = self.csr.without_columns()
 
     def sub_range(self) -> Csr:
-        """Our sub-range's rows of the partition."""
-        return self.csr.slice(*self.targets.within(self.exchange.grid.rank))
+        """Our sub-range's rows of the partition, in memory."""
+        return in_memory(self.csr).slice(*self.targets.within(self.exchange.grid.rank))
 
     def release(self) -> None:
         """Free the columns, also of what was made of this graph: nothing will read them again."""
         self._variants.clear()
-        self.csr = replace(self.csr, cols=self.csr.cols.new_empty(0))
+        self.csr = self.csr.without_columns()
 
     def edge_features(self, loops: Loops, fill: LoopFill) -> torch.Tensor:
         """[nnz, K] features of the edges of our sub-range, as a view with these loops has them.
@@ -232,10 +234,12 @@ class LayerGraph:
         """[N/P] sum of the stored weights of each row's in-edges; of ones without weights."""
         if self.whole is not None:
             return self._picked(self.whole.weighted_in_degree(), 0)
-        if self.csr.weights is None:
+        if not self.csr.weighted:
             return self.in_degree()
         if self._weighted_in_degree is None:
-            total = row_sums(self.csr.indptr, self.csr.weights)
+            parts = (own for _, own in self.csr.parts())
+            sums = [row_sums(own.indptr, own.weights) for own in parts if own.weights is not None]
+            total = torch.cat(sums)
             self._weighted_in_degree = self.exchange.staging.upload(total)
         return self._weighted_in_degree
 
@@ -259,7 +263,7 @@ class LayerGraph:
         """
         if self.whole is not None:
             return self._picked(self.whole.weighted_out_degree(), 1)
-        if self.csr.weights is None:
+        if not self.csr.weighted:
             return self.out_degree()
         if self._weighted_out_degree is None:
             self._weighted_out_degree = self._add_out(torch.float32, add_weights)
@@ -270,7 +274,7 @@ class LayerGraph:
         return degrees if self.picked is None else degrees[self.picked[end].to(degrees.device)]
 
     def _add_out(
-        self, kind: torch.dtype, add: Callable[[Block, torch.Tensor], None]
+        self, kind: torch.dtype, add: Callable[[AnyBlock, torch.Tensor], None]
     ) -> torch.Tensor:
         sources = self.tiles()
         channel = self.exchange.channel("graph", "degrees", relations=[self.relation])
@@ -278,7 +282,9 @@ class LayerGraph:
         return add_at_sources(channel, sources, stop - start, kind, add)
 
 
-def _seen(csr: Csr, axis: Axis, window: WindowRows) -> Sources:
+def _seen(csr: AnyCsr, axis: Axis, window: WindowRows) -> Sources:
+    if isinstance(csr, SpilledCsr):
+        return seen_sources(SpilledBlock(csr, window.of_nodes), axis, window)
     block = Block(None, csr.indptr, window.of_nodes(csr.cols), csr.weights)
     return seen_sources(block, axis, window)
 

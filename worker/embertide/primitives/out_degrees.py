@@ -10,19 +10,20 @@ from collections.abc import Callable
 
 import torch
 
-from embertide.kernels.block import Block
 from embertide.kernels.counting import count_values
+from embertide.kernels.spilled_csr import AnyBlock
 from embertide.primitives.exchange import Channel
 from embertide.primitives.in_place import WindowRows, shared
 from embertide.primitives.sources import Sources
 
-Add = Callable[[Block, torch.Tensor], None]
+Add = Callable[[AnyBlock, torch.Tensor], None]
 """Adds what a block's non-zeros have to their sources."""
 
 
-def count_sources(block: Block, to: torch.Tensor) -> None:
+def count_sources(block: AnyBlock, to: torch.Tensor) -> None:
     """Add one for each non-zero."""
-    count_values(block.indices, to)
+    for _, part in block.each():
+        count_values(part.indices, to)
 
 
 def add_at_sources(

@@ -20,16 +20,23 @@ from embertide.errors import GridError
 from embertide.grid import RowRanges
 from embertide.kernels.csr import column_bits
 from embertide.kernels.edge_sort import (
+    Chunk,
     EdgeSorter,
     bucket_count,
     bucket_shift,
     count_edges,
     partition_edges,
 )
+from embertide.kernels.scratch import Scratch
+from embertide.kernels.spilled_sort import SpilledEdgeSorter
+from embertide.primitives.edge_chunks import EdgeChunk, StoredChunk
+from embertide.primitives.edge_log import EdgeLog
 from embertide.primitives.exchange import Channel, Exchange
 from embertide.primitives.pending import Pending
 from embertide.telemetry.omissions import DroppedEdges
 
+AnySorter = EdgeSorter | SpilledEdgeSorter
+"""Sorts edges in memory or by way of the disk."""
 ROUND_EDGES = 1 << 24
 """Edges that all ranks send in a round, each an equal share of at most a sixteenth: what a rank
 receives in a round is bounded even where all send to it. Edges with features are fewer."""
@@ -40,34 +47,16 @@ HISTOGRAM_BITS = 16
 
 
 @dataclass
-class EdgeChunk:
-    """Some edges with dense ids.
-
-    Sources and destinations [e]; weights [e] and features [e, K] are float32, or None.
-    """
-
-    source: npt.NDArray[np.integer]
-    destination: npt.NDArray[np.integer]
-    weight: npt.NDArray[np.float32] | None
-    features: npt.NDArray[np.float32] | None = None
-
-    def part(self, which: slice | npt.NDArray[np.bool_]) -> EdgeChunk:
-        """Some of the edges; those of a slice share memory."""
-        weight = None if self.weight is None else self.weight[which]
-        features = None if self.features is None else self.features[which]
-        return EdgeChunk(self.source[which], self.destination[which], weight, features)
-
-
-@dataclass
 class Edges:
     """This rank's share of the edges, and a histogram of their destinations.
 
     ``histogram[b]`` counts destinations d with ``d >> shift == b``; ``features`` is K, 0 without.
     ``rows`` is how many were read of the input, before directions and self-loops were treated;
-    ``dropped`` says how many of them all ranks left out, since an end is no node.
+    ``dropped`` says how many of them all ranks left out, since an end is no node. With a ``log``
+    edges are on disk: chunks are its pieces.
     """
 
-    chunks: list[EdgeChunk]
+    chunks: list[StoredChunk]
     histogram: npt.NDArray[np.int64]
     shift: int
     weighted: bool
@@ -75,6 +64,28 @@ class Edges:
     features: int = 0
     rows: int = 0
     dropped: DroppedEdges | None = None
+    log: EdgeLog | None = None
+
+    def add(self, chunk: EdgeChunk) -> None:
+        """Take some edges, to disk where they go there.
+
+        Raises:
+            StorageError: the disk has no room, or cannot be written.
+        """
+        self.count += len(chunk)
+        if self.log is None:
+            self.chunks.append(chunk)
+        else:
+            self.log.add(chunk)
+
+    def complete(self) -> None:
+        """All edges were added.
+
+        Raises:
+            StorageError: the disk has no room, or cannot be written.
+        """
+        if self.log is not None:
+            self.chunks += self.log.finish()
 
 
 def histogram_size(nodes: int) -> tuple[int, int]:
@@ -95,7 +106,8 @@ def shuffle_edges(
     edges: Edges,
     nodes: int,
     relation: str = "",
-) -> EdgeSorter:
+    scratch: Scratch | None = None,
+) -> AnySorter:
     """All-to-all of edges by owner; ``edges`` is emptied on the way.
 
     Collective: every rank must call.
@@ -104,11 +116,13 @@ def shuffle_edges(
         ranges: of the destinations.
         nodes: N of the sources.
         relation: whose edges they are, where there are several.
+        scratch: where they are until they are sorted; None: in memory.
 
     Returns:
         The edges into our sub-range, ready to be sorted.
 
     Raises:
+        StorageError: the disk has no room, or cannot be read or written.
         GridError: rows and nodes don't fit into one packed word on so few workers.
     """
     rows = max(b - a for a, b in zip(ranges.workers, ranges.workers[1:], strict=False))
@@ -122,7 +136,17 @@ def shuffle_edges(
     chunks, features = edges.chunks, edges.features
     first, last = ranges.worker(exchange.grid.rank)
 
-    def sorter(counts: npt.NDArray[np.int64]) -> EdgeSorter:
+    def sorter(counts: npt.NDArray[np.int64]) -> AnySorter:
+        if scratch is not None:
+            return SpilledEdgeSorter(
+                scratch,
+                counts,
+                shift,
+                first=first,
+                rows=last - first,
+                nodes=nodes,
+                weighted=edges.weighted,
+            )
         return EdgeSorter(
             counts,
             shift,
@@ -137,17 +161,16 @@ def shuffle_edges(
         # All rows are ours, so the histogram's buckets are parts of the sorter's.
         step = 1 << (shift - edges.shift)
         ours = sorter(np.add.reduceat(edges.histogram, np.arange(0, buckets * step, step)))
-        taken = [(one.destination, one.source, one.weight, one.features) for one in chunks]
-        chunks.clear()
-        ours.add_chunks(taken)
+        _take_all(edges, ours)
         return ours
     plan = _plan_rounds(chunks, round_edges(world, features))
     rounds = max(exchange.all_objects(len(plan)))
     sent = np.zeros((world, rounds + buckets), np.int64)
+    destinations = _Destinations(chunks)
     for number, parts in enumerate(plan):
         counts = np.zeros((world, buckets), np.int64)
-        for at, start, stop in parts:
-            count_edges(chunks[at].destination[start:stop], bounds, shift, counts)
+        for part in parts:
+            count_edges(destinations.of(*part), bounds, shift, counts)
         sent[:, number] = counts.sum(1)
         sent[:, rounds:] += counts
     channel = exchange.channel("world", "shuffle", relations=[relation])
@@ -156,15 +179,55 @@ def shuffle_edges(
     sizes = sent[:, :rounds].T, received[:, :rounds].T
     carried = _Carried(edges.weighted, features)
     _Rounds(channel, ranges, nodes, *sizes, carried).run(_taken(chunks, plan, rounds), ours)
+    _close(edges)
     return ours
 
 
-def _plan_rounds(chunks: list[EdgeChunk], size: int) -> list[list[tuple[int, int, int]]]:
+def _take_all(edges: Edges, sorter: AnySorter) -> None:
+    """All edges of the only rank; of those on disk a chunk is in memory at a time."""
+    if edges.log is None and isinstance(sorter, EdgeSorter):
+        sorter.add_chunks([_ends(chunk.load()) for chunk in _popped(edges.chunks)])
+        return
+    for chunk in _popped(edges.chunks):
+        sorter.add_chunks([_ends(chunk.load())])
+    _close(edges)
+
+
+def _popped(chunks: list[StoredChunk]) -> Iterator[StoredChunk]:
+    """The chunks, each of which is let go as it is taken."""
+    chunks.reverse()
+    while chunks:
+        yield chunks.pop()
+
+
+def _ends(chunk: EdgeChunk) -> Chunk:
+    return chunk.destination, chunk.source, chunk.weight, chunk.features
+
+
+def _close(edges: Edges) -> None:
+    if edges.log is not None:
+        edges.log.close()
+
+
+class _Destinations:
+    """Destinations of parts of chunks that follow each other; each chunk is read once."""
+
+    def __init__(self, chunks: list[StoredChunk]) -> None:
+        self._chunks, self._number = chunks, -1
+        self._read: npt.NDArray[np.integer] = np.empty(0, np.int32)
+
+    def of(self, number: int, start: int, stop: int) -> npt.NDArray[np.integer]:
+        if number != self._number:
+            self._number, self._read = number, self._chunks[number].destination
+        return self._read[start:stop]
+
+
+def _plan_rounds(chunks: list[StoredChunk], size: int) -> list[list[tuple[int, int, int]]]:
     """For each round (chunk, first, last) of its edges, ``size`` in all but the last."""
     plan: list[list[tuple[int, int, int]]] = []
     room = 0
     for number, chunk in enumerate(chunks):
-        at, length = 0, len(chunk.source)
+        at, length = 0, len(chunk)
         while at < length:
             if room == 0:
                 plan.append([])
@@ -177,19 +240,19 @@ def _plan_rounds(chunks: list[EdgeChunk], size: int) -> list[list[tuple[int, int
 
 
 def _taken(
-    chunks: list[EdgeChunk], plan: list[list[tuple[int, int, int]]], rounds: int
+    chunks: list[StoredChunk], plan: list[list[tuple[int, int, int]]], rounds: int
 ) -> Iterator[list[EdgeChunk]]:
     """The edges of each round; a chunk is let go with its last."""
-    held: list[EdgeChunk | None] = [*chunks]
+    held: list[StoredChunk | None] = [*chunks]
     chunks.clear()
     for parts in plan:
         taken = []
         for number, start, stop in parts:
             chunk = held[number]
             assert chunk is not None
-            taken.append(chunk.part(slice(start, stop)))
-            if stop == len(chunk.source):
-                held[number] = None
+            loaded = chunk.load()
+            taken.append(loaded.part(slice(start, stop)))
+            held[number] = loaded if stop < len(loaded) else None
         yield taken
     for _ in range(rounds - len(plan)):
         yield []
@@ -244,7 +307,7 @@ class _Rounds:
         most = [int(counts.sum(1).max(initial=0)) for counts in (outgoing, self.incoming)]
         self.send, self.receive = ([carried.buffers(size) for _ in range(2)] for size in most)
 
-    def run(self, parts: Iterator[list[EdgeChunk]], sorter: EdgeSorter) -> None:
+    def run(self, parts: Iterator[list[EdgeChunk]], sorter: AnySorter) -> None:
         """Send and receive all rounds. Collective: every rank must call."""
         before: tuple[int, Pending] | None = None
         for number, chunks in enumerate(parts):
@@ -256,7 +319,7 @@ class _Rounds:
         if before is not None:
             self._unpack(*before, sorter)
 
-    def _pack(self, number: int, chunks: list[EdgeChunk], sorter: EdgeSorter) -> None:
+    def _pack(self, number: int, chunks: list[EdgeChunk], sorter: AnySorter) -> None:
         """Fill the send buffer by owner; what is ours already goes to the sorter."""
         keys, weights, features = self.carried.named(self.send[number % 2])
         ends = np.cumsum(self.outgoing[number])
@@ -291,7 +354,7 @@ class _Rounds:
             receives += [(i, parts[i]) for i in others]
         return self.channel.start(sends, receives)
 
-    def _unpack(self, number: int, pending: Pending, sorter: EdgeSorter) -> None:
+    def _unpack(self, number: int, pending: Pending, sorter: AnySorter) -> None:
         pending.wait()
         size = int(self.incoming[number].sum())
         received = [tensor[:size] for tensor in self.receive[number % 2]]

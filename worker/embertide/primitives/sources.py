@@ -21,7 +21,7 @@ import torch
 from embertide.grid import Axis, RowRanges
 from embertide.kernels.block import Block, PackedBlock, unpacked
 from embertide.kernels.counting import count_outside
-from embertide.kernels.csr import Csr
+from embertide.kernels.spilled_csr import AnyBlock, AnyCsr, SpilledBlock, SpilledCsr
 from embertide.kernels.staging import Staging
 from embertide.primitives.in_place import WindowRows
 
@@ -98,7 +98,7 @@ class Sources:
     """
 
     axis: Axis
-    local: Block
+    local: AnyBlock
     remote: tuple[Block | PackedBlock, ...]
     group_rows: int
     requests: dict[int, Request]
@@ -122,9 +122,15 @@ class Sources:
         """Rounds in which we send or receive anything; peers may differ."""
         return max(len(cuts) - 1 for cuts in (*self.cuts, *(r.cuts for r in self._asked())))
 
+    @property
+    def whole(self) -> Block:
+        """The local group's non-zeros, where they are needed all at once."""
+        assert isinstance(self.local, Block), "edges on disk are gone over part by part"
+        return self.local
+
     def block(self, number: int | None) -> Block:
         """The non-zeros of a remote group of ours, unpacked; of the local one for None."""
-        return self.local if number is None else unpacked(self.remote[number])
+        return self.whole if number is None else unpacked(self.remote[number])
 
     def _asked(self) -> list[Request]:
         return list(self.requests.values())
@@ -165,7 +171,7 @@ class Sources:
         return self.cuts[:, min(number, self.cuts.shape[1] - 1)]
 
 
-def seen_sources(block: Block, axis: Axis, window: WindowRows) -> Sources:
+def seen_sources(block: AnyBlock, axis: Axis, window: WindowRows) -> Sources:
     """The pattern of a rank that reads every source where it stands.
 
     Args:
@@ -179,17 +185,21 @@ def seen_sources(block: Block, axis: Axis, window: WindowRows) -> Sources:
         group_rows=1,
         requests={},
         cuts=np.zeros((axis.size, 1), np.int64),
-        outputs=len(block.indptr) - 1,
+        outputs=block.outputs,
         window=window,
-        read_in_place=count_outside(block.indices, own.start, own.stop),
+        read_in_place=sum(
+            count_outside(part.indices, own.start, own.stop) for _, part in block.each()
+        ),
     )
 
 
-def local_sources(csr: Csr, axis: Axis, staging: Staging) -> Sources:
+def local_sources(csr: AnyCsr, axis: Axis, staging: Staging) -> Sources:
     """The pattern of a rank that holds every source itself, in order: no communication."""
     return Sources(
         axis=axis,
-        local=Block(None, csr.indptr, csr.cols, csr.weights).upload(staging),
+        local=SpilledBlock(csr)
+        if isinstance(csr, SpilledCsr)
+        else Block(None, csr.indptr, csr.cols, csr.weights).upload(staging),
         remote=(),
         group_rows=1,
         requests={},

@@ -15,6 +15,8 @@ from embertide.primitives.arriving import Arrived, Operand, arriving, reduced
 from embertide.primitives.exchange import Channel
 from embertide.primitives.sources import Sources
 
+_ALL_ROWS = slice(None)
+
 
 @dataclass(frozen=True)
 class Reduction:
@@ -29,9 +31,16 @@ class Reduction:
     weighted: bool = False
     target: torch.Tensor | None = None
 
-    def factors(self, block: Block, source: torch.Tensor | None) -> Factors:
-        """The factors of a block's non-zeros, with [s] factors of its sources."""
-        return Factors(block.weights if self.weighted else None, source, self.target)
+    def factors(
+        self, block: Block, source: torch.Tensor | None, rows: slice = _ALL_ROWS
+    ) -> Factors:
+        """The factors of a block's non-zeros, with [s] factors of its sources.
+
+        Args:
+            rows: of the results that the block has.
+        """
+        target = None if self.target is None else self.target[rows]
+        return Factors(block.weights if self.weighted else None, source, target)
 
 
 def spmm(
@@ -114,20 +123,20 @@ class _Sum:
         """The non-zeros of a group; the local one comes first, and writes every row."""
         reduce, whole = self._reduction.reduce, self._whole
         if arrived.number is None:
-            block = self._sources.local
             # With groups to come what is added goes in first and the activation waits for the last.
             last = self._last
             early = replace(last, activation="none", scale=None) if reduce == "sum" else NOTHING
-            factors = self._reduction.factors(block, arrived.scale)
-            reduce_rows(
-                self._out,
-                block,
-                arrived.source,
-                factors,
-                self._last if whole else early,
-                reduce=reduce,
-                empty=0.0 if whole else float("-inf"),
-            )
+            last = last if whole else early
+            for rows, part in self._sources.local.each():
+                reduce_rows(
+                    self._out[rows],
+                    part,
+                    arrived.source,
+                    self._reduction.factors(part, arrived.scale, rows),
+                    last.part(rows),
+                    reduce=reduce,
+                    empty=0.0 if whole else float("-inf"),
+                )
         else:
             block = self._sources.block(arrived.number)
             factors = self._reduction.factors(block, None)
@@ -182,10 +191,10 @@ def spmm_linear(
     for arrived in groups:
         reduce_linear(
             out,
-            sources.local,
+            sources.whole,
             arrived.source,
             weight,
-            reduction.factors(sources.local, arrived.scale),
+            reduction.factors(sources.whole, arrived.scale),
             last,
             reduce=reduction.reduce,
             accumulate=onto is not None,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from embertide.grid import RowRanges
-from embertide.kernels.csr import Csr
+from embertide.kernels.spilled_csr import AnyCsr
 from embertide.layouts import Shard
 from embertide.plans.plan import Plan
 from embertide.primitives.exchange import Exchange
@@ -75,7 +75,7 @@ class Checker:
 
     # -- beside the layers -------------------------------------------------------------------
 
-    def take_edges(self, layer: int | None, relation: str, csr: Csr) -> None:
+    def take_edges(self, layer: int | None, relation: str, csr: AnyCsr) -> None:
         """Keep the in-edges of the rows to check. Not collective.
 
         Args:
@@ -207,7 +207,7 @@ class Checker:
         drawn = draw(count, ranges.nodes, self.seed, unit.phase)
         return own_rows(drawn, ranges, self.exchange.grid.rank)
 
-    def _edges_of(self, unit: Unit, csr: Csr) -> RowEdges:
+    def _edges_of(self, unit: Unit, csr: AnyCsr) -> RowEdges:
         more = special_rows(csr, self.seed + unit.phase)
         some = complete_rows(self.complete, unit.graphs, self.ranges[unit.node_type].nodes)
         more = more if some is None else more[np.isin(more, some)]

@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from embertide.kernels.csr import Csr
+from embertide.kernels.spilled_csr import AnyCsr
 from embertide.primitives.exchange import Channel
 from embertide.primitives.views import EdgeView
 from embertide.selfcheck.draw import Nodes
@@ -38,7 +40,7 @@ class OutEdges:
     weighted: bool
 
     @classmethod
-    def of(cls, csr: Csr, nodes: Nodes, origins: int, *, within: bool) -> OutEdges:
+    def of(cls, csr: AnyCsr, nodes: Nodes, origins: int, *, within: bool) -> OutEdges:
         """In the rows of our sub-range.
 
         Args:
@@ -49,19 +51,25 @@ class OutEdges:
         wanted[nodes] = True
         sums = torch.zeros(len(nodes), 4, dtype=torch.float64)
         heaviest = torch.full((len(nodes),), -torch.inf, dtype=torch.float64)
+        out = cls(nodes, sums, heaviest, csr.weighted)
+        for _, part in csr.parts():
+            out._add(part, wanted, within=within)
+        return out
+
+    def _add(self, csr: Csr, wanted: npt.NDArray[np.bool_], *, within: bool) -> None:
+        """The edges of a part; ``wanted`` [origins] is true for our nodes."""
         for first in range(0, csr.nnz, _CHUNK):
             cols = csr.cols[first : first + _CHUNK].numpy()
             (at,) = np.nonzero(wanted[cols])
-            place = torch.from_numpy(np.searchsorted(nodes, cols[at]))
+            place = torch.from_numpy(np.searchsorted(self.nodes, cols[at]))
             rows = np.searchsorted(csr.indptr.numpy(), first + at, "right") - 1 + csr.first
             loop = torch.from_numpy((rows == cols[at]) & within)
             weight = torch.ones(len(at), dtype=torch.float64)
             if csr.weights is not None:
                 weight = csr.weights[first : first + _CHUNK][torch.from_numpy(at)].double()
             values = [torch.ones_like(weight), loop.double(), weight, weight * loop]
-            sums.index_add_(0, place, torch.stack(values, 1))
-            heaviest.scatter_reduce_(0, place[loop], weight[loop], "amax")
-        return cls(nodes, sums, heaviest, csr.weights is not None)
+            self.sums.index_add_(0, place, torch.stack(values, 1))
+            self.heaviest.scatter_reduce_(0, place[loop], weight[loop], "amax")
 
     def joined(self, channel: Channel) -> OutEdges:
         """In the rows of all ranks. Collective: every rank must call."""

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from embertide.kernels.csr import Csr
+from embertide.kernels.spilled_csr import AnyCsr
 from embertide.selfcheck.draw import MOST_IN_EDGES, Nodes
 
 _WINDOW_ROWS, _WINDOW_EDGES = 4096, 1 << 16
@@ -35,7 +36,7 @@ class RowEdges:
     features: torch.Tensor | None
 
     @classmethod
-    def of(cls, csr: Csr, rows: Nodes, most_edges: int) -> RowEdges:
+    def of(cls, csr: AnyCsr, rows: Nodes, most_edges: int) -> RowEdges:
         """Rows of a sub-range, without hubs, and no more than have so many edges together.
 
         Args:
@@ -48,14 +49,19 @@ class RowEdges:
         kept = counts <= MOST_IN_EDGES
         kept[kept] = np.cumsum(counts[kept]) <= most_edges
         at = np.sort(at[kept])
+        return _joined([cls._within(part, span, at) for span, part in csr.parts()])
+
+    @classmethod
+    def _within(cls, csr: Csr, span: slice, at: Nodes) -> RowEdges:
+        """The rows of a part that are among ``at`` [k], places in all parts, ascending."""
         every = cls(
             rows=np.arange(csr.first, csr.first + csr.rows),
-            indptr=indptr,
+            indptr=csr.indptr.numpy(),
             cols=csr.cols,
             weights=csr.weights,
             features=csr.features,
         )
-        return every.take(at)
+        return every.take(at[slice(*np.searchsorted(at, [span.start, span.stop]))] - span.start)
 
     def take(self, at: Nodes) -> RowEdges:
         """Some of the rows; ``at`` [k] are their places, ascending."""
@@ -80,7 +86,22 @@ class RowEdges:
         return self.cols.numpy().astype(np.int64)
 
 
-def special_rows(csr: Csr, seed: int) -> Nodes:
+def _joined(parts: list[RowEdges]) -> RowEdges:
+    """The rows of parts that follow each other."""
+    if len(parts) == 1:
+        return parts[0]
+    counts = [np.zeros(1, np.int64), *(np.diff(part.indptr) for part in parts)]
+    weights = [part.weights for part in parts if part.weights is not None]
+    return RowEdges(
+        rows=np.concatenate([part.rows for part in parts]),
+        indptr=np.cumsum(np.concatenate(counts)),
+        cols=torch.cat([part.cols for part in parts]),
+        weights=torch.cat(weights) if weights else None,
+        features=None,
+    )
+
+
+def special_rows(csr: AnyCsr, seed: int) -> Nodes:
     """A few rows with self-loops, and a few without in-edges, of a window of our sub-range.
 
     Of rows with self-loops, those with the fewest in-edges: of a graph with hubs most are hubs,
@@ -93,7 +114,7 @@ def special_rows(csr: Csr, seed: int) -> Nodes:
     last = int(np.searchsorted(indptr, indptr[first] + _WINDOW_EDGES, "right")) - 1
     last = min(last, first + _WINDOW_ROWS)
     counts = np.diff(indptr[first : last + 1])
-    cols = csr.cols[int(indptr[first]) : int(indptr[last])].numpy()
+    cols = csr.read_rows(first, last).cols.numpy()
     nodes = np.arange(first, last) + csr.first
     loops = np.unique(cols[cols == np.repeat(nodes, counts)])
     loops = loops[np.argsort(counts[loops - nodes[0]], kind="stable")] if len(loops) else loops

@@ -24,6 +24,7 @@ from embertide.grid import Grid, RowRanges
 from embertide.kernels.csr import Csr, add_loops
 from embertide.kernels.edge_features import added_loop_features
 from embertide.kernels.memory import empty
+from embertide.kernels.spilled_csr import AnyCsr, SpilledCsr, in_memory
 from embertide.planning.growth import EVEN, Growth
 from embertide.primitives.exchange import Channel, Exchange
 from embertide.primitives.shuffle import Edges, histogram_size, shuffle_edges
@@ -149,7 +150,7 @@ def build_graph(
     ranges: RowRanges,
     sources: int,
     relation: str = "",
-) -> Csr:
+) -> AnyCsr:
     """Shuffle a relation's edges to their owners and build the CSR of our sub-range.
 
     ``edges`` is emptied. Collective: every rank must call.
@@ -159,10 +160,23 @@ def build_graph(
         ranges: of the destination type.
         sources: nodes of the source type.
         relation: whose edges they are, where there are several.
+
+    Raises:
+        StorageError: the disk of a graph that is there has no room, or cannot be read or written.
     """
-    sorter = shuffle_edges(ctx.exchange, ranges, edges, sources, relation)
+    scratch = ctx.scratch if ctx.spills_graph else None
+    sorter = shuffle_edges(ctx.exchange, ranges, edges, sources, relation, scratch)
     ctx.progress("csr", 0.4)
-    csr = sorter.finish(remove_duplicates=edge.duplicates == "remove")
+    sorted_parts = sorter.parts(remove_duplicates=edge.duplicates == "remove")
+    parts = (_with_loops(edge, csr) for csr in sorted_parts)
+    if scratch is None:
+        return next(parts)
+    first, last = ranges.worker(ctx.grid.rank)
+    return SpilledCsr.write(scratch, first, last - first, parts)
+
+
+def _with_loops(edge: EdgeInput, csr: Csr) -> Csr:
+    """The rows with the self-loops that the manifest adds."""
     if not edge.adds_loops:
         return csr
     more = edge.self_loops == "addToAll"
@@ -174,8 +188,8 @@ def build_graph(
 
 
 def gather_partition(
-    exchange: Exchange, ranges: RowRanges, sub_range: Csr, relation: str = ""
-) -> Csr:
+    exchange: Exchange, ranges: RowRanges, sub_range: AnyCsr, relation: str = ""
+) -> AnyCsr:
     """Our partition's CSR from its M ranks' sub-ranges, received in their places.
 
     Sends each sub-range once to each of the M - 1 others: 4 bytes per edge (8 with weights)
@@ -185,6 +199,7 @@ def gather_partition(
     channel = exchange.channel("feature", "csr", relations=[relation])
     if channel.axis.size == 1:
         return sub_range.without_features()
+    sub_range = in_memory(sub_range)
     counts = torch.full((channel.axis.size, 1), sub_range.nnz)
     edges = channel.sizes(counts)[:, 0].tolist()
     spans = [ranges.within(rank) for rank in channel.axis.ranks]

@@ -17,10 +17,12 @@ from embertide.context import RunContext
 from embertide.errors import InputError
 from embertide.kernels.ids import Ids
 from embertide.kernels.pages import Pages
-from embertide.kernels.reading import count_ids, narrow_ids
+from embertide.kernels.reading import count_ids, end_type, narrow_ids
+from embertide.primitives.edge_chunks import EdgeChunk
+from embertide.primitives.edge_log import EdgeLog
 from embertide.primitives.ends import Ends, Nodes, described
 from embertide.primitives.node_ids import Dense, NodeIds
-from embertide.primitives.shuffle import EdgeChunk, Edges, histogram_size
+from embertide.primitives.shuffle import Edges, histogram_size
 from embertide.primitives.unknown_nodes import UnknownEnds, settle
 from embertide.readers.edges import (
     EdgeBatch,
@@ -50,8 +52,11 @@ def ingest(ctx: RunContext, ends: Ends, splits: list[Split]) -> Edges:
     """
     weighted = ends.edge.columns.weight is not None
     edges = empty_edges(ends.counts[1], weighted=weighted, features=ends.features)
+    if ctx.spills_graph and ctx.scratch is not None:
+        edges.log = EdgeLog(ctx.scratch, end_type(max(ends.counts)), weighted=weighted)
     read = _ingest_in_step if ends.collective else _ingest_at_once
     unknown = read(ctx, splits, ends, edges)
+    edges.complete()
     nodes = [described(of_type) for of_type in (ends.sources, ends.destinations)]
     edges.dropped = settle(ctx.exchange, ends.edge, unknown, edges.rows, nodes)
     return edges
@@ -64,9 +69,9 @@ def reverse(edges: Edges, sources: int) -> Edges:
         sources: nodes of the edges' source type.
     """
     turned = empty_edges(sources, weighted=edges.weighted, features=edges.features)
-    for chunk in edges.chunks:
+    for chunk in (stored.load() for stored in edges.chunks):
         other_way = EdgeChunk(chunk.destination, chunk.source, chunk.weight, chunk.features)
-        _append(turned, other_way)
+        turned.add(other_way)
         count_ids(turned.histogram, chunk.source, turned.shift)
     return turned
 
@@ -93,8 +98,12 @@ def _ingest_at_once(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edg
             with counting:
                 count_ids(edges.histogram, chunk.destination, edges.shift)
                 edges.rows += len(batch)
+                if edges.log is not None:
+                    # In any order: sorting makes the order.
+                    edges.add(chunk)
+                else:
+                    chunks.append(chunk)
             ctx.work.add("ingest", edges=len(chunk.source))
-            chunks.append(chunk)
         with counting:
             done += split.size
             ctx.progress("ingest", done / max(1, total))
@@ -103,7 +112,7 @@ def _ingest_at_once(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edg
     for chunks, left_out in map_splits(splits, read, splits_at_once(splits, ctx.threads)):
         unknown.add(left_out)
         for chunk in chunks:
-            _append(edges, chunk)
+            edges.add(chunk)
     return unknown
 
 
@@ -115,16 +124,11 @@ def _ingest_in_step(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edg
         chunk = _narrow(ends, source, destination, batch, pages, unknown)
         count_ids(edges.histogram, chunk.destination, edges.shift)
         edges.rows += len(batch)
-        _append(edges, chunk)
+        edges.add(chunk)
         ctx.work.add("ingest", edges=len(chunk.source))
         done += size
         ctx.progress("ingest", done / max(1, total))
     return unknown
-
-
-def _append(edges: Edges, chunk: EdgeChunk) -> None:
-    edges.count += len(chunk.source)
-    edges.chunks.append(chunk)
 
 
 Carried = npt.NDArray[np.float32]

@@ -158,7 +158,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         """
         graph = execution.graph(self.edges)
         source = None if self.x in execution.scaled else self.source_factors(execution)
-        weighted = self.edge_weight and graph.csr.weights is not None
+        weighted = self.edge_weight and graph.csr.weighted
         target = target_factors(self.norm, self.edges, graph)
         return Reduction(self.reduce, weighted, target), source
 

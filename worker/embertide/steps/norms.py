@@ -100,7 +100,7 @@ def _factors(
         kept = end == "out"
         degree = graph.out_degree().clamp(min=1) if kept else graph.in_degree().clamp_(min=1)
         return degree.rsqrt_() if exponent == -0.5 else degree.reciprocal_()
-    weighted = view.edge_weight and graph.csr.weights is not None
+    weighted = view.edge_weight and graph.csr.weighted
     if end == "in":
         degree = graph.weighted_in_degree() if weighted else graph.in_degree()
     else:

@@ -155,7 +155,7 @@ class Propagate(EdgeStep, kind="propagate"):
         if self.alpha:
             target = torch.ones(len(x), device=x.device) if target is None else target
             target = target * (1 - self.alpha)
-        weighted = self.edge_weight and graph.csr.weights is not None
+        weighted = self.edge_weight and graph.csr.weighted
         return _Over(graph.tiles(), source, Reduction("sum", weighted, target))
 
     def _hop(

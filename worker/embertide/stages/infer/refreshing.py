@@ -20,6 +20,7 @@ from embertide.context import RunContext
 from embertide.kernels.csr import Csr
 from embertide.kernels.csr import sources_of as sources_in
 from embertide.kernels.memory import empty
+from embertide.kernels.spilled_csr import in_memory
 from embertide.kernels.torch_threads import on_one_thread
 from embertide.layouts import ROW_TYPES, Loaded, Shard
 from embertide.plans.boundaries import Boundary, boundaries, boundary_digest, results_of
@@ -211,7 +212,7 @@ class _Refresh:
         keys = sorted({(view.layer, view.relation) for view in views})
         self._graphs = {key: self._whole.graphs(*key) for key in keys}
         self._csrs = {
-            id(graph): self._csrs.get(id(graph), (graph, graph.csr))
+            id(graph): self._csrs.get(id(graph), (graph, in_memory(graph.csr)))
             for graph in self._graphs.values()
         }
 

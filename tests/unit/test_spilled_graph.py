@@ -1,0 +1,203 @@
+"""Edges and graphs on disk have the bits of those in memory, whatever they are cut into."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from embertide.errors import StorageError
+from embertide.kernels import spilled_sort
+from embertide.kernels.block import Block
+from embertide.kernels.counting import add_weights, count_values
+from embertide.kernels.csr import Csr, add_loops, single_loops
+from embertide.kernels.edge_sort import EdgeSorter, bucket_count, bucket_shift, count_edges
+from embertide.kernels.scratch import Scratch
+from embertide.kernels.spilled_csr import SpilledBlock, SpilledCsr
+from embertide.kernels.spilled_sort import SpilledEdgeSorter
+from embertide.primitives import edge_log
+from embertide.primitives.edge_chunks import EdgeChunk
+from embertide.primitives.edge_log import EdgeLog
+from embertide.primitives.out_degrees import count_sources
+
+FIRST, ROWS, NODES, EDGES = 1000, 9000, 30_000, 50_000
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scratch:
+    """Parts and pieces are small, so that there are many."""
+    monkeypatch.setattr(spilled_sort, "PART_EDGES", 900)
+    monkeypatch.setattr(spilled_sort, "READ_EDGES", 300)
+    monkeypatch.setattr(edge_log, "PIECE_EDGES", 1000)
+    return Scratch(tmp_path)
+
+
+def make_chunks(seed: int = 3, *, kind: type = np.int32) -> list[EdgeChunk]:
+    """A hub with more edges than a part, rows without edges, duplicates, equal weights."""
+    g = np.random.default_rng(seed)
+    row = (ROWS * g.random(EDGES) ** 3).astype(np.int64)
+    row[: EDGES // 10] = 4321
+    col = g.integers(0, NODES // 100, EDGES)
+    col[EDGES // 2 :] += NODES - NODES // 100
+    weight = g.integers(1, 4, EDGES).astype(np.float32)
+    parts = np.array_split(g.permutation(EDGES), 7)
+    return [
+        EdgeChunk(col[at].astype(kind), (row[at] + FIRST).astype(kind), weight[at]) for at in parts
+    ]
+
+
+def sort(chunks: list[EdgeChunk], files: Scratch | None, *, weighted: bool, unique: bool) -> Csr:
+    """By the disk, or in memory; joined, where it is in parts."""
+    shift, counts = bucket_shift(ROWS), np.zeros((1, bucket_count(ROWS)), np.int64)
+    for chunk in chunks:
+        bounds = np.array([FIRST, FIRST + ROWS], np.int64)
+        count_edges(chunk.destination, bounds, shift, counts)
+    options = {"first": FIRST, "rows": ROWS, "nodes": NODES, "weighted": weighted}
+    sorter = (
+        EdgeSorter(counts[0], shift, **options)
+        if files is None
+        else SpilledEdgeSorter(files, counts[0], shift, **options)
+    )
+    for chunk in chunks:
+        weight = chunk.weight if weighted else None
+        sorter.add_chunks([(chunk.destination, chunk.source, weight, None)])
+    parts = sorter.parts(remove_duplicates=unique)
+    if files is None:
+        return next(parts)
+    spilled = SpilledCsr.write(files, FIRST, ROWS, parts)
+    assert len(spilled.spilled) > 10
+    return spilled.read_rows(0, ROWS)
+
+
+def assert_same(one: Csr, other: Csr) -> None:
+    assert one.first == other.first
+    assert torch.equal(one.indptr, other.indptr)
+    assert one.cols.dtype == other.cols.dtype
+    assert torch.equal(one.cols, other.cols)
+    assert (one.weights is None) == (other.weights is None)
+    if one.weights is not None and other.weights is not None:
+        assert torch.equal(one.weights, other.weights)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("unique", [False, True])
+def test_edges_sorted_by_way_of_the_disk_have_the_bits_of_a_sort_in_memory(
+    files: Scratch, weighted: bool, unique: bool
+) -> None:
+    chunks = make_chunks()
+    spilled = sort(chunks, files, weighted=weighted, unique=unique)
+    assert_same(spilled, sort(chunks, None, weighted=weighted, unique=unique))
+    # The files of edges that are not sorted are gone, those of the graph go with it.
+    assert files.held == 0
+
+
+def test_without_edges_there_are_rows(files: Scratch) -> None:
+    spilled = SpilledEdgeSorter(
+        files, np.zeros(1, np.int64), 0, first=5, rows=1, nodes=9, weighted=True
+    )
+    (csr,) = spilled.parts(remove_duplicates=False)
+    assert (csr.rows, csr.nnz) == (1, 0)
+
+
+@pytest.fixture
+def graphs(files: Scratch) -> tuple[Csr, SpilledCsr]:
+    """The same graph in memory and on disk."""
+    whole = sort(make_chunks(), None, weighted=True, unique=False)
+    cuts = [0, 1, 40, 40, 5000, ROWS]
+    parts = [whole.slice(a, b) for a, b in pairwise(cuts)]
+    return whole, SpilledCsr.write(files, FIRST, ROWS, parts)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, ROWS), (0, 0), (30, 41), (4321, 4322), (1, 9000)])
+def test_some_rows_of_a_graph_on_disk(
+    graphs: tuple[Csr, SpilledCsr], start: int, stop: int
+) -> None:
+    whole, spilled = graphs
+    assert_same(spilled.read_rows(start, stop), whole.slice(start, stop))
+
+
+def test_a_graph_on_disk_with_other_self_loops(graphs: tuple[Csr, SpilledCsr]) -> None:
+    whole, spilled = graphs
+    for change in (
+        lambda csr: add_loops(csr, 1.0, more=True),
+        lambda csr: single_loops(csr, 0.5),
+    ):
+        assert_same(spilled.rewritten(change).read_rows(0, ROWS), change(whole))
+    assert_same(spilled.without_weights().read_rows(0, ROWS), whole.without_weights())
+
+
+def test_edges_on_disk_add_up_at_their_sources_to_the_same_bits(
+    graphs: tuple[Csr, SpilledCsr],
+) -> None:
+    whole, spilled = graphs
+    weights = torch.rand(whole.nnz)
+    exact = Csr(whole.first, whole.indptr, whole.cols, weights)
+    assert isinstance(spilled, SpilledCsr)
+    block = Block(None, exact.indptr, exact.cols, exact.weights)
+    on_disk = SpilledBlock(spilled.rewritten(lambda part: with_weights(part, exact)))
+    sums, same_sums = torch.zeros(NODES), torch.zeros(NODES)
+    add_weights(block, sums)
+    add_weights(on_disk, same_sums)
+    assert torch.equal(sums, same_sums)
+    counts, same_counts = (torch.zeros(NODES, dtype=torch.int32) for _ in range(2))
+    count_values(block.indices, counts)
+    count_sources(on_disk, same_counts)
+    assert torch.equal(counts, same_counts)
+
+
+def with_weights(part: Csr, whole: Csr) -> Csr:
+    """A part with the weights of the same rows of a whole graph."""
+    start = part.first - whole.first
+    return whole.slice(start, start + part.rows)
+
+
+def test_files_of_a_graph_go_with_what_refers_to_them(files: Scratch) -> None:
+    csr = sort(make_chunks(), None, weighted=False, unique=False)
+    spilled = SpilledCsr.write(files, FIRST, ROWS, [csr])
+    unweighted = spilled.without_weights()
+    del spilled
+    assert files.count == 1
+    assert unweighted.without_columns().spilled == ()
+    del unweighted
+    assert files.count == 0
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_edges_that_were_written_are_read_piece_by_piece(
+    files: Scratch, kind: type, weighted: bool
+) -> None:
+    log = EdgeLog(files, np.dtype(kind), weighted=weighted)
+    chunks = make_chunks(kind=kind)
+    for chunk in chunks:
+        log.add(chunk)
+    pieces = log.finish()
+    assert len(pieces) == EDGES // 1000
+    loaded = [piece.load() for piece in pieces]
+    for name in ("source", "destination", *(["weight"] if weighted else [])):
+        written, read = (
+            np.concatenate([getattr(chunk, name) for chunk in some]) for some in (chunks, loaded)
+        )
+        assert read.dtype == written.dtype
+        assert np.array_equal(read, written)
+    assert np.array_equal(pieces[3].destination, loaded[3].destination)
+    edge_bytes = 2 * np.dtype(kind).itemsize + 4 * weighted
+    assert files.held <= edge_log.log_bytes(EDGES, edge_bytes)
+    log.close()
+    assert files.count == 0
+
+
+def test_a_disk_that_cannot_be_read_is_an_error_that_names_the_folder(
+    graphs: tuple[Csr, SpilledCsr], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, spilled = graphs
+
+    def broken(*_arguments: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("os.preadv", broken)
+    with pytest.raises(StorageError, match=r"scratch folder .* could not be read \(Input/output"):
+        next(iter(spilled.parts()))

@@ -1,0 +1,222 @@
+"""Compressed sparse rows whose edges are on disk: for a graph that does not fit in memory.
+
+The rows are cut into *parts* of consecutive rows, each with a file of its own that is read and
+written as a whole. Where a row ends is in memory. What goes over the edges takes one part after
+the other, and a part is a :class:`~embertide.kernels.csr.Csr`, so that it runs the same code as a
+graph in memory.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+
+from embertide.footprint import FLOAT_BYTES
+from embertide.kernels.block import Block
+from embertide.kernels.csr import Csr
+from embertide.kernels.scratch import Scratch, ScratchTensor
+
+
+class SpilledRows:
+    """The edges of some consecutive rows in a file, which goes when nothing refers to them.
+
+    Attributes:
+        span: the rows, counted from the first one of the graph.
+    """
+
+    def __init__(self, scratch: Scratch, span: slice, csr: Csr) -> None:
+        """Write the edges of ``csr``, whose rows are those of the span.
+
+        Raises:
+            StorageError: the disk has no room, or cannot be written.
+        """
+        self.span, self.nnz, self._kind = span, csr.nnz, csr.cols.dtype
+        self._column_words = csr.cols.element_size() // FLOAT_BYTES
+        self._file: ScratchTensor | None = None
+        if csr.nnz:
+            words = self._column_words + (csr.weights is not None)
+            self._file = scratch.empty(words, csr.nnz)
+            weakref.finalize(self, self._file.close)
+            self._file.write_rows(0, _words(csr.cols, csr.nnz))
+            if csr.weights is not None:
+                self._file.write_rows(self._column_words, _words(csr.weights, csr.nnz))
+
+    def columns(self) -> torch.Tensor:
+        """[nnz] the sources of the edges, in memory.
+
+        Raises:
+            StorageError: the disk cannot be read.
+        """
+        if self._file is None:
+            return torch.empty(0, dtype=self._kind)
+        return self._file.read_rows(0, self._column_words).view(-1).view(self._kind)
+
+    def weights(self) -> torch.Tensor:
+        """[nnz] float32, in memory, of a graph that has weights.
+
+        Raises:
+            StorageError: the disk cannot be read.
+        """
+        if self._file is None:
+            return torch.empty(0)
+        return self._file.read_rows(self._column_words, self._column_words + 1).view(-1)
+
+
+@dataclass(frozen=True)
+class SpilledCsr:
+    """In-edges of consecutive rows, as a :class:`Csr` has them, whose columns are on disk.
+
+    Attributes:
+        first: node id of row 0.
+        indptr: [rows + 1] int64.
+        spilled: the edges, part by part in the order of the rows.
+        weighted: whether edges have weights.
+        scratch: where the parts are.
+    """
+
+    first: int
+    indptr: torch.Tensor
+    spilled: tuple[SpilledRows, ...]
+    weighted: bool
+    scratch: Scratch
+
+    @classmethod
+    def write(cls, scratch: Scratch, first: int, rows: int, parts: Iterable[Csr]) -> SpilledCsr:
+        """Write parts that follow each other from node ``first`` on; one is in memory at a time.
+
+        Args:
+            rows: of all parts.
+
+        Raises:
+            StorageError: the disk has no room, or cannot be written.
+        """
+        indptr, spilled, weighted = torch.zeros(rows + 1, dtype=torch.int64), [], False
+        at = nnz = 0
+        for csr in parts:
+            span = slice(at, at + csr.rows)
+            spilled.append(SpilledRows(scratch, span, csr))
+            torch.add(csr.indptr[1:], nnz, out=indptr[span.start + 1 : span.stop + 1])
+            weighted, at, nnz = csr.weighted, span.stop, nnz + csr.nnz
+        assert at == rows
+        return cls(first, indptr, tuple(spilled), weighted, scratch)
+
+    @property
+    def rows(self) -> int:
+        """Rows, with edges or without."""
+        return len(self.indptr) - 1
+
+    @property
+    def nnz(self) -> int:
+        """Edges, the non-zeros of all rows."""
+        return int(self.indptr[-1])
+
+    def parts(self) -> Iterator[tuple[slice, Csr]]:
+        """The rows of each part and their edges, which are in memory until the next one is read.
+
+        Raises:
+            StorageError: the disk cannot be read.
+        """
+        for part in self.spilled:
+            yield part.span, self._read(part)
+
+    def read_rows(self, start: int, stop: int) -> Csr:
+        """Rows ``start..stop`` in memory; the parts that have some of them are read.
+
+        Raises:
+            StorageError: the disk cannot be read.
+        """
+        read = [
+            self._read(part).slice(
+                max(0, start - part.span.start), min(stop, part.span.stop) - part.span.start
+            )
+            for part in self.spilled
+            if start < part.span.stop and stop > part.span.start
+        ]
+        weights = [torch.empty(0), *(own.weights for own in read if own.weights is not None)]
+        return Csr(
+            self.first + start,
+            self.indptr[start : stop + 1] - self.indptr[start],
+            torch.cat([torch.empty(0, dtype=torch.int32), *(own.cols for own in read)]),
+            torch.cat(weights) if self.weighted else None,
+        )
+
+    def rewritten(self, change: Callable[[Csr], Csr]) -> SpilledCsr:
+        """The graph that ``change`` makes of each part, in files of its own.
+
+        Raises:
+            StorageError: the disk has no room, or cannot be read or written.
+        """
+        parts = (change(part) for _, part in self.parts())
+        return self.write(self.scratch, self.first, self.rows, parts)
+
+    def without_columns(self) -> SpilledCsr:
+        """The rows and weights alone, of which nothing will read a column again.
+
+        Weights are in the files of the columns, which stay for them.
+        """
+        return self if self.weighted else replace(self, spilled=())
+
+    def without_features(self) -> SpilledCsr:
+        """The graph itself: its edges have no features."""
+        return self
+
+    def without_weights(self) -> SpilledCsr:
+        """The same edges, unweighted."""
+        return replace(self, weighted=False)
+
+    def _read(self, part: SpilledRows) -> Csr:
+        ends = self.indptr[part.span.start : part.span.stop + 1]
+        weights = part.weights() if self.weighted else None
+        return Csr(self.first + part.span.start, ends - ends[0], part.columns(), weights)
+
+
+@dataclass(frozen=True)
+class SpilledBlock:
+    """All non-zeros of a graph on disk, as sums over its rows take them.
+
+    Attributes:
+        place: makes rows of the source tensor of node ids; None: they are the same.
+    """
+
+    csr: SpilledCsr
+    place: Callable[[torch.Tensor], torch.Tensor] | None = None
+
+    @property
+    def nnz(self) -> int:
+        """Non-zeros of all rows."""
+        return self.csr.nnz
+
+    @property
+    def outputs(self) -> int:
+        """Rows."""
+        return self.csr.rows
+
+    def each(self) -> Iterator[tuple[slice, Block]]:
+        """The rows of each part, and the block of their non-zeros.
+
+        Raises:
+            StorageError: the disk cannot be read.
+        """
+        for rows, part in self.csr.parts():
+            indices = part.cols if self.place is None else self.place(part.cols)
+            yield rows, Block(None, part.indptr, indices, part.weights)
+
+
+def _words(values: torch.Tensor, count: int) -> torch.Tensor:
+    """[words, count] values of 4 or 8 bytes as they are stored, as so many rows of float32."""
+    return values.contiguous().view(torch.float32).view(-1, count)
+
+
+AnyCsr = Csr | SpilledCsr
+"""A graph in memory or on disk."""
+AnyBlock = Block | SpilledBlock
+"""The same of non-zeros."""
+
+
+def in_memory(csr: AnyCsr) -> Csr:
+    """A graph whose edges are needed all at once, which no plan has with the graph on disk."""
+    assert isinstance(csr, Csr), "edges on disk are gone over part by part"
+    return csr
