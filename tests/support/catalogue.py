@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import nn
 
 from embertide.models.dgl_interop import load_dgl, why_no_dgl
 from embertide.models.layer import Library
 from embertide.steps import Aggregate, Combine, Linear, Program
-from tests.support import conv_cases_edges, model_page
+from tests.support import model_page
+from tests.support.conv_cases import CASES, library_nn
 from tests.support.models import program_of, shake
-from tests.support.pyg import pyg
 from tests.support.step_cases import step_cases
 from tests.support.step_program import EDGE_FEATURES
 from tests.support.world import Graph, make_graph
@@ -50,7 +49,7 @@ def catalogue() -> dict[str, Case]:
 
     Those that read features of edges have the one with features.
     """
-    programs = {**_pyg(), **_layers(), **_edges(), **_made(), **_steps()}
+    programs = {**_pyg(), **_layers(), **_convolutions("pyg", of_edges=True), **_made(), **_steps()}
     if not why_no_dgl():
         programs |= _dgl()
     return {
@@ -71,12 +70,7 @@ def _dgl() -> dict[str, tuple[Program, bool]]:
     }
     for name, (make, text) in test_models_layers.DGL.items():
         programs[f"dgl {name}"] = (program_of(f"library: dgl\n{text}", shake(make(dgl))), False)
-    for name, case in test_models_dgl.CASES.items():
-        if case.on_grids:
-            module = shake(nn.ModuleDict({"conv": case.make(convs)}))
-            program = program_of(f"library: dgl\nlayers: [{{{case.options}}}]", module)
-            programs[f"dgl {name}"] = (program, case.weights)
-    return programs | _examples("dgl")
+    return programs | _convolutions("dgl") | _examples("dgl")
 
 
 def _pyg() -> dict[str, tuple[Program, bool]]:
@@ -84,12 +78,7 @@ def _pyg() -> dict[str, tuple[Program, bool]]:
     for name, (make, inner, last, weighted, _) in test_models_pyg.MODELS.items():
         text = f"library: pyg\nlayers:\n  - {inner}\n  - {inner}\n  - {last}\n"
         programs[f"pyg {name}"] = (program_of(text, shake(make())), weighted)
-    for name, case in test_models_pyg.CASES.items():
-        if case.on_grids:
-            module = shake(nn.ModuleDict({"conv": case.make()}))
-            program = program_of(f"library: pyg\nlayers: [{{{case.options}}}]", module)
-            programs[f"pyg {name}"] = (program, case.weights)
-    return programs
+    return programs | _convolutions("pyg")
 
 
 def _examples(library: Library) -> dict[str, tuple[Program, bool]]:
@@ -115,13 +104,15 @@ def _layers() -> dict[str, tuple[Program, bool]]:
     }
 
 
-def _edges() -> dict[str, tuple[Program, bool]]:
-    """Attention of every kind with features of edges."""
-    names = ("gat-edges-mean", "gatv2-edges-mean", "transformer-edges-beta")
-    cases = {name: conv_cases_edges.PYG[name] for name in names}
+def _convolutions(library: Library, *, of_edges: bool = False) -> dict[str, tuple[Program, bool]]:
+    """Those with features of edges, or the others."""
     return {
-        f"pyg {name}": (program_of(case.text("pyg"), shake(case.module(pyg))), False)
-        for name, case in cases.items()
+        f"{library} {name}": (
+            program_of(case.text(library), shake(case.module(library_nn(library)))),
+            case.weighted,
+        )
+        for name, case in CASES[library].items()
+        if case.on_grids and bool(case.features) == of_edges
     }
 
 

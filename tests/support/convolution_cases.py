@@ -16,16 +16,15 @@ from embertide.models.description import Description, parse_description
 from embertide.models.layer import Layer, Library
 from embertide.steps import Program
 from tests.support import (
-    conv_cases_dgl,
-    conv_cases_pyg,
     hetero_cases_dgl,
     hetero_cases_pyg,
     model_page,
 )
+from tests.support.conv_cases import CASES, library_nn
 from tests.support.model_examples_dgl import dgl
 from tests.support.models import program_of
 from tests.support.pyg import pyg
-from tests.unit import test_models_dgl, test_models_layers, test_models_pyg
+from tests.unit import test_models_layers
 
 
 @dataclass(frozen=True)
@@ -61,16 +60,11 @@ Model = tuple[Library, str, nn.Module, bool]
 
 def _models() -> Iterator[Model]:
     """(library, model.yaml, module, whether it is given edge weights)."""
-    for case in conv_cases_pyg.CASES.values():
-        yield "pyg", case.text("pyg"), case.module(pyg), case.weighted
-    for case in conv_cases_dgl.CASES.values():
-        yield "dgl", case.text("dgl"), case.module(dgl.nn.pytorch), case.weighted
-    for one in test_models_pyg.CASES.values():
-        text = f"library: pyg\nlayers: [{{{one.options}}}]"
-        yield "pyg", text, nn.ModuleDict({"conv": one.make()}), one.weights
-    for other in test_models_dgl.CASES.values():
-        text = f"library: dgl\nlayers: [{{{other.options}}}]"
-        yield "dgl", text, nn.ModuleDict({"conv": other.make(dgl.nn.pytorch)}), other.weights
+    for library, cases in CASES.items():
+        for case in cases.values():
+            if case.layer:
+                module = case.module(library_nn(library))
+                yield library, case.text(library), module, case.weighted
     for whole in test_models_layers.PYG.values():
         text = f"library: pyg\n{whole.more}layers: [{whole.layers}]"
         yield "pyg", text, whole.make(), whole.weighted

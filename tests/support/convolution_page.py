@@ -16,7 +16,7 @@ from embertide.models.convs.hetero import Hetero
 from embertide.models.kinds import KNOWN, KNOWN_TYPED, LAYERS, kinds_of
 from embertide.models.layer import Layer, Library
 from embertide.tracing.forward.replacements import BY_NUMBER, BY_RELATION
-from tests.support import export_convs
+from tests.support.conv_cases import traced
 from tests.support.convolution_cases import HeldLayer, held_layers
 from tests.support.model_examples_dgl import dgl
 from tests.support.model_page import NAMES, modules_of
@@ -69,9 +69,9 @@ def _exported() -> Iterator[str]:
     packages: dict[Library, str] = {"dgl": "dgl", "pyg": "torch_geometric"}
     for library, package in packages.items():
         known = [*KNOWN[library], *KNOWN_TYPED[library]]
-        traced = {"dgl": export_convs.DGL, "pyg": export_convs.PYG}[library]
+        by_messages = {"dgl": traced.DGL, "pyg": traced.PYG}[library]
         several = [name for one, name in (*BY_RELATION, *BY_NUMBER) if one == package]
-        lists = [known, traced, [name for name in several if name not in known]]
+        lists = [known, by_messages, [name for name in several if name not in known]]
         cells = [", ".join(f"`{name}`" for name in names) for names in lists]
         yield f"| {NAMES[library]} | {' | '.join(cells)} |"
     yield ""

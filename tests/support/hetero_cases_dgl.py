@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from embertide.models.dgl_interop import load_dgl
-from tests.support.conv_case import EXACT, FOLDED
+from tests.support.conv_cases.case import EXACT, FOLDED
 from tests.support.hetero_case import (
     BOUGHT_BY,
     BUYS,

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from tests.support.conv_case import EXACT, FOLDED
+from tests.support.conv_cases.case import EXACT, FOLDED
 from tests.support.hetero_case import (
     BOUGHT_BY,
     BUYS,

@@ -1,4 +1,4 @@
-"""A convolution of a library beside its model.yaml: what the tables of cases hold."""
+"""A convolution of a library with the layer that describes it: what the tables of cases hold."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from torch import Tensor, nn
 EXACT, FOLDED = 1e-9, 1e-6
 """Tolerances; what is folded into a parameter is stored in float32."""
 
+WIDTH = "input_width: 5\n"
+"""Of a module without parameters that tell it."""
+
+Make = Callable[[Any], nn.Module]
+"""Takes the library's ``nn``."""
 Forward = Callable[..., Tensor]
 
 
@@ -24,21 +29,27 @@ class ConvCase:
     """One module as a training script makes it, and the layer that describes it.
 
     Attributes:
-        make: takes the library's ``nn``.
-        layer: the layer in ``model.yaml``, without braces.
+        make: the module alone.
+        layer: the layer in ``model.yaml``, without braces; empty where none describes the module.
         weighted: stored edge weights are passed to the module.
         features: columns of the edges' features that are passed to the module; 0 for none.
         forward: of (conv, x, edges) for PyG, of (conv, graph, x) for DGL, then features of edges.
         more: further lines of ``model.yaml``.
+        weights_unread: the graph has edge weights that the module is not given.
+        on_grids: it runs on every grid, too; False where others have the same kinds of steps.
+        exported: `embertide export` takes it, and writes it as one layer.
     """
 
-    make: Callable[[Any], nn.Module]
-    layer: str
+    make: Make
+    layer: str = ""
     weighted: bool = False
     features: int = 0
     forward: Forward = plain
     more: str = ""
     tolerance: float = EXACT
+    weights_unread: bool = False
+    on_grids: bool = False
+    exported: bool = True
 
     @property
     def conv(self) -> str:

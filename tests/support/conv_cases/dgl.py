@@ -1,4 +1,4 @@
-"""DGL's convolutions beyond those of test_models_dgl: every option, held against the module."""
+"""DGL's convolutions beyond the common ones: every option, held against the module."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from typing import Any
 
 from torch import Tensor, cat, nn
 
-from tests.support import conv_cases_edges
-from tests.support.conv_case import FOLDED, ConvCase, Forward
+from tests.support.conv_cases.case import FOLDED, WIDTH, ConvCase, Forward
 from tests.support.model_examples_dgl import dgl
 
-WIDTH = "input_width: 5\n"
 ZERO = {"allow_zero_in_degree": True}
 PNA = ["mean", "max", "min", "std", "var", "sum"]
 
@@ -57,6 +55,7 @@ CASES = {
             f"conv: gcn, norm: none, edge_weight_norm: {norm}",
             True,
             forward=weighed(norm),
+            exported=False,
         )
         for norm in ("both", "right")
     },
@@ -89,6 +88,7 @@ CASES = {
         lambda _n: nn.Linear(5, 3, bias=False),
         "conv: linear, prefix: conv, bias: false",
         forward=lambda conv, _graph, x: conv(x),
+        exported=False,
     ),
     "jumping-layers": ConvCase(
         lambda n: n.GraphConv(5, 5, "right", weight=False, bias=False, **ZERO),
@@ -182,5 +182,4 @@ CASES = {
     "agnn-fixed": ConvCase(
         lambda n: n.AGNNConv(init_beta=0.4, learn_beta=False, **ZERO), "conv: agnn", more=WIDTH
     ),
-    **conv_cases_edges.DGL,
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from tests.support.conv_case import ConvCase
+from tests.support.conv_cases.case import ConvCase
 
 K = 3
 """Features of each edge, where a module does not need as many as nodes have."""
@@ -23,6 +23,7 @@ _ATTENTION = {
         lambda n, module=module, more=more: getattr(n, module)(5, 4, heads=2, edge_dim=K, **more),
         f"conv: {conv}, edge_dim: {K}{options}",
         features=K,
+        on_grids=name == "mean",
     )
     for conv, module in (("gat", "GATConv"), ("gatv2", "GATv2Conv"))
     for name, more, options in (
@@ -44,6 +45,7 @@ _TRANSFORMER = {
         lambda n, more=more: n.TransformerConv(5, 4, edge_dim=K, **more),
         f"conv: transformer, edge_dim: {K}{options}",
         features=K,
+        on_grids=name == "beta",
     )
     for name, more, options in (
         ("one-head", {}, ""),
