@@ -50,6 +50,7 @@ CHANGES: dict[str, tuple[Any, Affects]] = {
     "workers.count": (8, WORKERS),
     "workers.memory": ("3GiB", WORKERS),
     "workers.scratch": ("/mnt/disk", WORKERS),
+    "workers.scratchStorageClass": ("fast", WORKERS | OPERATOR),
     "workers.device": ("cuda", WORKERS),
     "workers.image": ("embertide:2", WORKERS | OPERATOR),
     "workers.resources": ({"limits": {"cpu": "3"}}, WORKERS),

@@ -7,8 +7,15 @@ from typing import Any
 
 import pytest
 
-from embertide.planning.budget import within_budget
-from embertide.planning.sizing import IMPORTS_BYTES
+from embertide.planning.budget import within_budget, within_container
+from embertide.planning.sizing import (
+    IMPORTS_BYTES,
+    container_bytes,
+    container_problem,
+    machine_bytes,
+    volume_bytes,
+    work_bytes_in,
+)
 from embertide.spec.grid import GridShape
 from embertide.spec.workers import Workers, parse_memory
 from embertide.telemetry.estimate import Estimate, MemoryBudget, PlannedSpill
@@ -117,3 +124,50 @@ def test_where_no_grid_fits_it_says_what_this_one_needs(limit: int, nodes: int) 
     # Of three nodes four workers would have none.
     problem = budget_of(limit, nodes).problem
     assert "no grid of up to 256 workers fits; give each 2.4 GiB" in problem
+
+
+# A container's limit, where the job sets no memory.
+
+
+def in_container(container: int, problem: Any = never) -> Estimate:
+    """The plan of one worker in a container of so many bytes."""
+    return within_container(on_grid(GridShape()), container, 1000, on_grid, problem)
+
+
+def test_a_plan_that_its_container_holds_stays_in_memory() -> None:
+    whole = on_grid(GridShape())
+    limit = machine_bytes(whole.peak_memory_per_worker_bytes, 1)
+    assert container_problem(whole.peak_memory_per_worker_bytes, limit) is None
+    assert in_container(limit, lambda _grid: "") == whole
+
+
+def test_a_plan_beyond_its_container_has_tensors_on_disk_with_a_margin() -> None:
+    whole = on_grid(GridShape())
+    limit = machine_bytes(whole.peak_memory_per_worker_bytes, 1) - 1
+    found = in_container(limit, lambda _grid: "")
+    assert found.spill is not None
+    assert container_bytes(found.peak_memory_per_worker_bytes) <= limit + (64 << 20)
+    assert found.budget is not None
+    assert found.budget.spills
+
+
+@pytest.mark.parametrize("container", [0, 20 * MIB, 2 * GIB])
+def test_a_plan_that_fits_in_no_way_is_not_refused(container: int) -> None:
+    """Plans are upper bounds, and such jobs have run."""
+    found = in_container(container)
+    assert (found.spill, found.budget) == (None, None)
+    problem = container_problem(found.peak_memory_per_worker_bytes, container)
+    assert problem is not None
+    assert "use more workers or raise the limit" in problem
+
+
+@pytest.mark.parametrize("peak", [0, 100 * MIB, 7 * GIB])
+def test_the_work_that_a_container_holds(peak: int) -> None:
+    assert peak <= work_bytes_in(container_bytes(peak)) <= peak + (64 << 20)
+    assert work_bytes_in(MIB) == 0
+
+
+def test_a_scratch_volume_is_larger_than_its_tensors() -> None:
+    for disk in (1, GIB, 100 * GIB):
+        assert volume_bytes(disk) >= 1.25 * disk + 256 * MIB - 1
+        assert volume_bytes(disk) % (64 << 20) == 0

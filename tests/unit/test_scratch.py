@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -104,6 +105,16 @@ def test_a_file_that_cannot_be_read_names_the_folder(files: Scratch) -> None:
         file.read_rows(ROWS * 1000, ROWS * 1001)
 
 
+def test_a_pods_folder_needs_room_for_its_own_worker_alone(tmp_path: Path) -> None:
+    job, size = make_job(), int(0.6 * shutil.disk_usage(tmp_path).free)
+    workers = job.spec.workers.model_copy(update={"scratch": str(tmp_path)})
+    job = job.model_copy(update={"spec": job.spec.model_copy(update={"workers": workers})})
+    plan = replace(ESTIMATE, grid=GridShape.of(2, 1), spill=PlannedSpill(16, size, size, size, 1.0))
+    check_scratch(job, plan, 1)
+    with pytest.raises(StorageError, match="free, but tensors on disk need"):
+        check_scratch(job, plan, 2)
+
+
 def unfit(folder: Path, size: int = 1 << 20) -> str:
     """What is said of a folder, of a run of two workers."""
     job = make_job()
@@ -111,9 +122,9 @@ def unfit(folder: Path, size: int = 1 << 20) -> str:
     job = job.model_copy(update={"spec": job.spec.model_copy(update={"workers": workers})})
     assert scratch_folder(job) == folder
     plan = replace(ESTIMATE, grid=GridShape.of(2, 1), spill=PlannedSpill(16, size, size, size, 1.0))
-    check_scratch(job, replace(plan, spill=None))
+    check_scratch(job, replace(plan, spill=None), 2)
     with pytest.raises(StorageError) as caught:
-        check_scratch(job, plan)
+        check_scratch(job, plan, 2)
     assert "name another folder with --scratch (spec.workers.scratch)" in str(caught.value)
     return str(caught.value)
 

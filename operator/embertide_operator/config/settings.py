@@ -32,6 +32,7 @@ PLANNER_RESOURCES: dict[str, Any] = {
 """The planner reads metadata of the inputs only."""
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _LABEL = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _LONGEST_SECONDS = 86400.0
 _LONGEST_RETENTION = 366 * 86400.0
 _MOST_JOBS = 10**6
@@ -132,6 +133,13 @@ def _labels(text: str) -> tuple[str, ...]:
     return keys
 
 
+def _storage_class(text: str) -> str:
+    """The name of a StorageClass; "" for none."""
+    if text and not _SUBDOMAIN.fullmatch(text):
+        raise ValueError("the name of a StorageClass, or empty")
+    return text
+
+
 def _pod_groups(text: str) -> str:
     """The API of PodGroups; "" for none."""
     if text not in ("", "volcano", "coscheduling"):
@@ -163,6 +171,8 @@ class Settings:
         pod_template: for the pods of all jobs, merged under each job's own.
         namespace_pod_templates: the same for the jobs of a namespace, by its name.
         planner_resources: of the planner's container.
+        scratch_storage_class: of scratch volumes for tensors on disk, for jobs that name none; ""
+            for the node's disk.
         gpu_node_labels: keys of the labels that GPU nodes have, from which the planner of a job
             with ``device: cuda`` stays away; none places it like the workers.
         network_policy: whether each job gets a NetworkPolicy.
@@ -222,6 +232,7 @@ class Settings:
     planner_resources: dict[str, Any] = field(
         default_factory=PLANNER_RESOURCES.copy, metadata={"parse": parse_resources}
     )
+    scratch_storage_class: str = _setting("", _storage_class)
     gpu_node_labels: tuple[str, ...] = _setting(GPU_NODE_LABELS, _labels)
     network_policy: bool = _setting(False, _switch)
     http_peers: tuple[dict[str, Any], ...] = _setting((), parse_peers)

@@ -64,12 +64,20 @@ def plan_attempt(
         "grid": str(result.grid),
         "replicas": result.grid.workers,
         "memoryPerWorkerBytes": result.memory_per_worker_bytes,
+        **({"scratchBytesPerWorker": result.scratch_bytes} if result.scratch_bytes else {}),
         "bytesExchanged": result.bytes_exchanged,
         **({"tables": result.tables} if result.tables else {}),
     }
-    mebibytes = result.memory_per_worker_bytes >> 20
-    draft.add_event("Planned", f"grid {draft['plan']['grid']}, {mebibytes} MiB per worker")
+    draft.add_event("Planned", _planned(result))
     return Decision(draft, delete=[pod_deletion(pod) for pod in pods], requeue_after=0.0)
+
+
+def _planned(result: PlanResult) -> str:
+    """The event's message."""
+    message = f"grid {result.grid}, {result.memory_per_worker_bytes >> 20} MiB per worker"
+    if result.scratch_bytes:
+        message += f", and {result.scratch_bytes >> 20} MiB of scratch for tensors on disk"
+    return message
 
 
 def _given_plan(grid: GridShape, memory: Any) -> Object:
@@ -97,6 +105,7 @@ def _attempt(seen: Observed, draft: Draft, grid: GridShape, memory: int | None) 
         earlier=tuple(versions[:-1]),
         grid=grid,
         memory=memory,
+        scratch=draft["plan"].get("scratchBytesPerWorker") or 0,
         tables=draft["plan"].get("tables") or {},
     )
 

@@ -45,8 +45,10 @@ _NOT_THE_WORKERS = without(JobSpec, lambda affects: Affects.WORKERS not in affec
 
 
 def needs_plan(job: EmbeddingJob, settings: Settings) -> bool:
-    """Whether the planner has to choose the grid or the memory."""
-    return not isinstance(job.spec.workers.grid, GridShape) or memory_of(job, settings) is None
+    """Whether the planner has to choose the grid, the memory or the size of scratch volumes."""
+    workers = job.spec.workers
+    chosen = isinstance(workers.grid, GridShape) and memory_of(job, settings) is not None
+    return not chosen or workers.memory is not None
 
 
 def spec_hash(job: EmbeddingJob) -> str:

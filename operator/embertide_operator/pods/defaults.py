@@ -51,6 +51,11 @@ def memory_of(job: EmbeddingJob, settings: Settings) -> Any:
     return None
 
 
+def limit_of(job: EmbeddingJob, settings: Settings) -> Any:
+    """The memory limit of each worker, a quantity; None where nothing sets one."""
+    return (resources_of(job, settings).get("limits") or {}).get("memory")
+
+
 def _whole(job: EmbeddingJob, settings: Settings) -> Object:
     namespace = job.metadata.namespace or ""
     return merge(settings.pod_template, settings.namespace_pod_templates.get(namespace, {}))

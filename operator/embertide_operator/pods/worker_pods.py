@@ -15,7 +15,8 @@ from embertide_operator.api.quantities import quantity
 from embertide_operator.api.routes import Object
 from embertide_operator.config.pod_template import for_planner, merge, stay_away
 from embertide_operator.config.settings import Settings
-from embertide_operator.pods.defaults import platform_template, resources_of
+from embertide_operator.pods.defaults import limit_of, platform_template, resources_of
+from embertide_operator.pods.scratch import VOLUME, scratch_volume, with_scratch
 
 _VERSION = importlib.metadata.version("embertide")
 _GRACE_SECONDS = 30
@@ -41,6 +42,7 @@ class Attempt:
         version: the name of the version that it writes.
         earlier: the version names of the earlier attempts.
         memory: planned bytes per worker; None where the job sets the memory.
+        scratch: planned bytes of a worker's scratch volume; 0 without tensors on disk.
         tables: versions of tables that were planned, by their fields in ``spec.input``.
     """
 
@@ -50,6 +52,7 @@ class Attempt:
     earlier: tuple[str, ...]
     grid: GridShape
     memory: int | None = None
+    scratch: int = 0
     tables: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -86,7 +89,8 @@ def worker_template(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> 
     container["readinessProbe"] = {**probe, "periodSeconds": 2}
     container["livenessProbe"] = {**probe, "periodSeconds": 20, "failureThreshold": 6}
     given = job.spec.workers.pod_template or {}
-    return _template(job, settings, container, naming.ROLE_WORKER, attempt, given)
+    template = _template(job, settings, container, naming.ROLE_WORKER, attempt, given)
+    return with_scratch(template, job, attempt.scratch)
 
 
 def looker_template(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Object:
@@ -98,7 +102,13 @@ def looker_template(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> 
 
 def planner_template(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Object:
     """The pod template of the planner, which runs once, and on no GPU node."""
-    return _apart_template(job, attempt, settings, "plan", naming.ROLE_PLANNER)
+    template = _apart_template(job, attempt, settings, "plan", naming.ROLE_PLANNER)
+    limit = limit_of(job, settings)
+    if limit is None:
+        return template
+    variable = {"name": naming.ENV_MEMORY_LIMIT, "value": str(math.floor(quantity(limit)))}
+    worker = {"name": naming.CONTAINER, "env": [variable]}
+    return merge(template, {"spec": {"containers": [worker]}})
 
 
 def _apart_template(
@@ -146,7 +156,7 @@ def _template(
         "containers": [container],
         "volumes": [
             {"name": "job", "configMap": {"name": job.metadata.name}},
-            {"name": "scratch", "emptyDir": {}},
+            scratch_volume(job, attempt.scratch, settings),
         ],
         "tolerations": [
             {
@@ -201,7 +211,7 @@ def container_of(job: EmbeddingJob, settings: Settings, verb: str) -> Object:
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": "job", "mountPath": naming.JOB_FOLDER, "readOnly": True},
-            {"name": "scratch", "mountPath": naming.SCRATCH_FOLDER},
+            {"name": VOLUME, "mountPath": naming.SCRATCH_FOLDER},
         ],
     }
 

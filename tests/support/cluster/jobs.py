@@ -82,7 +82,8 @@ class Inputs:
         given = spec.input.nodes[0].features
         assert given is not None
         features = self._table(given.location)
-        x = np.stack(features.column("x").to_pylist())[np.argsort(features.column("id"))]
+        values = features.column("x").combine_chunks().flatten().to_numpy()
+        x = values.reshape(len(features), -1)[np.argsort(features.column("id"))]
         ends = [torch.tensor(edges.column(name).to_numpy()) for name in ("src", "dst")]
         plan = read_model(self.storage, spec.model.uri)
         layer = (ends[0], ends[1], None)

@@ -22,15 +22,18 @@ def scratch_folder(job: EmbeddingJob) -> Path:
     return Path(job.spec.workers.scratch or tempfile.gettempdir())
 
 
-def check_scratch(job: EmbeddingJob, plan: Estimate) -> None:
+def check_scratch(job: EmbeddingJob, plan: Estimate, workers: int) -> None:
     """Refuse a folder that is none, that is in memory, or that has too little room.
+
+    Args:
+        workers: how many share the folder.
 
     Raises:
         StorageError: names the folder, and what to do.
     """
     if plan.spill is None:
         return
-    folder, needed = scratch_folder(job), plan.spill.disk_bytes * plan.grid.workers
+    folder, needed = scratch_folder(job), plan.spill.disk_bytes * workers
     if problem := _problem(folder, needed):
         raise StorageError(
             f"scratch folder {folder} {problem}; name another folder with --scratch"

@@ -11,7 +11,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from embertide.planning.sizing import IMPORTS_BYTES, worker_bytes
+from embertide.planning.sizing import (
+    IMPORTS_BYTES,
+    container_problem,
+    work_bytes_in,
+    worker_bytes,
+)
 from embertide.spec.grid import GridShape
 from embertide.telemetry.estimate import Estimate, MemoryBudget, PlannedSpill
 from embertide.telemetry.format import human_bytes
@@ -52,6 +57,28 @@ def within_budget(
     if needed <= limit:
         return replace(planned, budget=MemoryBudget(limit, needed))
     return _Tight(planned, limit, nodes, estimate, spill_problem).estimated()
+
+
+def within_container(
+    planned: Estimate,
+    container: int,
+    nodes: int,
+    estimate: EstimateOn,
+    spill_problem: Callable[[GridShape], str],
+) -> Estimate:
+    """An estimate for workers whose containers have so many bytes, where the job sets no memory.
+
+    Tensors are on disk where the plan needs more and that makes it fit. Where it does not, the
+    estimate is as it was: a plan is an upper bound, so such a run is not refused.
+
+    Args:
+        nodes, estimate, spill_problem: as of :func:`within_budget`.
+    """
+    if container_problem(planned.peak_memory_per_worker_bytes, container) is None:
+        return planned
+    limit = worker_bytes(work_bytes_in(container))
+    spilled = within_budget(planned, limit, nodes, estimate, spill_problem)
+    return planned if spilled.spill is None else spilled
 
 
 def _needs(planned: Estimate) -> int:

@@ -15,7 +15,7 @@ from embertide.errors import GridError, InputsNotReady, ObjectMissing
 from embertide.footprint import FLOAT_BYTES, ID_BYTES
 from embertide.kernels.staging import PINNED_BYTES
 from embertide.models.read import read_model
-from embertide.planning.budget import within_budget
+from embertide.planning.budget import within_budget, within_container
 from embertide.planning.delta_size import delta_notes
 from embertide.planning.duration import basis, seconds_range, start_range, work_of
 from embertide.planning.graph import PlannedGraph, plan_graph
@@ -202,16 +202,20 @@ def estimate_within(
     grid: GridShape,
     *,
     in_place: bool = False,
+    container: int | None = None,
 ) -> Estimate:
-    """An estimate that is compared with the memory that the job gives a worker."""
+    """An estimate that is compared with the memory that the job gives a worker.
+
+    Args:
+        container: bytes of each worker's container, which count where the job sets no memory;
+            None: unknown, or no container.
+    """
     estimate = partial(estimate_program, program, job, inputs, in_place=in_place)
-    return within_budget(
-        estimate(grid),
-        job.spec.workers.memory_bytes,
-        _nodes(job, inputs),
-        estimate,
-        partial(spill_problem, job, program),
-    )
+    planned, limit = estimate(grid), job.spec.workers.memory_bytes
+    how = _nodes(job, inputs), estimate, partial(spill_problem, job, program)
+    if limit is None and container is not None:
+        return within_container(planned, container, *how)
+    return within_budget(planned, limit, *how)
 
 
 def estimate_program(

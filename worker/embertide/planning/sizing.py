@@ -28,6 +28,8 @@ and 96 of libraries' code that two pods on the measured machine shared."""
 _MARGIN = 1.25
 """Factor of a container's memory: a container that takes more than it has is ended."""
 _ROUND_BYTES = 64 << 20
+_BESIDE_TENSORS_BYTES = 256 << 20
+"""On a scratch volume: logs, progress and temporary files of the run."""
 _WORKERS_PER_CORE = 8
 """More only take turns: they compute nothing sooner, and every exchange waits for the last."""
 
@@ -65,6 +67,32 @@ def machine_bytes(peak_bytes: int, workers: int) -> int:
 def container_bytes(peak_bytes: int) -> int:
     """Memory to ask for a container with one worker, with a margin, rounded up to 64 MiB."""
     needed = int(machine_bytes(peak_bytes, 1) * _MARGIN)
+    return -(-needed // _ROUND_BYTES) * _ROUND_BYTES
+
+
+def work_bytes_in(container: int) -> int:
+    """What the work of one worker may take in a container of so many bytes."""
+    return max(0, int(container / _MARGIN) - machine_bytes(0, 1))
+
+
+def container_problem(peak_bytes: int, container: int) -> str | None:
+    """Why a container of so many bytes is likely to be ended; None if it is not."""
+    needed = machine_bytes(peak_bytes, 1)
+    if needed <= container:
+        return None
+    return (
+        f"the plan needs about {_gib(needed)} for the container of each worker, which has"
+        f" {_gib(container)} (limits.memory) and is ended where it takes more; use more workers or"
+        " raise the limit"
+    )
+
+
+def volume_bytes(disk_bytes: int) -> int:
+    """Size to ask for a worker's scratch volume, with a margin, rounded up to 64 MiB.
+
+    A file system keeps some of its volume for itself, and the run's own files are there too.
+    """
+    needed = int(disk_bytes * _MARGIN) + _BESIDE_TENSORS_BYTES
     return -(-needed // _ROUND_BYTES) * _ROUND_BYTES
 
 

@@ -21,6 +21,7 @@ from embertide.launch.failure import Cause
 from embertide.launch.run_folder import RunFolder
 from embertide.launch.settings import WorkerSettings
 from embertide.planning.confirmed import Confirmed
+from embertide.planning.sizing import container_problem
 from embertide.pod.endings import AttemptFailed
 from embertide.pod.memory import usable_cores
 from embertide.pod.progress import ProgressReporter
@@ -158,6 +159,8 @@ class WorkerAttempt:
                 version=self._settings.version,
                 grid=self._settings.grid,
                 tables=self._settings.tables,
+                container=self._settings.memory_limit,
+                workers_here=1,
                 began=self._began,
                 on_progress=self._reporter,
                 on_listed=lambda _inputs: self._check(),
@@ -171,6 +174,11 @@ class WorkerAttempt:
     def _planned(self, plan: Estimate) -> None:
         """Nothing is written before this."""
         self._reporter.expect_edges(plan.edges)
+        if plan.budget is not None:
+            _log.info("%s", plan.budget.sentence)
+        limit = self._settings.memory_limit
+        if limit and (problem := container_problem(plan.peak_memory_per_worker_bytes, limit)):
+            _log.warning("%s", problem)
         self._check()
         self.may_have_written = True
 

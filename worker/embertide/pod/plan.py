@@ -9,10 +9,10 @@ import time
 from embertide.errors import GridError
 from embertide.launch.signals import StopRequest
 from embertide.planning.confirmed import Confirmed
-from embertide.planning.sizing import container_bytes
+from embertide.planning.sizing import container_bytes, volume_bytes
 from embertide.pod.memory import human_bytes
 from embertide.pod.once import answer_once
-from embertide.pod.settings import ContainerFiles, read_target_memory
+from embertide.pod.settings import ContainerFiles, read_container, read_target_memory
 from embertide.pod.summary import output_report
 from embertide.spec.reports import OutputReport, PlanResult
 from embertide.spec.version_names import new_version
@@ -38,7 +38,7 @@ def make_plan(files: ContainerFiles) -> PlanResult | OutputReport:
         EmbertideError: the inputs or the model cannot be read, nothing could be published, or the
             grid does not fit.
     """
-    target = read_target_memory(os.environ, TARGET_BYTES)
+    target, container = read_target_memory(os.environ, TARGET_BYTES), read_container(os.environ)
     job = files.read_job()
     files.make_temporary()
     from embertide.planning.inputs import list_inputs
@@ -64,16 +64,19 @@ def make_plan(files: ContainerFiles) -> PlanResult | OutputReport:
 
     program = read_model(storage, job.spec.model.uri)
     grid = fitting_grid(program, job, inputs, target)
-    found = estimate_within(program, job, inputs, grid)
+    found = estimate_within(program, job, inputs, grid, container=container)
     if found.budget is not None and found.budget.problem:
         raise GridError(found.budget.problem)
     memory = container_bytes(found.peak_memory_per_worker_bytes)
     _log.info("grid %s, %s for each worker", grid, human_bytes(memory))
+    if found.budget is not None:
+        _log.info("%s", found.budget.sentence)
     return PlanResult(
         grid=grid,
         memory_per_worker_bytes=memory,
         bytes_exchanged=found.traffic_total_bytes,
         nodes=found.nodes,
         edges=found.edges,
+        scratch_bytes=volume_bytes(found.spill.disk_bytes) if found.spill else 0,
         tables={table.field: table.version for table in inputs.tables},
     )

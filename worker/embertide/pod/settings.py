@@ -228,6 +228,19 @@ def read_settings(env: Mapping[str, str]) -> WorkSettings:
     )
 
 
+def read_container(env: Mapping[str, str]) -> int | None:
+    """The memory limit of each worker's container in bytes; None where nothing sets one.
+
+    Raises:
+        ManifestError: the variable is no number.
+    """
+    read = _Reader(env)
+    limit = read.number(naming.ENV_MEMORY_LIMIT, 0)
+    if read.problems:
+        raise ManifestError(read.problems, "the container's environment")
+    return limit or None
+
+
 def read_target_memory(env: Mapping[str, str], default: int) -> int:
     """What the planner lets the work of one worker take, in bytes.
 

@@ -197,6 +197,7 @@ class PlanResult(ReportModel):
     """The planner's result; memory is of a whole worker container, imports included.
 
     Attributes:
+        scratch_bytes: room that each worker needs for tensors on disk; 0: all are in memory.
         tables: field of ``spec.input`` -> the version of the table there, which workers read; left
             out of a termination message that would be too long with it.
     """
@@ -206,6 +207,7 @@ class PlanResult(ReportModel):
     bytes_exchanged: int
     nodes: int
     edges: int
+    scratch_bytes: int = 0
     tables: dict[str, int] = Field(default_factory=dict)
 
     def to_text(self) -> str:

@@ -76,6 +76,11 @@ class PlanStatus(StatusModel):
     memory_per_worker_bytes: int | None = Field(
         default=None, description="Estimated peak memory of a worker, in bytes."
     )
+    scratch_bytes_per_worker: int | None = Field(
+        default=None,
+        description="Size of each worker's scratch volume, for tensors that do not fit in memory, "
+        "in bytes; unset where all do.",
+    )
     bytes_exchanged: int | None = Field(
         default=None, description="Estimated bytes sent between workers, summed over all workers."
     )

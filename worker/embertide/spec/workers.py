@@ -111,7 +111,7 @@ class Workers(SpecModel):
         description="Most memory that a worker may take, with its imports and without page cache, "
         "such as 2GiB or 512Mi. Where the plan needs more, tensors of nodes are on disk, in "
         "scratch; where it still does, the run is refused before anything is computed. If unset, "
-        "all tensors are in memory.",
+        "all tensors are in memory; on a cluster the container's limit counts then.",
     )
     scratch: str | None = Field(
         default=None,
@@ -120,7 +120,17 @@ class Workers(SpecModel):
         pattern="^/",
         description="Folder on a local disk for tensors that do not fit in memory, an absolute "
         "path. Its files have no names and are gone with the workers. If unset, the system's "
-        "folder for temporary files.",
+        "folder for temporary files. On a cluster the worker's scratch volume is mounted there, "
+        "unless the podTemplate mounts another one there or above.",
+    )
+    scratch_storage_class: Annotated[str | None, Affects.WORKERS | Affects.OPERATOR] = Field(
+        default=None,
+        max_length=253,
+        pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$",
+        description="StorageClass of each worker's scratch volume where tensors do not fit in "
+        "memory: a volume as large as the plan says, which goes with its pod. If unset, that of "
+        "the chart (worker.scratch.storageClassName), else the node's disk. Ignored outside "
+        "Kubernetes.",
     )
     image: Annotated[str | None, Affects.WORKERS | Affects.OPERATOR] = Field(
         default=None,

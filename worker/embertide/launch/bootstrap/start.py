@@ -40,6 +40,8 @@ def prepare(
     grid: GridShape | None,
     workers: int | None = None,
     tables: Mapping[str, int] | None = None,
+    container: int | None = None,
+    workers_here: int | None = None,
     began: float,
     on_progress: OnProgress,
     on_planned: Callable[[Estimate], None],
@@ -51,6 +53,8 @@ def prepare(
         grid: the manifest's by default, else one chosen for ``workers``.
         tables: versions of tables to read, by their fields in ``spec.input``; of others the one
             that the job asks for.
+        container: bytes of each worker's container; None: unknown, or no container.
+        workers_here: how many of the workers have this machine's scratch folder; None: all.
         began: when the command or the attempt began, in seconds since the epoch.
         on_progress: may be called from another thread.
         on_listed: called once the inputs are listed; may end it by raising.
@@ -78,10 +82,10 @@ def prepare(
     begin_to_read(first_read(inputs), _FIRST_BYTES)
     # Waits for the fork server's imports.
     with folder.following(on_progress):
-        estimate = call(plan_run, job, inputs, grid, workers, folder)
+        estimate = call(plan_run, job, inputs, grid, workers, folder, container)
     if estimate.budget is not None and estimate.budget.problem:
         raise GridError(estimate.budget.problem)
-    check_scratch(job, estimate)
+    check_scratch(job, estimate, workers_here or estimate.grid.workers)
     on_planned(estimate)
     check_output(storage, job.spec.output.uri, version)
     folder.write_order(
@@ -113,6 +117,7 @@ def plan_run(
     grid: GridShape | None,
     workers: int | None,
     folder: RunFolder,
+    container: int | None = None,
 ) -> Estimate:
     """Choose the grid where it is left open, and estimate the run; retries go into ``folder``.
 
@@ -130,7 +135,7 @@ def plan_run(
     # All workers of this run are on this host.
     in_place = may_share() and job.spec.workers.device == "cpu"
     program = read_model(storage, job.spec.model.uri)
-    return estimate_within(program, job, inputs, chosen, in_place=in_place)
+    return estimate_within(program, job, inputs, chosen, in_place=in_place, container=container)
 
 
 def launch_workers(
