@@ -59,8 +59,10 @@ than one relation. The size of a group is what was received over the number of g
 The label `attempt` distinguishes attempts: each starts its counters at 0, before there is
 anything to count, so that `rate` sees a stage that is over between two scrapes. There are no
 checkpoints; an attempt that goes on after a layer that an earlier one had kept has
-`embertide_resumed_layer`. S3 is counted in
-the worker process; the planner's and rank 0's listing of the inputs is not.
+`embertide_resumed_layer`. What a job took over is `embertide_job_confirmed` (all of a version),
+`embertide_last_run_refreshed_rows` (all rows but these) and
+`embertide_last_run_resumed_layer`. S3 is counted in the worker process; the planner's and rank 0's
+listing of the inputs is not.
 
 ## After a run
 

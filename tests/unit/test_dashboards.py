@@ -130,6 +130,20 @@ def test_a_dashboard_shows_every_metric_of_a_push(path: Path) -> None:
     assert pushes <= shown
 
 
+def test_the_dashboards_show_what_jobs_did_not_compute() -> None:
+    """Every metric of it on that of a job; on the fleet's, each way of it as jobs."""
+    names = {
+        f"embertide_last_run_{of}" for of in ("refreshed_rows", "resumed_layer", "kept_layers")
+    }
+    names.add("embertide_job_confirmed")
+    fleet, job = (
+        set[str]().union(*(metrics_in(query.target["expr"]) for query in queries(load(path))))
+        for path in sorted(FILES)
+    )
+    assert names <= job
+    assert names - {"embertide_last_run_kept_layers"} <= fleet
+
+
 def _known() -> set[str]:
     return {name for metric in _METRICS for name in exposed(metric)} | set(recorded())
 

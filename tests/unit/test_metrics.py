@@ -17,7 +17,9 @@ from embertide.spec.metric_names import OPERATOR_METRICS, WORKER_METRICS, Metric
 from embertide.spec.reports import PushReport
 from embertide.spec.status import JobStatus
 from embertide.telemetry.comparison import Comparison, Distribution, TypeComparison
+from embertide.telemetry.kept import KeptFacts
 from embertide.telemetry.omissions import DroppedEdges, FilledNodes, Omissions
+from embertide.telemetry.refresh import RefreshFacts
 from embertide.telemetry.report import PlannedTraffic, RankMemory, RunReport, Traffic, WorkerReport
 from embertide.telemetry.transfers import OperationStats, TransferStats
 from embertide_operator.job.status import Draft
@@ -155,8 +157,15 @@ COMPARED = TypeComparison(
 COMPARISON = Comparison(
     state="compared", previous="20261120T120000Z-abcdef", seconds=0.25, types=[COMPARED]
 )
-SHORT_OF_DATA = replace(report(), omissions=OMISSIONS, comparison=COMPARISON, self_check=SELF_CHECK)
-"""Of a run that did without some of its data."""
+SHORT_OF_DATA = replace(
+    report(),
+    omissions=OMISSIONS,
+    comparison=COMPARISON,
+    self_check=SELF_CHECK,
+    kept=KeptFacts(resumed=1, layers=2, kept=[1]),
+    refresh=RefreshFacts(mode="incremental", base="v0", rows=4, all_rows=10),
+)
+"""Of a run that did without some of its data, and took over rows and layers."""
 
 
 def complete_job() -> dict[str, Any]:
@@ -281,11 +290,31 @@ def test_a_run_stays_when_its_workers_are_gone() -> None:
     assert value(metrics, names.RUN_SENT_BYTES, **spmm) is None
 
 
+def test_what_a_job_took_over_from_before() -> None:
+    who = {"job_namespace": "shop", "job_name": "products"}
+    run, job = who | {"attempt": "1"}, complete_job()
+    last_run = (names.RUN_REFRESHED_ROWS, names.RUN_RESUMED_LAYER, names.RUN_KEPT_LAYERS)
+    metrics = Metrics()
+    metrics.resynced([job], 1.0)
+    assert value(metrics, names.JOB_CONFIRMED, **who) == 0
+    assert [value(metrics, metric, **run) for metric in last_run] == [4, 1, 1]
+    job["status"]["report"] |= {"refreshedRows": 0, "resumedLayer": None, "keptLayers": [1, 2, 3]}
+    metrics.resynced([job], 2.0)
+    assert [value(metrics, metric, **run) for metric in last_run] == [0, None, 3]
+    job["status"] |= {"report": None, "output": {**job["status"]["output"], "confirmed": True}}
+    metrics.resynced([job], 3.0)
+    assert value(metrics, names.JOB_CONFIRMED, **who) == 1
+    assert [value(metrics, metric, **run) for metric in last_run] == [None, None, None]
+    metrics.resynced([running_job()], 4.0)
+    assert value(metrics, names.JOB_CONFIRMED, **(who | {"job_name": "running"})) is None
+
+
 def test_what_a_run_did_without_is_in_its_condition() -> None:
     conditions = {item["type"]: item for item in complete_job()["status"]["conditions"]}
     assert conditions["Published"]["message"].endswith(
         "; edges to unknown nodes dropped: 3; relations without objects: 1; days without objects:"
-        " 2; new nodes without a row of the model's table: 5"
+        " 2; new nodes without a row of the model's table: 5; resumed after layer 1, which an"
+        " earlier attempt had kept"
     )
 
 

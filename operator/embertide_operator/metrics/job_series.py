@@ -96,6 +96,9 @@ def _add_job(series: Series, job: Object, status: Object, phase: str) -> None:
         series.add(names.JOB_FAILED, (*who, output_of(job), cause_of(status)), at)
     for state in ("desired", "ready", "failed"):
         series.add(names.JOB_WORKERS, (*who, state), (status.get("workers") or {}).get(state, 0))
+    output = status.get("output")
+    confirmed = None if output is None else float(bool(output.get("confirmed")))
+    series.add(names.JOB_CONFIRMED, who, confirmed)
     progress = status.get("progress") or {}
     percent = progress.get("percent")
     series.add(names.JOB_PROGRESS_RATIO, who, None if percent is None else percent / 100)
@@ -145,6 +148,9 @@ def _add_run(series: Series, job: Object, report: Object) -> None:
         (names.RUN_SECONDS, report.get("seconds")),
         (names.RUN_NODES, report.get("nodes")),
         (names.RUN_EDGES, report.get("edges")),
+        (names.RUN_REFRESHED_ROWS, report.get("refreshedRows")),
+        (names.RUN_RESUMED_LAYER, report.get("resumedLayer")),
+        (names.RUN_KEPT_LAYERS, len(report.get("keptLayers") or []) or None),
         (names.RUN_MEMORY_PEAK_BYTES, memory.get("peakBytes")),
         (names.RUN_MEMORY_PLANNED_BYTES, memory.get("plannedBytes")),
         (names.RUN_CONTAINER_PEAK_BYTES, memory.get("containerPeakBytes")),

@@ -246,6 +246,9 @@ JOB_FAILED = _job("failure_timestamp_seconds", "seconds",
     "of the last attempt where too many failed.", "output", "reason")
 JOB_WORKERS = _job("workers", "",
     "Workers of the current attempt by state: desired, ready or failed.", "state")
+JOB_CONFIRMED = _job("confirmed", "",
+    "1 for a job that computed nothing, since inputs, model and job had not changed; 0 for one "
+    "that published a version; absent before either.")
 JOB_PROGRESS_RATIO = _job("progress_ratio", "ratio",
     "Progress of the current attempt, from 0 to 1; absent before it starts.")
 
@@ -257,6 +260,15 @@ RUN_INFO = _run("info", "",
 RUN_SECONDS = _run("duration_seconds", "seconds", "Duration of the last run, in seconds.")
 RUN_NODES = _run("nodes", "", "Nodes of the last run's graph.")
 RUN_EDGES = _run("edges", "", "Edges of the last run's graph.")
+RUN_REFRESHED_ROWS = _run("refreshed_rows", "",
+    "Rows of the results that the last run computed, where it took over all others from the "
+    "version before (refresh.keep); absent where it computed all.")
+RUN_RESUMED_LAYER = _run("resumed_layer", "",
+    "Layer, from 1, that an earlier attempt had kept and after which the last run went on; absent "
+    "where it computed all.")
+RUN_KEPT_LAYERS = _run("kept_layers", "",
+    "Number of layers that the last run kept for a next attempt or the next run; absent where "
+    "there were none.")
 RUN_DROPPED_EDGES = _run("dropped_edges", "",
     "Edges (rows of the input) that the last run left out, since an end is not among the nodes; "
     "absent where none were.", "relation")

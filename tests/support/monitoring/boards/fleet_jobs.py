@@ -164,3 +164,21 @@ def add_last_runs(board: Board) -> None:
         ),
         24,
     )
+    run = "embertide_last_run"
+    some = f"count({run}_refreshed_rows{{{_HERE}}})"
+    board.add(
+        graph(
+            "What jobs did not compute",
+            "Jobs by what they took over: all of a version, since nothing had changed; the rows "
+            "that had not changed; layers of an attempt that failed; or nothing. A resumed job is "
+            "counted twice.",
+            "none",
+            Query(f"sum(embertide_job_confirmed{{{_HERE}}})", "nothing has changed"),
+            Query(some, "some rows computed"),
+            Query(f"count({run}_resumed_layer{{{_HERE}}})", "resumed"),
+            Query(f"count({run}_info{{{_HERE}}}) - ({some} or vector(0))", "all rows computed"),
+            minimum=0,
+            decimals=0,
+        ),
+        24,
+    )

@@ -22,6 +22,7 @@ from tests.support.monitoring.boards.job_resources import (
     add_changes,
     add_last_run,
     add_memory,
+    add_reused,
     add_storage,
 )
 from tests.support.monitoring.boards.layout import Board, choice, link
@@ -55,6 +56,7 @@ def job() -> Dashboard:
     add_memory(board)
     add_storage(board)
     add_last_run(board)
+    add_reused(board)
     add_changes(board)
     add_push(board)
     return board.build()

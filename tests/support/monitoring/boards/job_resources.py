@@ -120,6 +120,43 @@ def add_changes(board: Board) -> None:
         board.add(bars(title, text, unit, now(query, legend)), 8)
 
 
+def add_reused(board: Board) -> None:
+    """The section and its panels."""
+    board.section("Refresh: what was not computed (of the last run)")
+    run = "embertide_last_run"
+    for title, text, query, legend in (
+        (
+            "Nothing has changed",
+            "Shows 1 where inputs, model and job had not changed, so that the current version was "
+            "confirmed and nothing computed; 0 where a version was computed.",
+            f"max(embertide_job_confirmed{{{JOB}}})",
+            "confirmed",
+        ),
+        (
+            "Rows computed",
+            "Rows of the results that were computed, where all others are those of the version "
+            "before (refresh.keep). No data where all were computed.",
+            f"max({run}_refreshed_rows{{{JOB}}})",
+            "rows",
+        ),
+        (
+            "Resumed after layer",
+            "Layer that an earlier attempt had kept (refresh.resume), after which the one that "
+            "published went on. No data where it computed all.",
+            f"max({run}_resumed_layer{{{JOB}}})",
+            "layer",
+        ),
+        (
+            "Layers kept",
+            "How many layers the run has kept for a next attempt or the next run. No data where "
+            "there are none.",
+            f"max({run}_kept_layers{{{JOB}}})",
+            "layers",
+        ),
+    ):
+        board.add(stat(title, text, "short", now(query, legend)), 6, 4)
+
+
 def add_last_run(board: Board) -> None:
     """The section and its panels."""
     board.section("Last run that published (from the job's status, after its workers are gone)")
