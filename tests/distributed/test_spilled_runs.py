@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import yaml
 
@@ -103,3 +107,40 @@ def test_a_disk_without_room_ends_the_run_and_publishes_nothing(job: Path, tmp_p
     assert "Traceback" not in message
     assert sorted(output.rglob("*")) == before
     assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_loses_its_files_ends_the_run_and_publishes_nothing(
+    job: Path, tmp_path: Path
+) -> None:
+    """Reads in other threads fail: the files end before what was written there."""
+    output = job.parent / "embeddings"
+    before = sorted(output.rglob("*"))
+    words = [sys.executable, "-m", "embertide", "run", str(job), "--memory", f"{MEMORY}MiB"]
+    with subprocess.Popen(
+        [*words, "--scratch", str(tmp_path)], stderr=subprocess.PIPE, text=True
+    ) as process:
+        # Features as they were read, and the file in which they are put in order.
+        while len(scratch_files(process.pid, tmp_path)) < 2:
+            assert process.poll() is None, "the run was over too soon"
+            time.sleep(0.02)
+        for path in scratch_files(process.pid, tmp_path):
+            os.truncate(path, 0)
+        _, stderr = process.communicate()
+    assert process.returncode == StorageError.exit_code, stderr[-2000:]
+    message = " ".join(stderr.split())
+    assert f"scratch folder {tmp_path}: a file of" in message
+    assert "could not be read (the file ends too early)" in message
+    assert "Traceback" not in message
+    assert sorted(output.rglob("*")) == before
+
+
+def scratch_files(process: int, folder: Path) -> list[Path]:
+    """The files without a name, in a folder, of a process's descendants; each once."""
+    files: dict[int, Path] = {}
+    with suppress(psutil.NoSuchProcess):
+        for child in psutil.Process(process).children(recursive=True):
+            for path in Path(f"/proc/{child.pid}/fd").glob("*"):
+                with suppress(OSError):
+                    if path.readlink().parent == folder:
+                        files[path.stat().st_ino] = path
+    return list(files.values())

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import os
 import resource
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from embertide.errors import StorageError
-from embertide.kernels import scratch
+from embertide.kernels import scratch, scratch_file
 from embertide.kernels.scratch import Scratch
 from embertide.launch.scratch import check_scratch, scratch_folder
 from embertide.spec.grid import GridShape
@@ -21,12 +26,68 @@ from tests.support.cli import ESTIMATE
 from tests.support.world import make_job
 
 ROWS, WIDTH = 97, 6
+LONG = 7001
+"""Rows of several pages a column, the last of which is not full."""
 
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scratch:
     monkeypatch.setattr(scratch, "CHUNK_BYTES", 512)
     return Scratch(tmp_path)
+
+
+@pytest.fixture(params=["past the page cache", "through it", "refused by the file system"])
+def ways(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Scratch:
+    """Files of short pieces, by each way to the disk."""
+    monkeypatch.setattr(scratch, "CHUNK_BYTES", 1 << 16)
+    monkeypatch.setattr(scratch_file, "PIECE_BYTES", 3 * mmap.PAGESIZE)
+    if request.param == "through it":
+        monkeypatch.setattr(scratch_file, "_DIRECT", 0)
+    elif request.param == "refused by the file system":
+        # As where it wants multiples of more than a page.
+        monkeypatch.setattr(scratch_file, "_begins_page", lambda _values: True)
+        unpaged = lambda count: np.empty(count + 1, np.uint8)[1:]  # noqa: E731
+        monkeypatch.setattr(scratch, "empty_pages", unpaged)
+    return Scratch(tmp_path)
+
+
+@pytest.mark.parametrize("panel", [1, 5, 16, 24])
+def test_long_tensors_are_what_was_written(ways: Scratch, panel: int) -> None:
+    values = torch.randn(LONG, 24)
+    by_rows, by_columns = (ways.empty(LONG, 24, panel) for _ in range(2))
+    for first, last in pairwise([0, 1024, 4096, 4100, LONG]):
+        by_rows.write_rows(first, values[first:last])
+    for at in range(0, 24, panel):
+        by_columns.write_columns(at, values[:, at : at + panel].contiguous())
+    for file in (by_rows, by_columns):
+        assert torch.equal(file.read_rows(0, LONG), values)
+        assert torch.equal(file.read_rows(1023, 4101), values[1023:4101])
+        for first, last in [(0, 24), (panel // 2, 13), (0, panel)]:
+            assert torch.equal(file.read_columns(first, last), values[:, first:last])
+        assert torch.equal(file.data.flatten(1)[:, :24], values)
+
+
+def test_whole_pages_go_past_the_page_cache(tmp_path: Path) -> None:
+    file = scratch_file.ScratchFile(tmp_path, 64 * mmap.PAGESIZE)
+    values = np.frombuffer(os.urandom(64 * mmap.PAGESIZE), np.uint8)
+    file.write(0, values)
+    out = np.empty_like(values)
+    file.read(0, out)
+    assert np.array_equal(out, values)
+    assert cached_pages(file) == 0
+    file.close()
+
+
+def cached_pages(file: scratch_file.ScratchFile) -> int:
+    """Pages of a file that are in the page cache."""
+    libc, mapped = ctypes.CDLL(None, use_errno=True), file.map()
+    pages = np.empty(file.size // mmap.PAGESIZE, np.uint8)
+    start = np.frombuffer(mapped, np.uint8).ctypes.data
+    size = ctypes.c_size_t(file.size)
+    assert libc.mincore(ctypes.c_void_p(start), size, ctypes.c_void_p(pages.ctypes.data)) == 0
+    return int((pages & 1).sum())
 
 
 @pytest.mark.parametrize("panel", [1, 2, 4, 6, 9])
@@ -113,6 +174,13 @@ def test_a_pods_folder_needs_room_for_its_own_worker_alone(tmp_path: Path) -> No
     check_scratch(job, plan, 1)
     with pytest.raises(StorageError, match="free, but tensors on disk need"):
         check_scratch(job, plan, 2)
+
+
+def test_a_file_that_cannot_be_written_names_the_folder(files: Scratch, small_files: int) -> None:
+    file = files.empty(ROWS, WIDTH)
+    message = f"scratch folder {files.folder}: .* could not be written .File too large."
+    with pytest.raises(StorageError, match=message):
+        file.write_rows(small_files, torch.randn(4, WIDTH))
 
 
 def unfit(folder: Path, size: int = 1 << 20) -> str:

@@ -6,6 +6,7 @@ Tensors on the same pages are in :mod:`embertide.kernels.memory`.
 from __future__ import annotations
 
 import math
+import mmap
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,15 @@ def empty_bytes(count: int) -> npt.NDArray[np.uint8]:
         return np.empty(count, np.uint8)
     pages: npt.NDArray[np.uint8] = native.lib.huge_pages(count)
     return pages[:count]
+
+
+def empty_pages(count: int) -> npt.NDArray[np.uint8]:
+    """[count] uninitialised, from the beginning of a page on."""
+    if native.lib is not None and count >= LEAST_BYTES:
+        return empty_bytes(count)
+    room = np.empty(count + mmap.PAGESIZE, np.uint8)
+    first = -room.ctypes.data % mmap.PAGESIZE
+    return room[first : first + count]
 
 
 def empty_array(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:

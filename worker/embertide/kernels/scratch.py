@@ -1,43 +1,42 @@
 """Tensors in files without a name, on a local disk: for what does not fit in memory.
 
 A tensor of N rows is stored panel by panel, a panel being some columns of all rows, row by row.
-So all rows of a panel are one long read, and some rows of all panels a few. The room of a file is
-reserved as it is made: a full disk is an error then, and not in the middle of a layer. Files have
-no name, so they are gone with the process, however that ends.
-
-What was read or written is dropped from the page cache, and at most ``_IN_FLIGHT`` chunks of a file
-are dirty: in a container the page cache counts as memory.
+So all rows of a panel are one long read, and some rows of all panels a few. A panel begins a page
+of the file. The room of a file is reserved as it is made: a full disk is an error then, and not in
+the middle of a layer. Files have no name, so they are gone with the process, however that ends.
 """
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import mmap
-import os
-import tempfile
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from embertide.errors import StorageError
 from embertide.footprint import FLOAT_BYTES
-from embertide.kernels.memory import empty
+from embertide.kernels.pages import empty_pages
+from embertide.kernels.scratch_file import ScratchFile
 from embertide.telemetry.format import human_bytes
 
+Floats = npt.NDArray[np.float32]
+
 CHUNK_BYTES = 8 << 20
-"""Read and written at a time."""
-_IN_FLIGHT = 2
-"""Chunks that are on their way to the disk while others are written."""
-_WRITE, _WRITE_AND_WAIT = 2, 7
-"""Flags of ``sync_file_range``: begin to write; write, and wait before and after."""
+"""Put together from several panels at a time."""
+_ROWS = 1024
+"""So many values of a column fill a page: parts of a multiple of these rows begin on one."""
 
 
 @dataclass
 class Scratch:
     """A folder for tensors that are not in memory, and what went to it and back.
+
+    Any thread may count what it moved; files are made and closed by one.
 
     Attributes:
         folder: on a local disk.
@@ -51,6 +50,7 @@ class Scratch:
     held: int = 0
     most: int = 0
     _tensors: dict[int, ScratchTensor] = field(default_factory=dict)
+    _counting: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def count(self) -> int:
@@ -84,26 +84,27 @@ class Scratch:
         self._tensors = {at: one for at, one in self._tensors.items() if one is not tensor}
         self.held -= tensor.size
 
-    def open(self, size: int) -> int:
-        """The descriptor of a new file without a name, with room for so many bytes.
+    def moved(self, *, written: int = 0, read: int = 0) -> None:
+        """Count bytes that went to the disk, and that came from it."""
+        with self._counting:
+            self.written += written
+            self.read += read
+
+    def open(self, size: int) -> ScratchFile:
+        """A new file without a name, with room for so many bytes.
 
         Raises:
             StorageError: the folder cannot be written to, or has no room.
         """
-        file = -1
         try:
-            file = _unnamed(self.folder)
-            os.posix_fallocate(file, 0, size)
+            return ScratchFile(self.folder, size)
         except OSError as error:
-            if file >= 0:
-                os.close(file)
             raise StorageError(
                 f"scratch folder {self.folder}: no file of {human_bytes(size)} can be made there"
                 f" ({error.strerror or error}), beside {human_bytes(self.held)} that this worker"
                 " has there; make room, or name another folder with --scratch"
                 " (spec.workers.scratch)"
             ) from error
-        return file
 
 
 class ScratchTensor:
@@ -119,21 +120,28 @@ class ScratchTensor:
         self.rows, self.width, self.panel = rows, width, panel
         self._scratch = scratch
         self._panels = -(-width // panel)
-        self.size = max(mmap.PAGESIZE, FLOAT_BYTES * rows * self._panels * panel)
-        self._file = scratch.open(self.size)
-        self._map = mmap.mmap(self._file, self.size)
+        pages = max(1, -(-FLOAT_BYTES * rows * panel // mmap.PAGESIZE))
+        self._panel_bytes = pages * mmap.PAGESIZE
+        self._file: ScratchFile | None = scratch.open(self._panels * self._panel_bytes)
+        self.size = self._file.size
+        self._map = self._file.map()
+        self.data = self._mapped()
+
+    def _mapped(self) -> torch.Tensor:
         values = torch.frombuffer(self._map, dtype=torch.float32)
-        values = values[: rows * self._panels * panel].view(self._panels, rows, panel)
-        self.data = values[0] if self._panels == 1 else values.permute(1, 0, 2)
-        self._dirty: list[tuple[int, int]] = []
+        if self._panels == 1:
+            return values[: self.rows * self.panel].view(self.rows, self.panel)
+        strides = (self.panel, self._panel_bytes // FLOAT_BYTES, 1)
+        return values.as_strided((self.rows, self._panels, self.panel), strides)
 
     def close(self) -> None:
         """Give the room back; the values may not be used any more."""
-        if self._file >= 0:
+        if self._file is not None:
             self._scratch.forget(self)
-            os.close(self._file)
-            self._file, self.data = -1, torch.empty(0, 0)
+            self.data = torch.empty(0, 0)
             del self._map
+            self._file.close()
+            self._file = None
 
     # -- some columns of all rows --------------------------------------------------------------
 
@@ -143,14 +151,13 @@ class ScratchTensor:
         Raises:
             StorageError: the disk cannot be read.
         """
-        out = empty((self.rows, last - first))
-        whole = first % self.panel == 0 and last - first == self.panel
-        for start, stop in self.blocks(self.panel):
-            if whole:
-                self._read(first // self.panel, start, out[start:stop])
-            else:
+        out = _floats(self.rows, last - first)
+        if first % self.panel == 0 and last - first == self.panel:
+            self._read(first // self.panel, 0, out)
+        else:
+            for start, stop in self.blocks(self.panel):
                 self._read_parts(first, last, start, out[start:stop])
-        return out
+        return torch.from_numpy(out)
 
     def write_columns(self, first: int, values: torch.Tensor) -> None:
         """Set the columns of a panel from number ``first`` on; [rows, columns of the panel].
@@ -158,8 +165,13 @@ class ScratchTensor:
         Raises:
             StorageError: the disk cannot be written.
         """
+        columns = values.numpy()
+        if columns.shape[1] == self.panel and columns.flags.c_contiguous:
+            self._write(first // self.panel, 0, columns)
+            return
         for start, stop in self.blocks(self.panel):
-            self._write(first // self.panel, start, values[start:stop])
+            part = _floats(stop - start, self.panel)
+            self._write_part(first // self.panel, start, columns[start:stop], part)
 
     # -- all columns of some rows ----------------------------------------------------------------
 
@@ -169,12 +181,12 @@ class ScratchTensor:
         Raises:
             StorageError: the disk cannot be read.
         """
-        out = empty((last - first, self.width))
+        out = _floats(last - first, self.width)
         if self._panels == 1:
             self._read(0, first, out)
         else:
             self._read_parts(0, self.width, first, out)
-        return out
+        return torch.from_numpy(out)
 
     def write_rows(self, first: int, values: torch.Tensor) -> None:
         """Set rows from number ``first`` on; [k, width].
@@ -182,80 +194,72 @@ class ScratchTensor:
         Raises:
             StorageError: the disk cannot be written.
         """
+        rows = values.numpy()
+        if self._panels == 1 and rows.flags.c_contiguous:
+            self._write(0, first, rows)
+            return
+        part = _floats(len(rows), self.panel)
         for number in range(self._panels):
             at = number * self.panel
-            self._write(number, first, values[:, at : at + self.panel])
+            self._write_part(number, first, rows[:, at : at + self.panel], part)
 
     def blocks(self, columns: int) -> Iterator[tuple[int, int]]:
         """First and last of some rows at a time, of so many columns; at least once."""
         step = max(1, CHUNK_BYTES // (FLOAT_BYTES * columns))
+        step = step // _ROWS * _ROWS or step
         for start in range(0, max(1, self.rows), step):
             yield start, min(start + step, self.rows)
 
     def settle(self) -> None:
-        """What was written to the mapped values goes to the disk, and leaves the page cache."""
+        """What was written to the mapped values goes to the disk, and leaves the page cache.
+
+        Raises:
+            StorageError: the disk cannot be written.
+        """
         self._map.madvise(mmap.MADV_DONTNEED)
-        self._sync(0, self.size, _WRITE)
-        os.posix_fadvise(self._file, 0, self.size, os.POSIX_FADV_DONTNEED)
+        try:
+            self._opened.settle()
+        except OSError as error:
+            raise self._failed("written", error) from error
 
     # -- one panel ---------------------------------------------------------------------------------
 
-    def _place(self, panel: int, row: int) -> int:
-        return FLOAT_BYTES * self.panel * (panel * self.rows + row)
+    @property
+    def _opened(self) -> ScratchFile:
+        assert self._file is not None, "the tensor is closed"
+        return self._file
 
-    def _read_parts(self, first: int, last: int, row: int, out: torch.Tensor) -> None:
+    def _place(self, panel: int, row: int) -> int:
+        return panel * self._panel_bytes + FLOAT_BYTES * self.panel * row
+
+    def _read_parts(self, first: int, last: int, row: int, out: Floats) -> None:
         """Columns of several panels, or of a part of one, of the rows from number ``row`` on."""
-        part = empty((len(out), self.panel))
+        part = _floats(len(out), self.panel)
         for number in range(first // self.panel, -(-last // self.panel)):
             self._read(number, row, part)
             at = number * self.panel
             low, high = max(first, at), min(last, at + self.panel)
             out[:, low - first : high - first] = part[:, low - at : high - at]
 
-    def _read(self, panel: int, row: int, out: torch.Tensor) -> None:
-        at, view = self._place(panel, row), out.numpy().view("u1").reshape(-1).data
-        done = 0
+    def _read(self, panel: int, row: int, out: Floats) -> None:
         try:
-            while done < len(view):
-                count = os.preadv(self._file, [view[done : done + CHUNK_BYTES]], at + done)
-                if count == 0:
-                    raise OSError("the file ends too early")
-                done += count
-            os.posix_fadvise(self._file, at, done, os.POSIX_FADV_DONTNEED)
+            self._opened.read(self._place(panel, row), out.view(np.uint8).reshape(-1))
         except OSError as error:
             raise self._failed("read", error) from error
-        self._scratch.read += done
+        self._scratch.moved(read=out.nbytes)
 
-    def _write(self, panel: int, row: int, values: torch.Tensor) -> None:
-        if values.shape[1] < self.panel:
-            padded = empty((len(values), self.panel)).zero_()
-            padded[:, : values.shape[1]] = values
-            values = padded
-        at = self._place(panel, row)
-        view = values.contiguous().numpy().view("u1").reshape(-1).data
-        done = 0
+    def _write_part(self, panel: int, row: int, values: Floats, part: Floats) -> None:
+        """Some columns of rows, by ``part``, which is as wide as a panel."""
+        width = values.shape[1]
+        part[:, :width], part[:, width:] = values, 0
+        self._write(panel, row, part)
+
+    def _write(self, panel: int, row: int, values: Floats) -> None:
         try:
-            while done < len(view):
-                count = os.pwritev(self._file, [view[done : done + CHUNK_BYTES]], at + done)
-                self._leaves(at + done, count)
-                done += count
+            self._opened.write(self._place(panel, row), values.view(np.uint8).reshape(-1))
         except OSError as error:
             raise self._failed("written", error) from error
-        self._scratch.written += done
-
-    def _leaves(self, at: int, count: int) -> None:
-        """A chunk begins to go to the disk; one that began earlier is waited for and dropped."""
-        self._sync(at, count, _WRITE)
-        self._dirty.append((at, count))
-        if len(self._dirty) > _IN_FLIGHT:
-            first, size = self._dirty.pop(0)
-            self._sync(first, size, _WRITE_AND_WAIT)
-            os.posix_fadvise(self._file, first, size, os.POSIX_FADV_DONTNEED)
-
-    def _sync(self, at: int, count: int, flags: int) -> None:
-        if _sync_file_range(self._file, at, count, flags):
-            number = ctypes.get_errno()
-            raise self._failed("written", OSError(number, os.strerror(number)))
+        self._scratch.moved(written=values.nbytes)
 
     def _failed(self, what: str, error: OSError) -> StorageError:
         return StorageError(
@@ -265,25 +269,6 @@ class ScratchTensor:
         )
 
 
-def _unnamed(folder: Path) -> int:
-    """The descriptor of a file that has no name; on some file systems it has had one."""
-    try:
-        return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        if error.errno not in (errno.EISDIR, errno.EINVAL, errno.EOPNOTSUPP):
-            raise
-    file, name = tempfile.mkstemp(prefix="embertide-", dir=folder)
-    Path(name).unlink()
-    return file
-
-
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _sync_file_range(file: int, at: int, count: int, flags: int) -> int:
-    """0, or -1 with ``errno`` set. Systems without it write as they see fit."""
-    call = getattr(_libc, "sync_file_range", None)
-    if call is None:
-        return 0
-    wide = ctypes.c_int64
-    return int(call(file, wide(at), wide(count), ctypes.c_uint(flags)))
+def _floats(rows: int, width: int) -> Floats:
+    """[rows, width] uninitialised, from the beginning of a page on."""
+    return empty_pages(FLOAT_BYTES * rows * width).view(np.float32).reshape(rows, width)

@@ -24,10 +24,8 @@ from embertide.steps.run import Run
 
 _READ_BYTES, _WRITTEN_BYTES = 2e9, 8e8
 """Bytes per second of a local disk: measured, sequential."""
-_WAITING = 1.45
-"""Parts, and pages of those that are gone, which wait for the next: measured."""
-_CHUNKS = 3
-"""Beside the parts: columns of a chunk that are put together, and those of the last panel."""
+_CHUNKS = 4
+"""Beside the parts: what the thread that reads and the one that writes put together and copy."""
 
 
 def spill_problem(job: EmbeddingJob, program: Program, grid: GridShape) -> str:
@@ -102,13 +100,13 @@ class SpilledCosts:
             if self._panel(name) < self.plan.program.widths[name]:
                 self._move(self._stored(name), self._whole(name))
                 self._note(self._whole(name))
-        self.memory = _WAITING * self.memory + _CHUNKS * CHUNK_BYTES
+        self.memory += _CHUNKS * CHUNK_BYTES
         return self
 
     def _land(self, name: str) -> None:
         """Features are put in order, panel by panel: each reads all of them."""
         part = self._rows(name) * self._panel(name) * FLOAT_BYTES
-        self.memory = max(self.memory, 2 * part)
+        self.memory = max(self.memory, (3 if self._panels(name) > 1 else 2) * part)
         self._move(self._panels(name) * self._whole(name), self._stored(name))
         self._note(self._stored(name))
         self._files[name] = self._stored(name)
@@ -128,20 +126,23 @@ class SpilledCosts:
         self._files[op.out] = self._stored(op.out)
 
     def _by_columns(self, op: Run) -> float:
-        """Bytes while some columns of a sum are made."""
+        """Bytes while some columns of a sum are made, and those before written or the next read."""
         program, panel = self.plan.program, self.plan.target.panel
         names = [op.out, *(read.name for read in op.inputs)]
         widths = {name: min(program.widths[name], panel) for name in names}
         part = replace(program, widths=program.widths | widths)
-        return self._cost(op, Costs(part, self.size, (), self.building))
+        most = max(FLOAT_BYTES * self._rows(name) * width for name, width in widths.items())
+        beside = most if self._panels(op.out) > 1 else 0.0
+        return self._cost(op, Costs(part, self.size, (), self.building)) + beside
 
     def _by_rows(self, op: Run) -> float:
-        """Bytes while some rows are made, and a copy of them that is written."""
+        """Bytes while some rows are made, those before are written and the next are read."""
         program, size = self.plan.program, self.size
         rows = block_rows(self.plan, op) * size.workers
         nodes = {name: min(count, rows) for name, count in size.nodes.items()}
         costs = Costs(program, replace(size, nodes=nodes), (), self.building)
-        return self._cost(op, costs) + costs.whole(op.out)
+        beside = {op.out, *(read.name for read in op.inputs)}
+        return self._cost(op, costs) + sum(costs.whole(name) for name in beside)
 
     def _cost(self, op: Run, costs: Costs) -> float:
         costs.alive.layouts = {read.name: (read.layout,) for read in op.inputs}

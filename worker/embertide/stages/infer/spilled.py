@@ -2,16 +2,19 @@
 
 A sum over edges takes a panel, some columns of all rows; a function of rows takes a block, all
 columns of some rows. A part is run by the same code as a whole tensor, so that the bits are those
-of a run in memory. Features are put in the order of their nodes first.
+of a run in memory. The next part is read and the last one written while one is computed. Features
+are put in the order of their nodes first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 
+from embertide.kernels.disk_threads import DiskThreads
 from embertide.kernels.scratch import Scratch, ScratchTensor
 from embertide.layouts import Layout, Shard
 from embertide.plans.plan import Plan
@@ -79,31 +82,44 @@ class SpilledLayers:
     def _by_columns(self, op: Run, out: ScratchTensor) -> None:
         """A panel of all inputs at a time, which gives the same columns of the result."""
         (read,) = op.inputs
-        for columns in _columns(out.width, self.plan.target.panel):
-            width = columns.stop - columns.start
-            part = self._of_width(width, read.name, op.out)
-            x = self.files[read.name].read_columns(columns.start, columns.stop)
-            shards = {read.name: Shard(_held(read.layout), x, width)}
-            del x
-            tensors = part.tensors.part(part.program, shards, columns)
-            # What is summed goes as the sum is done with it.
-            del shards
-            made = op.lower(replace(part, tensors=tensors))
-            del tensors
-            out.write_columns(columns.start, made.data)
+        panels = list(_columns(out.width, self.plan.target.panel))
+        with DiskThreads() as disk:
+            parts = disk.ahead(_panels(self.files[read.name], panels), after_writes=True)
+            for columns in panels:
+                values = self._some_columns(op, columns, next(parts))
+                disk.write(partial(out.write_columns, columns.start), values)
+                del values
+
+    def _some_columns(self, op: Run, columns: slice, x: torch.Tensor) -> torch.Tensor:
+        """The columns of the result that are made of the same ones of its input."""
+        (read,), width = op.inputs, columns.stop - columns.start
+        part = self._of_width(width, read.name, op.out)
+        shards = {read.name: Shard(_held(read.layout), x, width)}
+        del x
+        tensors = part.tensors.part(part.program, shards, columns)
+        # What is summed goes as the sum is done with it.
+        del shards
+        return op.lower(replace(part, tensors=tensors)).data
 
     def _by_rows(self, op: Run, out: ScratchTensor) -> None:
         """Some rows of all inputs at a time, which give the same rows of the result."""
         program, execution = self.plan.program, self.execution
         layouts = {read.name: _held(read.layout) for read in op.inputs}
-        for first, last in _spans(out.rows, block_rows(self.plan, op)):
-            shards = {
-                name: Shard(layout, self.files[name].read_rows(first, last), program.widths[name])
-                for name, layout in layouts.items()
-            }
-            tensors = execution.tensors.part(program, shards)
-            part = replace(execution, tensors=tensors, span=slice(first, last))
-            out.write_rows(first, op.lower(part).data)
+        spans = list(_spans(out.rows, block_rows(self.plan, op)))
+
+        def read(first: int, last: int) -> dict[str, torch.Tensor]:
+            return {name: self.files[name].read_rows(first, last) for name in layouts}
+
+        with DiskThreads() as disk:
+            parts = disk.ahead(partial(read, *span) for span in spans)
+            for (first, last), rows in zip(spans, parts, strict=True):
+                shards = {
+                    name: Shard(layouts[name], values, program.widths[name])
+                    for name, values in rows.items()
+                }
+                tensors = execution.tensors.part(program, shards)
+                part = replace(execution, tensors=tensors, span=slice(first, last))
+                disk.write(partial(out.write_rows, first), op.lower(part).data)
 
     def _landed(self, name: str, loaded: ScratchTensor) -> ScratchTensor:
         """Features in the order of their nodes, panel by panel.
@@ -111,21 +127,29 @@ class SpilledLayers:
         Collective: every rank must call.
         """
         out = self._new(name)
-        for columns in _columns(out.width, self.plan.target.panel):
-            width = columns.stop - columns.start
-            program = self._of_width(width, name).program
-            x = loaded.read_columns(columns.start, columns.stop)
-            tensors = self.execution.tensors.part_loaded(program, name, x)
-            del x
-            made = tensors.land(name, None, layout="rows", width=width, layer=0)
-            out.write_columns(columns.start, made.data)
+        panels = list(_columns(out.width, self.plan.target.panel))
+        with DiskThreads() as disk:
+            parts = disk.ahead(_panels(loaded, panels), after_writes=True)
+            for columns in panels:
+                values = self._landed_columns(name, columns, next(parts))
+                disk.write(partial(out.write_columns, columns.start), values)
+                del values
         return out
+
+    def _landed_columns(self, name: str, columns: slice, x: torch.Tensor) -> torch.Tensor:
+        width = columns.stop - columns.start
+        tensors = self.execution.tensors.part_loaded(self._of_width(width, name).program, name, x)
+        del x
+        return tensors.land(name, None, layout="rows", width=width, layer=0).data
 
     def _as_rows(self, file: ScratchTensor) -> ScratchTensor:
         """A tensor of panels as one whose rows are whole."""
         out = self.scratch.empty(file.rows, file.width)
-        for first, last in file.blocks(file.width):
-            out.write_rows(first, file.read_rows(first, last))
+        spans = list(file.blocks(file.width))
+        with DiskThreads() as disk:
+            parts = disk.ahead(partial(file.read_rows, *span) for span in spans)
+            for (first, _), rows in zip(spans, parts, strict=True):
+                disk.write(partial(out.write_rows, first), rows)
         return out
 
     # -- files -----------------------------------------------------------------------------------
@@ -153,6 +177,11 @@ def _held(layout: str) -> Layout:
 def _columns(width: int, panel: int) -> Iterator[slice]:
     for start in range(0, width, panel):
         yield slice(start, min(start + panel, width))
+
+
+def _panels(file: ScratchTensor, panels: Iterable[slice]) -> Iterator[Callable[[], torch.Tensor]]:
+    """What reads each of some panels."""
+    return (partial(file.read_columns, of.start, of.stop) for of in panels)
 
 
 def _spans(rows: int, step: int) -> Iterator[tuple[int, int]]:
