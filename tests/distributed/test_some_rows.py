@@ -1,92 +1,115 @@
-"""Some rows of every model have the bits that a run of all rows gives, from the edges they need."""
+"""Some rows of every model are those that a run of all rows gives, from what they need alone."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
-import torch
 
-from embertide.kernels.csr import only_rows, sources_of
-from embertide.pipeline.some_rows import only_wanted
-from embertide.plans.wanted import wanted_rows
-from embertide.primitives.exchange import Exchange
-from embertide.stages.infer import Graphs
-from embertide.steps import Message, PairAttend, Program
-from tests.support import world
 from tests.support.catalogue import GRAPHS, Case, catalogue
+from tests.support.chosen_rows import SETS, Cases, Chosen, embed_sets, embed_typed_sets
 from tests.support.exact import TOLERANCE
+from tests.support.hetero_programs import described
 from tests.support.ranks import on_grid
-from tests.support.world import NODES, Graph, Rank, make_features, make_job
+from tests.support.typed_programs import (
+    attending,
+    carrying,
+    from_files,
+    normed,
+    relational,
+    scaled,
+    sharing,
+)
 
 pytestmark = pytest.mark.distributed
 
-SETS = ((5,), (2,), (3, 60, 85, 96), tuple(range(0, NODES, 7)))
-"""An ordinary node, a hub, some with no in-edges among them, many."""
-Answer = list[tuple[np.ndarray, int, int]]
+BY_TURNS = ((2, 1), (1, 2), (2, 2), (3, 1))
+"""Grids that take the models by turns, but for a thorough run."""
+PROGRAMS = [relational(), attending(), from_files(), sharing(), normed(), carrying(), scaled()]
 
 
-def embed_some(
-    exchange: Exchange,
-    graphs: dict[tuple[str, bool], Graph],
-    cases: list[tuple[Program, str, bool]],
-) -> list[tuple[np.ndarray, Answer]]:
-    """All rows of every case, and those of each set with the edges gone over, of how many."""
-    answers = []
-    for program, kind, weighted in cases:
-        rank = Rank(exchange, graphs[kind, weighted], make_job(weighted=weighted))
-        features = make_features(program.input_width)
-        whole, some = rank.embed(program, features), []
-        for asked in SETS:
-            some.append(_some_of(rank, program, features, asked))
-        answers.append((whole, some))
-    return answers
+@pytest.fixture(scope="module")
+def cases() -> dict[str, Case]:
+    return catalogue()
 
 
-def _some_of(
-    rank: Rank, program: Program, features: torch.Tensor, asked: tuple[int, ...]
-) -> tuple[np.ndarray, int, int]:
-    """Our rows of a set, by layer graphs with the edges of the rows that it needs."""
-    rows, usual, counted = torch.zeros(NODES, dtype=torch.bool), world.layer_graphs, [0, 0]
-    rows[list(asked)] = True
-
-    def some(_ctx: object, layers: SimpleNamespace, *more: object) -> Graphs:
-        def neighbours(_relation: str, of: torch.Tensor) -> torch.Tensor:
-            return sources_of(rank.sub_range, of, NODES)
-
-        wanted = wanted_rows(layers.plan, {program.output: rows}, {"": NODES}, neighbours)
-        for of in wanted.values():
-            counted[0] += only_rows(rank.sub_range, of).nnz
-            counted[1] += rank.sub_range.nnz
-        return only_wanted(usual(_ctx, layers, *more), wanted)  # type: ignore[arg-type]
-
-    world.layer_graphs = some  # type: ignore[assignment]
-    try:
-        embedded = rank.embed(program, features)
-    finally:
-        world.layer_graphs = usual
-    return embedded[list(asked)], *counted  # type: ignore[return-value]
+def _given(cases: dict[str, Case], names: Iterable[str]) -> Cases:
+    return {name: (cases[name].program, cases[name].kind, cases[name].weighted) for name in names}
 
 
-def _multiplies_along_edges(case: Case) -> bool:
-    """Whether edges are multiplied in blocks, whose sizes decide how sums are rounded."""
-    return any(isinstance(step, Message | PairAttend) for step in case.program.steps)
+def _wrong(ranks: list[Chosen], allowed: float) -> str:
+    """What is wrong of a set of rows; "" for nothing."""
+    for one in ranks:
+        if one.rows.shape != one.expected.shape:
+            return f"shape {one.rows.shape}, not {one.expected.shape}"
+        error = np.abs(one.rows - one.expected).max(initial=0.0) / max(1e-9, one.largest)
+        if not error <= allowed:
+            return f"off by {error}"
+        if beyond := sum(found.beyond for found in one.checked.checked):
+            return f"{beyond} rows are beyond the self-check's bound"
+    facts = ranks[0].facts
+    if facts.why or not 0 <= facts.edges <= facts.all_edges:
+        return str(facts)
+    return ""
 
 
-def test_some_rows_of_every_model_have_the_bits_of_all() -> None:
-    """Up to rounding where edges are multiplied in blocks."""
-    cases: dict[str, Case] = catalogue()
-    programs = [(case.program, case.kind, case.weighted) for case in cases.values()]
-    (answers,) = on_grid(1, 1, embed_some, GRAPHS, programs)
-    wrong, gone_over, all_edges = [], 0, 0
-    for (name, case), (whole, some) in zip(cases.items(), answers, strict=True):
-        for asked, (rows, edges, of) in zip(SETS, some, strict=True):
-            expected = whole[list(asked)]
-            error = float(np.abs(rows - expected).max() / np.abs(whole).max())
-            allowed = TOLERANCE if _multiplies_along_edges(case) else 0.0
-            if not error <= allowed:
-                wrong.append((name, asked, error))
-            gone_over, all_edges = gone_over + edges, all_edges + of
+def _problems(
+    cases: dict[str, Case], by_rank: list[dict[str, list[Chosen]]], exact: bool
+) -> dict[str, str]:
+    problems = {}
+    for name in by_rank[0]:
+        bits = exact and all(step.exact_alone for step in cases[name].program.steps)
+        for number in range(len(by_rank[0][name])):
+            ranks = [answers[name][number] for answers in by_rank]
+            if wrong := _wrong(ranks, 0.0 if bits else TOLERANCE):
+                problems[f"{name}, set {number}"] = wrong
+    return problems
+
+
+def test_some_rows_of_every_model_have_the_bits_of_all(cases: dict[str, Case]) -> None:
+    """Up to rounding where a step may round in another way among other rows."""
+    answers = on_grid(1, 1, embed_sets, GRAPHS, _given(cases, cases))
+    assert not _problems(cases, answers, exact=True)
+    facts = [one.facts for of_case in answers[0].values() for one in of_case]
+    assert sum(of.edges for of in facts) < 0.6 * sum(of.all_edges for of in facts)
+    assert all(one.checked.rows for of_case in answers[0].values() for one in of_case)
+
+
+@pytest.mark.parametrize("grid", BY_TURNS)
+def test_so_do_they_on_grids(
+    grid: tuple[int, int], cases: dict[str, Case], pytestconfig: pytest.Config
+) -> None:
+    names = list(cases)
+    if not pytestconfig.getoption("--thorough"):
+        names = names[BY_TURNS.index(grid) :: 2 * len(BY_TURNS)]
+    answers = on_grid(*grid, embed_sets, GRAPHS, _given(cases, names), one_host=True)
+    assert not _problems(cases, answers, exact=True)
+
+
+def test_workers_of_several_hosts_give_them_up_to_rounding(
+    cases: dict[str, Case], pytestconfig: pytest.Config
+) -> None:
+    names = list(cases)[:: 1 if pytestconfig.getoption("--thorough") else 8]
+    answers = on_grid(2, 2, embed_sets, GRAPHS, _given(cases, names))
+    assert not _problems(cases, answers, exact=False)
+
+
+def test_rows_of_samples_are_those_of_the_same_samples(cases: dict[str, Case]) -> None:
+    names = ["pyg example sage", "pyg example gcn", "pyg gat-heads", "dgl gcn-both-wide"]
+    fanout = {"fanout": [3] * 4, "seed": 7}
+    answers = on_grid(2, 1, embed_sets, GRAPHS, _given(cases, names), SETS[:3], fanout)
+    assert not _problems(cases, answers, exact=True)
+
+
+@pytest.mark.parametrize("grid", [(1, 1), (2, 1), (1, 2), (2, 2)])
+def test_rows_of_a_type_need_those_of_others(grid: tuple[int, int]) -> None:
+    programs = [*PROGRAMS, *described(0, 4)]
+    by_rank = on_grid(*grid, embed_typed_sets, programs, 9)
+    wrong = {}
+    for number in range(len(programs)):
+        for key in by_rank[0][number]:
+            ranks = [answers[number][key] for answers in by_rank]
+            if problem := _wrong(ranks, TOLERANCE):
+                wrong[number, key] = problem
     assert not wrong
-    assert gone_over < 0.6 * all_edges

@@ -24,7 +24,7 @@ from embertide.primitives.shuffle import Edges
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.relations import Relation
 from embertide.stages.features import LoadedNodes, RawFeatures, loaded_features
-from embertide.stages.infer import Keeping, arrange, infer
+from embertide.stages.infer import Chosen, Keeping, arrange, infer
 from embertide.stages.ingest import reverse
 from embertide.steps import Program
 from embertide.telemetry.self_check import SelfCheck
@@ -211,7 +211,11 @@ class TypedRank:
         return self.checked(program, None, keeping)[0]
 
     def checked(
-        self, program: Program, rows: int | None, keeping: Keeping | None = None
+        self,
+        program: Program,
+        rows: int | None,
+        keeping: Keeping | None = None,
+        chosen: Chosen | None = None,
     ) -> tuple[dict[str, np.ndarray], SelfCheck | None]:
         """As :meth:`embed`, with what computing rows of each layer again gives; None: none are.
 
@@ -224,7 +228,9 @@ class TypedRank:
         layers = arrange(self.ctx, as_given(program, target_of(self.ctx)), ranges)
         checker = None if rows is None else make_checker(self.ctx, layers, rows)
         graphs = layer_graphs(self.ctx, layers, self.graph, clock, checker)
-        found = infer(self.ctx, layers, graphs, loaded, locations, clock, checker, keeping)
+        found = infer(
+            self.ctx, layers, graphs, loaded, locations, clock, checker, keeping, chosen=chosen
+        )
         checked = None if checker is None else checker.finish()
         return {name: values.numpy() for name, values in found.items()}, checked
 

@@ -33,7 +33,7 @@ from embertide.stages.features import (
     loaded_features,
     locate_features,
 )
-from embertide.stages.infer import Arrangement, Keeping, arrange, infer
+from embertide.stages.infer import Arrangement, Chosen, Keeping, arrange, infer
 from embertide.steps import Program
 from embertide.steps.reference import LayerGraph
 from embertide.telemetry.self_check import SelfCheck
@@ -154,6 +154,20 @@ class Rank:
         """[our rows, D'], from layer graphs of its own. Collective: every rank must call."""
         return self.checked(program, features, None, keeping=keeping)[0]
 
+    def embed_chosen(
+        self, program: Program, features: torch.Tensor, chosen: torch.Tensor
+    ) -> tuple[np.ndarray, SelfCheck]:
+        """[our chosen rows, D'], from what they need alone; all of it is checked.
+
+        Collective: every rank must call.
+
+        Args:
+            chosen: [N] bool.
+        """
+        rows, checked = self.checked(program, features, 1000, chosen={"": chosen})
+        assert checked is not None
+        return rows, checked
+
     def checked(
         self,
         program: Program,
@@ -161,6 +175,7 @@ class Rank:
         rows: int | None,
         seed: int = 5,
         keeping: Keeping | None = None,
+        chosen: Chosen | None = None,
     ) -> tuple[np.ndarray, SelfCheck | None]:
         """As :meth:`embed`, with what computing rows of each layer again gives; None: none are.
 
@@ -181,8 +196,9 @@ class Rank:
         graphs = layer_graphs(self.ctx, layers, graph, clock, checker)
         loaded = loaded_features(self.ctx, nodes)
         embeddings = infer(
-            self.ctx, layers, graphs, {"": loaded}, {"": locations}, clock, checker, keeping
-        )
+            self.ctx, layers, graphs, {"": loaded}, {"": locations}, clock, checker, keeping,
+            chosen=chosen,
+        )  # fmt: skip
         found = None if checker is None else checker.finish()
         return embeddings[""].cpu().numpy(), found
 

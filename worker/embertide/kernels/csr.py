@@ -91,25 +91,6 @@ class Csr:
         return change(self)
 
 
-def only_rows(csr: Csr, wanted: torch.Tensor) -> Csr:
-    """The edges of some rows, in their order; the other rows have none.
-
-    Args:
-        wanted: [rows] bool.
-    """
-    lengths = csr.indptr.diff()
-    edges = torch.repeat_interleave(wanted, lengths)
-    indptr = torch.zeros_like(csr.indptr)
-    torch.cumsum(lengths * wanted, 0, out=indptr[1:])
-    return Csr(
-        csr.first,
-        indptr,
-        csr.cols[edges],
-        None if csr.weights is None else csr.weights[edges],
-        None if csr.features is None else csr.features[edges],
-    )
-
-
 def sources_of(csr: Csr, wanted: torch.Tensor, nodes: int) -> torch.Tensor:
     """[nodes] bool: the sources of the edges of some rows.
 

@@ -12,8 +12,7 @@ reach           how far changes reach, and what computing them again takes
 keeping         layers that are kept for a next attempt or the next run
 self_check      rows of the layers a second time, and that they agree
 publish         embeddings -> parts -> version
-some_rows       the rows of the graphs that some nodes need
-embed           their embeddings, in this process; publishes nothing (``embertide embed``)
+embed           some nodes' embeddings, in this process; publishes nothing (``embertide embed``)
 ==============  ===========================================================================
 
 A check prepares once and computes any number of programs; it publishes nothing.

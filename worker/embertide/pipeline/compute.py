@@ -10,14 +10,12 @@ from embertide.context import RunContext
 from embertide.kernels.csr import Csr
 from embertide.kernels.spilled_csr import AnyCsr, in_memory
 from embertide.pipeline.prepare import Prepared
-from embertide.pipeline.some_rows import only_wanted
 from embertide.pipeline.typed_graph import TypedGraph
 from embertide.plans.passes import make_plan
-from embertide.plans.wanted import GraphRows
 from embertide.primitives.graph import LayerGraph
 from embertide.selfcheck.checker import Checker
 from embertide.stages.csr import gather_partition
-from embertide.stages.infer import Arrangement, Graphs, Keeping, Refreshing, arrange, infer
+from embertide.stages.infer import Arrangement, Chosen, Graphs, Keeping, Refreshing, arrange, infer
 from embertide.stages.sample import sample_layer
 from embertide.steps import Program
 from embertide.telemetry.clock import Clock
@@ -30,10 +28,11 @@ def compute(
     program: Program | None = None,
     checker: Callable[[Arrangement], Checker | None] = lambda _layers: None,
     keeping: Keeping | None = None,
-    wanted: GraphRows | None = None,
     refreshing: Refreshing | None = None,
+    chosen: Chosen | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Key of a result -> [N/(P*M), D'] float32, the embeddings of our sub-range.
+    """Key of a result -> [N/(P*M), D'] float32, the embeddings of our sub-range; only the chosen
+    ones of its rows, in their order, where some are chosen.
 
     Uses the prepared graph and features up. Collective: every rank must call.
 
@@ -42,9 +41,8 @@ def compute(
         program: another one than the prepared one, of the same features and relations.
         checker: makes what computes rows of the layers again, if anything does.
         keeping: where layers are kept for a next attempt; None: none is, nor is one read.
-        wanted: the rows whose edges are gone over, on one worker; others' results mean nothing.
-            None: all.
         refreshing: rows that the version before has kept, where they need not be computed.
+        chosen: the rows that are wanted; only these are in the result. None: all.
     """
     ctx, graph, loaded = prepared.ctx, prepared.graph, prepared.loaded
     plan = prepared.plan if program is None else make_plan(program, prepared.plan.target)
@@ -53,13 +51,11 @@ def compute(
         layers = arrange(ctx, plan, ranges)
         checking = checker(layers)
         graphs = layer_graphs(ctx, layers, graph, clock, checking)
-        if wanted is not None:
-            graphs = only_wanted(graphs, wanted)
         # Layer graphs have what they need of them.
         graph.sub_ranges.clear()
         make_room()
         embeddings = infer(
-            ctx, layers, graphs, loaded, locations, clock, checking, keeping, refreshing
+            ctx, layers, graphs, loaded, locations, clock, checking, keeping, refreshing, chosen
         )
         loaded.clear()
     return embeddings

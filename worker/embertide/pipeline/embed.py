@@ -22,7 +22,6 @@ from embertide.kernels.ids import Ids
 from embertide.models.read import read_files
 from embertide.pipeline.compute import compute
 from embertide.pipeline.prepare import Prepared, prepare
-from embertide.pipeline.some_rows import rows_for
 from embertide.planning.inputs import Inputs, list_inputs
 from embertide.planning.layer_key import layer_key
 from embertide.planning.matching import match_types
@@ -165,14 +164,9 @@ def _embed(
         layers: the key under which a run of the job keeps them.
     """
     ctx, job = prepared.ctx, prepared.ctx.job
-    tensor, graph = prepared.plan.program.results[key], prepared.graph
-    located = graph.located[prepared.names[node_type_of(key)]]
+    located = prepared.graph.located[prepared.names[node_type_of(key)]]
     rows = torch.zeros(located.ranges.nodes, dtype=torch.bool)
     rows[dense] = True
-    wanted = rows_for(prepared, {tensor: rows})
-    named = graph.of_relations(prepared.plan.program)
-    lengths = {name: graph.sub_ranges[of].indptr.diff() for name, of in named.items()}
-    edges = {at: int(lengths[at[1]][of].sum()) for at, of in wanted.items()}
     version, output = new_version(), job.spec.output.uri
     layer_store = LayerStore(ctx.storage, output, layers, version)
     uris = [item["uri"] for item in prepared.inputs.objects()]
@@ -180,14 +174,15 @@ def _embed(
         keeping = Keeping(
             layer_store, (), attempt.begin, lambda since: touched(ctx.storage, since, uris)
         )
-        computed = compute(prepared, clock, keeping=keeping, wanted=wanted)[key]
+        chosen = {node_type_of(key): rows}
+        computed = compute(prepared, clock, keeping=keeping, chosen=chosen)[key]
     facts = ctx.graph_facts
-    done = {at: count for at, count in edges.items() if at[0] >= facts.kept.resumed}
+    places = torch.cumsum(rows, 0)[dense] - 1
     return SomeEmbeddings(
         ids=ids,
-        vectors=computed[dense].numpy(),
-        edges=sum(done.values()),
-        all_edges=sum(int(lengths[name].sum()) for _, name in wanted),
+        vectors=computed[places].numpy(),
+        edges=facts.chosen.edges,
+        all_edges=facts.chosen.all_edges,
         resumed=facts.kept.resumed,
         warnings=[*facts.omissions.sentences, *facts.kept.problems, *prepared.warnings],
     )

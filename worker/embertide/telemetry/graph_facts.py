@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from embertide.telemetry.chosen import ChosenFacts
 from embertide.telemetry.kept import KeptFacts
 from embertide.telemetry.omissions import Omissions
 from embertide.telemetry.refresh import RefreshFacts
@@ -22,6 +23,7 @@ class GraphFacts:
         omissions: what the run does without, the same on every worker.
         kept: layers that this run kept or took over.
         refresh: rows that this run took over of the version before.
+        chosen: the nodes whose rows alone are wanted.
         own_nodes, own_edges: of this worker's sub-range.
     """
 
@@ -35,3 +37,4 @@ class GraphFacts:
     own_edges: int = 0
     kept: KeptFacts = field(default_factory=KeptFacts)
     refresh: RefreshFacts = field(default_factory=RefreshFacts)
+    chosen: ChosenFacts = field(default_factory=ChosenFacts)

@@ -20,6 +20,7 @@ from embertide.plans.plan import Plan
 from embertide.primitives.merging import Merging
 from embertide.selfcheck.checker import Checker
 from embertide.stages.infer.arrangement import Arrangement, arrange
+from embertide.stages.infer.chosen import Chosen, choose_rows, infer_chosen, why_all_rows
 from embertide.stages.infer.keeping import Keeping, LayerKeeper
 from embertide.stages.infer.refreshing import Doubt, Refreshing, refresh
 from embertide.stages.infer.running import results_in_rows, run_op
@@ -30,7 +31,7 @@ from embertide.steps.tensors import Tensors
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.refresh import FULL_RUN
 
-__all__ = ["Arrangement", "Graphs", "Keeping", "Refreshing", "arrange", "infer"]
+__all__ = ["Arrangement", "Chosen", "Graphs", "Keeping", "Refreshing", "arrange", "infer"]
 
 
 def infer(
@@ -43,6 +44,7 @@ def infer(
     checker: Checker | None = None,
     keeping: Keeping | None = None,
     refreshing: Refreshing | None = None,
+    chosen: Chosen | None = None,
 ) -> dict[str, torch.Tensor]:
     """Compute the embeddings of our sub-ranges. Collective: every rank must call.
 
@@ -56,9 +58,11 @@ def infer(
         checker: computes some rows again, if any does.
         keeping: where layers are kept; None: none is, nor is one read.
         refreshing: rows that an earlier run has kept, where they need not be computed.
+        chosen: the rows that are wanted, of a run that keeps none; None: all.
 
     Returns:
-        key of a result -> [N/(P*M), D'] float32 in the ``rows`` layout.
+        key of a result -> [N/(P*M), D'] float32 in the ``rows`` layout; only the chosen ones of
+        these rows, in their order, where some are chosen.
     """
     options, plan = ctx.job.spec.inference, layers.plan
     if placed := [name for name, features in loaded.items() if features.placed]:
@@ -91,6 +95,8 @@ def infer(
     if checker:
         execution = replace(execution, on_hop=partial(checker.hop, execution))
     with torch.inference_mode():
+        if chosen is not None:
+            return _chosen(ctx, execution, plan, loaded, chosen, clock, checker, keeping)
         if keeping is None:
             return _run(ctx, execution, plan, clock, checker)
         with closing(LayerKeeper(ctx, execution, plan, keeping, checker)) as keeper:
@@ -104,6 +110,30 @@ def infer(
                 if refreshed is not None:
                     return refreshed
             return _run(ctx, execution, plan, clock, checker, keeper, first)
+
+
+def _chosen(
+    ctx: RunContext,
+    execution: Execution,
+    plan: Plan,
+    loaded: dict[str, Loaded],
+    chosen: Chosen,
+    clock: Clock,
+    checker: Checker | None,
+    keeping: Keeping | None,
+) -> dict[str, torch.Tensor]:
+    """The chosen rows of the results; after a layer that an earlier attempt has kept, if any."""
+    facts = ctx.graph_facts.chosen
+    facts.rows = sum(int(rows.sum()) for rows in chosen.values())
+    facts.all_rows = sum(len(rows) for rows in chosen.values())
+    facts.why = why_all_rows(ctx)
+    if facts.why:
+        return choose_rows(execution, chosen, _run(ctx, execution, plan, clock, checker))
+    if keeping is None:
+        return infer_chosen(ctx, execution, plan, loaded, chosen, clock, checker)
+    with closing(LayerKeeper(ctx, execution, plan, keeping, checker)) as keeper:
+        first = keeper.resume()
+    return infer_chosen(ctx, execution, plan, loaded, chosen, clock, checker, first)
 
 
 def _refresh(

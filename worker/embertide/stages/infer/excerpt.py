@@ -71,6 +71,8 @@ class Excerpt:
             wanted: [N] bool of the destination type.
         """
         source, destination = ends_of(graph.relation)
+        if all(bool(rows.all()) for rows in (wanted, self.rows[source], self.rows[destination])):
+            return graph
         first, last = graph.targets.partition(whole.grid.p)
         start, stop = graph.origins.partition(whole.grid.p)
         own = self.rows[destination][first:last]

@@ -8,38 +8,27 @@ doubt ends in :class:`Doubt`, and all rows are computed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
 from embertide.context import RunContext
-from embertide.kernels.csr import Csr
-from embertide.kernels.csr import sources_of as sources_in
 from embertide.kernels.memory import empty
-from embertide.kernels.spilled_csr import in_memory
 from embertide.kernels.torch_threads import on_one_thread
 from embertide.layouts import ROW_TYPES, Loaded, Shard
 from embertide.plans.boundaries import Boundary, boundaries, boundary_digest, results_of
-from embertide.plans.dirty import ends_of
-from embertide.plans.layouts import with_placed
 from embertide.plans.plan import Plan
-from embertide.plans.wanted import GraphRows, Rows, wanted_in
-from embertide.primitives.exchange import Exchange
-from embertide.primitives.graph import LayerGraph
+from embertide.plans.wanted import Rows, wanted_in
 from embertide.selfcheck.checker import Checker
 from embertide.selfcheck.draw import draw
-from embertide.selfcheck.part import check_some
 from embertide.stages.infer.excerpt import Excerpt, excerpt_of
+from embertide.stages.infer.excerpt_run import ExcerptRun, placed_plan
 from embertide.stages.infer.restoring import as_array, place_of
 from embertide.stages.infer.running import results_in_rows, run_op
 from embertide.stages.infer.work import LayerWork
 from embertide.steps.execution import Execution
-from embertide.steps.run import Run
-from embertide.steps.tensors import Tensors
 from embertide.telemetry.clock import Clock
 from embertide.versions.layers.seals import Damaged, KeptTensor, Seal
 from embertide.versions.layers.store import LayerStore
@@ -47,8 +36,6 @@ from embertide.versions.layers.store import LayerStore
 if TYPE_CHECKING:
     from embertide.stages.infer.keeping import LayerKeeper
 
-PRIMITIVE = "refresh"
-"""Under which the transfers are counted."""
 AUDIT = "rows of {name} that did not change have other bits than those that were kept"
 AUDITED_ROWS = 64
 """Rows that did not change and are computed all the same, of each node type and layer."""
@@ -106,7 +93,7 @@ def refresh(
     Raises:
         Doubt: all rows must be computed.
     """
-    work = _Refresh(ctx, whole, plan, loaded, refreshing, clock, checker)
+    work = _Refresh(ctx, whole, plan, loaded, refreshing, checker)
     for part in work.parts():
         if keeper is not None:
             keeper.before(part.first)
@@ -138,18 +125,12 @@ class _Refresh:
         plan: Plan,
         loaded: Mapping[str, Loaded],
         refreshing: Refreshing,
-        clock: Clock,
         checker: Checker | None,
     ) -> None:
         self._ctx, self._whole, self._refreshing = ctx, whole, refreshing
-        self._clock, self._checker, self._loaded = clock, checker, loaded
-        # The features of an excerpt are in order; factors are applied where the whole plan does.
-        placed = with_placed(plan, list(plan.program.inputs))
-        same = [replace(op, scales=of.scales) for op, of in zip(placed.ops, plan.ops, strict=True)]
-        self._plan = replace(placed, ops=tuple(same))
+        self._plan = placed_plan(plan)
         self._nodes = {name: ranges.nodes for name, ranges in whole.ranges.items()}
-        self._graphs: dict[tuple[int, str], LayerGraph] = {}
-        self._csrs: dict[int, tuple[LayerGraph, Csr]] = {}
+        self._excerpts = ExcerptRun(ctx, whole, loaded, checker)
 
     def parts(self) -> list[_Part]:
         """The operations between ends of layers of which all rows were kept.
@@ -193,10 +174,11 @@ class _Refresh:
             shards = self._kept([kept[name] for name in names])
             dirty = {name: self._refreshing.dirty[name] for name in names}
             results = {name: dirty[name] | self._audited(part, types[name]) for name in names}
-            self._open(ops)
-            wanted, rows = wanted_in(self._plan, ops, results, self._nodes, self._sources)
+            self._excerpts.open(ops)
+            sources = self._excerpts.sources
+            wanted, rows = wanted_in(self._plan, ops, results, self._nodes, sources)
             excerpt = excerpt_of(rows, self._nodes, self._whole.ranges)
-            execution, checker = self._execution(part, excerpt, wanted)
+            execution, checker = self._excerpts.begin(self._plan, part.first, excerpt, wanted)
         self._execute(part, execution, checker)
         with on_one_thread():
             audit = [
@@ -204,28 +186,6 @@ class _Refresh:
             ]
         self._agree(next(filter(None, audit), ""))
         return shards
-
-    def _open(self, ops: Sequence[Run]) -> None:
-        """The whole layer graphs of some operations, with their columns, which may be dropped."""
-        steps = [step for op in ops for step in (*op.steps, *([op.reader] if op.reader else []))]
-        views = [view for step in steps if (view := step.own_edges) is not None]
-        keys = sorted({(view.layer, view.relation) for view in views})
-        self._graphs = {key: self._whole.graphs(*key) for key in keys}
-        self._csrs = {
-            id(graph): self._csrs.get(id(graph), (graph, in_memory(graph.csr)))
-            for graph in self._graphs.values()
-        }
-
-    def _sources(self, relation: str, rows: Rows) -> Rows:
-        """The sources of all edges of some rows. Collective: every rank must call."""
-        source, _ = ends_of(relation)
-        found = torch.zeros(self._nodes[source], dtype=torch.bool)
-        for (_, name), graph in self._graphs.items():
-            if name == relation:
-                first, last = graph.targets.partition(self._whole.grid.p)
-                csr = self._csrs[id(graph)][1]
-                found |= sources_in(csr, rows[first:last], len(found))
-        return any_rank(self._whole.exchange, found)
 
     def _audited(self, part: _Part, node_type: str) -> Rows:
         """[N] bool, some rows that are computed although they did not change, or may have."""
@@ -266,66 +226,6 @@ class _Refresh:
         out = empty((last - first, rows.shape[1]), kind)
         out[known] = rows[old - low]
         return Shard(tensor.layout, out, width)
-
-    def _execution(
-        self, part: _Part, excerpt: Excerpt, wanted: GraphRows
-    ) -> tuple[Execution, Checker | None]:
-        """Runs the operations of a part for some nodes. Collective: every rank must call."""
-        whole, plan = self._whole, self._plan
-        tensors = Tensors(
-            whole.exchange,
-            plan.program,
-            excerpt.ranges,
-            {of: self._features(part, excerpt, of) for of in plan.program.inputs},
-            {},
-            batch_bytes=self._ctx.job.spec.inference.group_bytes,
-            row_type=whole.row_type,
-        )
-        starts = next((b.tensors for b in boundaries(plan) if b.at == part.first), ())
-        tensors.restore({name: excerpt.shard(whole, name) for name in starts}, ())
-        none = {of: torch.zeros(count, dtype=torch.bool) for of, count in self._nodes.items()}
-        graphs = {
-            key: excerpt.graph(
-                whole, graph, self._csrs[id(graph)][1], wanted.get(key, none[ends_of(key[1])[1]])
-            )
-            for key, graph in self._graphs.items()
-        }
-        checker = self._checking(excerpt, wanted, graphs)
-        execution = replace(
-            whole,
-            ranges=excerpt.ranges,
-            graphs=lambda layer, name: graphs[layer, name],
-            tensors=tensors,
-            locations={},
-            scaled=set(whole.scaled),
-        )
-        if checker is not None:
-            execution = replace(execution, on_hop=partial(checker.hop, execution))
-        return execution, checker
-
-    def _features(self, part: _Part, excerpt: Excerpt, node_type: str) -> Loaded:
-        """The features of some nodes, if a part or one after it reads them."""
-        name, given = self._plan.program.inputs[node_type], self._loaded[node_type]
-        if self._plan.last_reads.get(name, -1) < part.first:
-            return Loaded(given.ids[:0], given.data[:0], placed=True)
-        channel = self._whole.exchange.channel("world", "features")
-        return excerpt.features(self._whole, channel, node_type, given)
-
-    def _checking(
-        self,
-        excerpt: Excerpt,
-        wanted: GraphRows,
-        graphs: Mapping[tuple[int, str], LayerGraph],
-    ) -> Checker | None:
-        """Checks rows of an excerpt that have their edges."""
-        if self._checker is None:
-            return None
-        names = {of: rows.nonzero().squeeze(1) for of, rows in excerpt.rows.items()}
-        complete = {key: rows[names[ends_of(key[1])[1]]] for key, rows in wanted.items()}
-        checker = check_some(self._checker, self._plan, excerpt.ranges, complete, names)
-        for (layer, name), graph in graphs.items():
-            checker.take_edges(layer, name, replace(graph.sub_range(), features=graph.features))
-        return checker
 
     def _execute(self, part: _Part, execution: Execution, checker: Checker | None) -> None:
         """Run the operations; those that end a model leave their results in ``rows``."""
@@ -372,13 +272,3 @@ class _Refresh:
 
 def _bits(rows: torch.Tensor) -> torch.Tensor:
     return rows.contiguous().view(torch.int32 if rows.dtype == torch.float32 else torch.int16)
-
-
-def any_rank(exchange: Exchange, rows: Rows) -> Rows:
-    """[N] bool, what any rank has set. Collective: every rank must call."""
-    if exchange.grid.world == 1:
-        return rows
-    packed = torch.from_numpy(np.packbits(rows.numpy()))
-    every = exchange.channel("world", PRIMITIVE).all_gather(packed)
-    joined = np.bitwise_or.reduce([some.numpy() for some in every])
-    return torch.from_numpy(np.unpackbits(joined, count=len(rows)).astype(bool))
