@@ -38,6 +38,12 @@ BOUNDS = (
     Case("no objects at least", {f"{EDGE}.ready": {"minObjects": 0}}, "greater than or equal to 1"),
     Case("a marker without a name", {f"{EDGE}.ready": {"object": ""}}, "ready.object"),
     Case("an unknown condition", {f"{EDGE}.ready": {"objct": "_SUCCESS"}}, "objct"),
+    Case("no targets", {"spec.inference.targets": {"ids": []}}, "should have at least 1 item"),
+    Case(
+        "too many targets",
+        {"spec.inference.targets": {"ids": ["a"] * 1001}},
+        "must have at most 1000 items",
+    ),
     Case("no edges", {"spec.input.edges": []}, "should have at least 1 item"),
     Case(
         "too many edge types", {"spec.input.edges": [PLAIN_EDGE] * 65}, "must have at most 64 items"

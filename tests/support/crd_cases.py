@@ -191,6 +191,20 @@ TAKEN = (
             }
         },
     ),
+    Case("some nodes", {"spec.inference.targets": {"ids": ["a", "b"]}}),
+    Case(
+        "the nodes of a table",
+        {"spec.inference.targets": {"table": {"uri": "s3://shop/wanted", "format": "tsv"}}},
+    ),
+    Case(
+        "the nodes of a table without names",
+        {
+            "spec.inference.targets": {
+                "nodeType": "node",
+                "table": {"uri": "s3://shop/w", "format": "csv", "header": False, "idColumn": 1},
+            }
+        },
+    ),
     Case("no quotes", {EDGE: PLAIN_EDGE | {"dialect": {"quote": "", "escape": ""}}}),
     Case("a usual dialect of tsv", {EDGE: PLAIN_EDGE | {"format": "tsv", "dialect": {}}}),
     Case(

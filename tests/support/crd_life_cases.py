@@ -11,6 +11,7 @@ FROZEN = (
     Case("other features", {f"{NODE}.features.vectorColumn": "y"}, f"spec.input {_FROZEN}"),
     Case("another model", {"spec.model.uri": "s3://shop/models/gcn-8/"}, f"spec.model {_FROZEN}"),
     Case("another output", {"spec.output.keepVersions": 2}, f"spec.output {_FROZEN}"),
+    Case("some nodes", {"spec.inference.targets": {"ids": ["a"]}}, f"inference.targets {_FROZEN}"),
     Case(
         "another controller",
         {"spec.managedBy": "kueue.x-k8s.io/multikueue"},

@@ -15,6 +15,7 @@ from tests.support.crd_cases import (
     a_node,
 )
 from tests.support.crd_edge_cases import EDGE_RULES
+from tests.support.crd_target_cases import TARGET_RULES
 
 _URI = "must be s3://bucket/path, file:///absolute/path or /absolute/path"
 _DURATION = "must be a whole number above 0 and a unit (s, m, h or d), such as 26h"
@@ -37,6 +38,7 @@ PAIRS = {"uri": "s3://bucket/pairs", "format": "parquet"}
 
 RULES = (
     *EDGE_RULES,
+    *TARGET_RULES,
     Case("a name too long for its pods", {"metadata.name": "p" * 53}, "at most 52 characters"),
     Case("a name with a dot", {"metadata.name": "pro.ducts"}, "lower-case letters, digits and '-'"),
     Case("a name with a digit first", {"metadata.name": "7products"}, "begin with a letter"),

@@ -32,6 +32,7 @@ CHANGES: dict[str, tuple[Any, Affects]] = {
     "input.nodes.0.features.uri": ("s3://shop/features-2/", RESULT | WORKERS),
     "model.uri": ("s3://shop/models/gcn-8/", RESULT | WORKERS),
     "inference.fanout": ([50, 50, 50], RESULT | WORKERS),
+    "inference.targets": ({"table": {"uri": "s3://shop/w", "format": "csv"}}, RESULT | WORKERS),
     "inference.rows": ("bfloat16", RESULT | WORKERS),
     "inference.groupBytes": (65536, WORKERS),
     "inference.depth": (4, WORKERS),

@@ -47,6 +47,7 @@ def read(
     missing: Literal["error", "skip"] = "error",
     node_type: str | None = None,
     result: str | None = None,
+    targets: bool = False,
     endpoint_url: str | None = None,
     region: str | None = None,
     path_style: bool | None = None,
@@ -70,6 +71,8 @@ def read(
             to leave it out.
         node_type: which embeddings, where a version has those of several node types.
         result: which result, where the model gives several.
+        targets: read the versions of some nodes alone (``inference.targets``), which are apart from
+            those of all nodes.
         endpoint_url: of an S3-compatible store, such as ``https://minio.example:9000``.
         region: of the bucket. Credentials come from the environment, a profile or a role.
         path_style: whether the bucket is part of the path; by default it is where there is an
@@ -88,7 +91,7 @@ def read(
     from embertide.versions.reading import read_version
 
     settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
-    storage, uri = open_storage(settings), _uri(output_uri)
+    storage, uri = open_storage(settings), _versions_of(output_uri, targets)
     if ids is None:
         return read_version(storage, uri, version, node_type, result)
     from embertide.versions.lookup import read_rows_of
@@ -102,6 +105,7 @@ def read_delta(
     *,
     node_type: str | None = None,
     result: str | None = None,
+    targets: bool = False,
     endpoint_url: str | None = None,
     region: str | None = None,
     path_style: bool | None = None,
@@ -125,7 +129,8 @@ def read_delta(
     from embertide.versions.deltas import read_changes
 
     settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
-    return read_changes(open_storage(settings), _uri(output_uri), version, node_type, result)
+    uri = _versions_of(output_uri, targets)
+    return read_changes(open_storage(settings), uri, version, node_type, result)
 
 
 def read_scores(
@@ -156,6 +161,7 @@ def read_scores(
 def list_versions(
     output_uri: Location,
     *,
+    targets: bool = False,
     endpoint_url: str | None = None,
     region: str | None = None,
     path_style: bool | None = None,
@@ -173,7 +179,7 @@ def list_versions(
     from embertide.versions import catalog
 
     settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
-    return catalog.list_versions(open_storage(settings), _uri(output_uri))
+    return catalog.list_versions(open_storage(settings), _versions_of(output_uri, targets))
 
 
 def plan(job: Job, *, grid: GridShape | str | None = None, workers: int | None = None) -> Estimate:
@@ -376,6 +382,14 @@ def _uri(location: Location, what: str = "output") -> str:
         return normalise_uri(os.fspath(location), Path.cwd())
     except ValueError as error:
         raise ValueError(f"the {what}'s location {error}") from None
+
+
+def _versions_of(output_uri: Location, targets: bool) -> str:
+    """Where the versions are: those of all nodes, or of some alone."""
+    from embertide.spec.version_names import targets_uri
+
+    uri = _uri(output_uri)
+    return targets_uri(uri) if targets else uri
 
 
 def _settings(**given: Any) -> StorageSettings:

@@ -40,7 +40,7 @@ def await_inputs(
 
     A failure ends the job: inputs that did not come in time, or that cannot be looked at.
     """
-    if not job.spec.input.waits or (draft["inputs"] or {}).get("readyTime"):
+    if not job.spec.waits or (draft["inputs"] or {}).get("readyTime"):
         return None
     if draft["inputs"] is None:
         draft["inputs"] = {"since": timestamp(draft.now), "looks": 0}
@@ -126,7 +126,7 @@ def _follow(
 
 def _patience(job: EmbeddingJob) -> int:
     """Seconds for which the least patient input is waited for."""
-    return min(ready.within_seconds for _, _, ready in job.spec.input.waits)
+    return min(ready.within_seconds for _, _, ready in job.spec.waits)
 
 
 def _read_look(pod: Object, job: EmbeddingJob) -> Look:
@@ -150,7 +150,7 @@ def _read_look(pod: Object, job: EmbeddingJob) -> Look:
 def _unseen(job: EmbeddingJob, why: str) -> MissingInput:
     """Stands for all inputs where they could not be looked at."""
     return MissingInput(
-        field=job.spec.input.waits[0][0],
+        field=job.spec.waits[0][0],
         why=f"could not be looked at: {why}",
         within_seconds=_patience(job),
     )

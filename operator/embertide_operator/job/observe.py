@@ -20,6 +20,7 @@ from embertide.spec.naming import (
     ROLE_WORKER,
 )
 from embertide.spec.reports import WorkerStatus
+from embertide.spec.version_names import published_uri_of
 from embertide_operator.api.routes import Object
 
 _MISSING = re.compile(r"not found|references non-existent")
@@ -300,13 +301,15 @@ def waits_for_inputs(job: Object) -> bool:
     spec = job["spec"].get("input") or {}
     nodes = spec.get("nodes") or []
     parts = (node.get(part) for node in nodes for part in ("table", "features"))
-    inputs = [*(spec.get("edges") or []), *filter(None, parts)]
+    targets = (job["spec"].get("inference") or {}).get("targets") or {}
+    others = filter(None, [*parts, spec.get("pairs"), targets.get("table")])
+    inputs = [*(spec.get("edges") or []), *others]
     return any(item.get("ready") is not None for item in inputs)
 
 
 def output_of(job: Object) -> str:
-    """The job's output URI in normal form, so that equal locations compare equal."""
-    uri = str(job["spec"]["output"]["uri"])
+    """Where the job publishes, in normal form, so that equal locations compare equal."""
+    uri = published_uri_of(job["spec"])
     try:
         return normalise_uri(uri).rstrip("/")
     except ValueError:

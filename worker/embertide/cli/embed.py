@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from embertide.cli.ids import IdsOption, split_ids, typed_ids
 from embertide.cli.options import (
     JobArgument,
     NodeTypeOption,
@@ -23,7 +24,6 @@ from embertide.telemetry.format import human_count
 
 if TYPE_CHECKING:
     from embertide.pipeline.embed import SomeEmbeddings
-    from embertide.spec.manifest import EmbeddingJob
 
 
 class Format(StrEnum):
@@ -36,14 +36,7 @@ class Format(StrEnum):
 
 def embed(
     job_path: JobArgument,
-    ids: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ID,ID",
-            help="Ids as in the input, separated by commas; may be given several times.",
-            show_default=False,
-        ),
-    ] = None,
+    ids: IdsOption = None,
     ids_from: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A text file with an id a line.", show_default=False),
@@ -79,7 +72,7 @@ def embed(
       embertide embed job.yaml --ids-from new.txt --format csv
     """
     job = load_job(job_path)
-    asked = [*_split(ids or []), *(_lines(ids_from) if ids_from else [])]
+    asked = [*split_ids(ids or []), *(_lines(ids_from) if ids_from else [])]
     if not asked:
         raise typer.BadParameter("give the ids with --ids or --ids-from")
     if form is Format.PARQUET and out is None:
@@ -95,7 +88,7 @@ def embed(
     ) as on_progress:
         embedded = embed_job(
             job,
-            _typed(job, node_type, asked),
+            typed_ids(job, node_type, asked),
             node_type=node_type,
             result=result,
             on_progress=on_progress,
@@ -105,10 +98,6 @@ def embed(
         print(_summary(embedded), file=sys.stderr)
     for warning in embedded.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-
-
-def _split(texts: list[str]) -> list[str]:
-    return [item for text in texts for item in text.split(",") if item]
 
 
 def _lines(path: Path) -> list[str]:
@@ -121,21 +110,6 @@ def _lines(path: Path) -> list[str]:
         return [line for line in path.read_text().splitlines() if line]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--ids-from: {path} cannot be read: {error}") from error
-
-
-def _typed(job: EmbeddingJob, node_type: str | None, ids: list[str]) -> list[int | str]:
-    """Ids as the nodes' are: numbers, or the texts themselves."""
-    nodes = job.spec.input.nodes
-    of = [node for node in nodes if node_type in (None, node.name)] or nodes
-    if of[0].ids == "string":
-        return list(ids)
-    try:
-        return [int(item) for item in ids]
-    except ValueError:
-        bad = next(item for item in ids if not item.lstrip("-").isdigit())
-        raise InputError(
-            f"--ids has {bad!r}, but ids of {of[0].name!r} are whole numbers"
-        ) from None
 
 
 def _summary(embedded: SomeEmbeddings) -> str:

@@ -177,7 +177,7 @@ def place_of(job_path: Path | None, output: str | None, endpoint_url: str | None
     if endpoint_url is not None:
         raise typer.BadParameter("--endpoint-url goes with --output; JOB.yaml has its own")
     job = load_job(job_path)
-    return Place(job.spec.output.uri, job.spec.storage, job)
+    return Place(job.spec.published_uri, job.spec.storage, job)
 
 
 def job_and_rest(words: list[str], output: str | None, rest: str) -> tuple[Path | None, list[str]]:

@@ -72,7 +72,7 @@ def _output_problem(job: EmbeddingJob) -> EmbertideError | None:
     from embertide.launch.output import output_problem
     from embertide.storage.opening import open_storage
 
-    return output_problem(open_storage(job.spec.storage), job.spec.output.uri)
+    return output_problem(open_storage(job.spec.storage), job.spec.published_uri)
 
 
 def _show(estimate: Estimate, files: bool, json_output: bool) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from embertide.cli.ids import IdsOption, with_targets
 from embertide.cli.options import (
     GridOption,
     JobArgument,
     JsonOption,
     MemoryOption,
+    NodeTypeOption,
     ScratchOption,
     WorkersOption,
     check_workers,
@@ -84,6 +87,17 @@ def run(
             show_default=False,
         ),
     ] = None,
+    ids: IdsOption = None,
+    ids_from: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A file of ids: parquet, csv and tsv with a column id, npy, or text with an id a "
+            "line.",
+            show_default=False,
+        ),
+    ] = None,
+    node_type: NodeTypeOption = None,
     push: Annotated[
         bool,
         typer.Option(
@@ -112,10 +126,14 @@ def run(
       embertide run job.yaml --memory 2GiB --scratch /mnt/nvme
       embertide run job.yaml --force   # though unchanged
       embertide run job.yaml --resume   # keeps each layer
+      embertide run job.yaml --ids 17,42   # these alone
       embertide run job.yaml --json | tail -1   # the report
 
     Where spec.output.gate holds the version, the command ends with exit code 11: readers keep
     the previous one until `embertide release`.
+
+    With --ids or --ids-from only what these nodes need is computed, and the version has their rows
+    alone. It is published apart from those of all nodes, below the output in _targets.
 
     Where the manifest has an index (spec.push), the current version is pushed into it, as
     `embertide push JOB.yaml` does.
@@ -133,6 +151,12 @@ def run(
     if scratch is not None:
         job = with_workers(job, scratch=str(scratch.absolute()))
 
+    if ids or ids_from is not None:
+        job = with_targets(job, ids or [], ids_from, node_type)
+    elif node_type is not None:
+        raise typer.BadParameter("--node-type goes with --ids or --ids-from")
+    if resume and job.spec.inference.targets is not None:
+        raise typer.BadParameter("--resume keeps layers, of which a run of some nodes keeps none")
     if force:
         job = job.forced()
     if resume is not None:

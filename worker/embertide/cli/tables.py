@@ -47,7 +47,15 @@ def print_report(console: Console, report: RunReport) -> None:
         f" inference {human_count(report.infer_edges_per_second)} edges/s"
     )
     kernels = [f"kernels: {report.kernels}"] if report.kernels else []
-    facts = [did, *report.kept.sentences, speed, *kernels, *_checked(report), *_changes(report)]
+    facts = [
+        did,
+        *report.chosen.sentences,
+        *report.kept.sentences,
+        speed,
+        *kernels,
+        *_checked(report),
+        *_changes(report),
+    ]
     print_facts(console, [("", fact) for fact in facts])
     _print_types(console, report.types, report.relations)
     console.print(_stage_table(report))

@@ -170,7 +170,7 @@ def versions_table(uri: str, published: list[VersionInfo], width: int) -> Table:
     table = new_table(escaped(uri), ["", "version"], numbers)
     for info in published:
         # To the second; --json has it whole.
-        created, rows = info.created[:19].replace("T", " "), f"{info.rows:,}"
+        created, rows = info.created[:19].replace("T", " "), info.counted
         wide = [created, rows, str(info.dim)]
         cells = [*([rows] if narrow else wide), human_bytes(info.size)]
         cells += [info.row_type] * rounded

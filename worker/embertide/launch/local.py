@@ -60,8 +60,8 @@ def run_job(
         EmbertideError: whatever went wrong, as its own type. The previous version stays.
     """
     # Waiting holds the output: of two runs to it the first one also publishes first.
-    with interruptible(), output_lock(job.spec.output.uri, job.spec.storage, on_progress):
-        if job.spec.input.waits:
+    with interruptible(), output_lock(job.spec.published_uri, job.spec.storage, on_progress):
+        if job.spec.waits:
             _wait_for_inputs(job, on_progress)
             began = None  # the time of the wait is no time of the run
         return _run_ready(job, grid, workers, threads, on_progress, began or time.time())
@@ -122,14 +122,14 @@ def _run_ready(
                 )
             except Confirmed as confirmed:
                 noted.confirmed = True
-                return _report_of(storage, job.spec.output.uri, confirmed)
+                return _report_of(storage, job.spec.published_uri, confirmed)
             prefaulted = warmup.end(estimate.memory_per_worker_bytes)
             noted.grid = estimate.grid
             settings = _settings(job, folder, estimate.grid, threads, prefaulted)
             try:
                 return _run_workers(folder, settings, estimate, reporter, noted)
             except BaseException as error:
-                raise _clean_up(error, storage, job.spec.output.uri, version, folder) from None
+                raise _clean_up(error, storage, job.spec.published_uri, version, folder) from None
 
 
 def _report_of(storage: Storage, output_uri: str, confirmed: Confirmed) -> RunReport:

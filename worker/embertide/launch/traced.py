@@ -49,7 +49,7 @@ def traced(folder: RunFolder, job: EmbeddingJob, version: str, began: float) -> 
     run = TracedRun(
         job=job.metadata.name,
         version=version,
-        output=job.spec.output.uri,
+        output=job.spec.published_uri,
         began=began,
         key=f"{version}/{secrets.token_hex(16)}",
     )

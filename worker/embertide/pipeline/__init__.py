@@ -56,7 +56,7 @@ def run(
     make_room = partial(_make_room, clock, order)
     with clock.memory:
         read_model = partial(share_model, planned_digest=order.model_digest)
-        prepared = prepare(ctx, order.inputs, clock, read_model)
+        prepared = prepare(ctx, order.inputs, clock, read_model, only_targets=True)
         make_room()
         self_check = SelfChecking(prepared, order.version)
         with clock.stage("csr"):
@@ -67,7 +67,7 @@ def run(
                 refreshing = find_unchanged(prepared, order, refresh)
             embeddings = compute(
                 prepared, clock, make_room, checker=self_check, keeping=keeping,
-                refreshing=refreshing,
+                refreshing=refreshing, chosen=prepared.chosen,
             )  # fmt: skip
             checked = self_check.finish(embeddings)
             release_idle()

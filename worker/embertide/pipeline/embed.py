@@ -167,7 +167,7 @@ def _embed(
     located = prepared.graph.located[prepared.names[node_type_of(key)]]
     rows = torch.zeros(located.ranges.nodes, dtype=torch.bool)
     rows[dense] = True
-    version, output = new_version(), job.spec.output.uri
+    version, output = new_version(), job.spec.published_uri
     layer_store = LayerStore(ctx.storage, output, layers, version)
     uris = [item["uri"] for item in prepared.inputs.objects()]
     with Attempt(ctx.storage, output, layer_store.key, version) as attempt:

@@ -34,7 +34,7 @@ def kept_layers(
     Args:
         layers: of the model.
     """
-    storage, output, base = ctx.storage, ctx.job.spec.output.uri, refresh.base
+    storage, output, base = ctx.storage, ctx.job.spec.published_uri, refresh.base
     with (
         Attempt(storage, output, refresh.key, order.version) as attempt,
         Attempt(storage, output, base.key or refresh.key, order.version) as reading,
@@ -43,7 +43,9 @@ def kept_layers(
             reading.begin()
         if ctx.job.spec.refresh.resume == "always" and ctx.scratch and ctx.grid.rank == 0:
             ctx.graph_facts.kept.warn(ON_DISK)
-        resume = ctx.job.spec.refresh.resume != "never"
+        targets = ctx.job.spec.inference.targets
+        # What is computed for some nodes has no rows that another attempt could go on from.
+        resume = targets is None and ctx.job.spec.refresh.resume != "never"
         # Tensors on disk are neither kept nor restored: both take whole ones in memory.
         if ctx.scratch or not (resume or refresh.keeps or refresh.goes_on):
             yield None
@@ -64,7 +66,7 @@ def kept_layers(
 
 def _sweep(ctx: RunContext, refresh: RefreshPlan) -> None:
     """Remove the layers that no run goes on from any more."""
-    storage, output = ctx.storage, ctx.job.spec.output.uri
+    storage, output = ctx.storage, ctx.job.spec.published_uri
     try:
         current = kept_key(storage, output)
     except EmbertideError as error:

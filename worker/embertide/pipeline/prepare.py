@@ -28,9 +28,11 @@ from embertide.plans.plan import Plan, Target
 from embertide.readers.splits import Split
 from embertide.spec.result_names import UNNAMED, name_of, node_type_of
 from embertide.stages.features import LoadedNodes, loaded_features
+from embertide.stages.infer import Chosen
 from embertide.stages.limits import check_read, check_unchanged
 from embertide.stages.report import run_facts, type_counts
 from embertide.stages.scores import Pairs
+from embertide.stages.targets import read_chosen
 from embertide.stages.verify import Expected, check_width, read_expected
 from embertide.steps import Program
 from embertide.steps.decoder import Decoder
@@ -56,6 +58,8 @@ class Prepared:
         loaded: the program's name of a node type -> the feature rows that we read.
         expected: key of a result -> what it is compared with, if anything.
         warnings: sentences for the run's user.
+        chosen: node type, by the program's name -> [N] bool, the nodes whose rows alone are
+            wanted; None: all are.
         pairs, decoder: what gets scores, and by what; None where nothing does.
     """
 
@@ -71,6 +75,7 @@ class Prepared:
     warnings: list[str] = field(default_factory=list)
     pairs: Pairs | None = None
     decoder: Decoder | None = None
+    chosen: Chosen | None = None
 
     def copy(self) -> Prepared:
         """The same, which stays as it is when the copy is used up.
@@ -140,6 +145,7 @@ def prepare(
     choose: Callable[[RunContext, Program], Program] = to_publish,
     references: ReadReferences = model_references,
     complete: bool = True,
+    only_targets: bool = False,
 ) -> Prepared:
     """Read the model and all inputs, and build the graph. Collective: every rank must call.
 
@@ -147,6 +153,7 @@ def prepare(
         choose: makes of the model's program the one that is computed.
         references: reads what embeddings are compared with.
         complete: refuse inputs that are too small, or that changed while they were read.
+        only_targets: read which nodes the job wants, where it names some.
 
     Raises:
         EmbertideError: on the rank that found a problem, or on all.
@@ -164,6 +171,7 @@ def prepare(
         names = check_model(ctx.job, inputs, plan.sliced, ctx.grid.shape, counts)
         by_program = {name: nodes[of_type] for name, of_type in names.items()}
         expected = references(ctx, inputs, program, by_program)
+        chosen = _chosen(ctx, inputs, program, by_program) if only_targets else None
     with clock.stage("ingest"):
         edges = ingest_types(reading, inputs, nodes)
         ctx.graph_facts.omissions = omissions_of(reading.job, inputs, nodes, edges)
@@ -193,7 +201,17 @@ def prepare(
         warnings=warnings,
         pairs=pairs,
         decoder=decoder,
+        chosen=chosen,
     )
+
+
+def _chosen(
+    ctx: RunContext, inputs: Inputs, program: Program, nodes: Mapping[str, LoadedNodes]
+) -> Chosen | None:
+    """The nodes whose rows alone are wanted. Collective: every rank must call."""
+    of_type = node_type_of(next(iter(program.results)))
+    rows = read_chosen(ctx, inputs, nodes[of_type])
+    return None if rows is None else {of_type: rows}
 
 
 def _plan(

@@ -20,12 +20,20 @@ from embertide.stages.delta import begin_chain, write_deltas
 from embertide.stages.gate import judge
 from embertide.stages.publish import Rows, WrittenResult, publish_version, write_parts
 from embertide.stages.scores import End, write_pair_scores
-from embertide.stages.verify import SKIPPED, allowed_error, compare_with_reference, row_error
+from embertide.stages.verify import (
+    NONE_CHOSEN,
+    SKIPPED,
+    allowed_error,
+    compare_with_reference,
+    only_chosen,
+    row_error,
+)
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.comparison import Comparison, with_deltas
 from embertide.telemetry.report import RunFacts
 from embertide.telemetry.self_check import SelfCheck
 from embertide.versions.catalog import VersionInfo
+from embertide.versions.keyed import taken
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +74,7 @@ def publish(
         compared = _compare(prepared, embeddings)
         facts = replace(prepared.facts, row_error=row_error(compared.values(), row_type))
         own = [_own_rows(prepared, key, values) for key, values in embeddings.items()]
-        chain, uri = begin_chain(ctx), version_uri(ctx.job.spec.output.uri, order.version)
+        chain, uri = begin_chain(ctx), version_uri(ctx.job.spec.published_uri, order.version)
         comparison = compare_rows(ctx, program.digest, ctx.graph_facts.read["edges"], own, chain)
         deltas = write_deltas(ctx, uri, own, chain, comparison)
         del chain
@@ -77,7 +85,7 @@ def publish(
         if comparison is not None:
             verdict = judge(ctx, prepared.inputs, comparison, ctx.graph_facts.omissions, compared)
             warnings += [*verdict.warnings, *([comparison.why] if comparison.why else [])]
-            counts = [prepared.graph.located[rows.node.name].ranges.nodes for rows in own]
+            counts = [_count(prepared, rows.node.name) for rows in own]
             written = [
                 WrittenResult(
                     key=rows.key,
@@ -97,9 +105,34 @@ def publish(
                 "gate": verdict.to_json(),
                 "selfCheck": checked.to_json(),
                 **_refreshed(ctx, order),
+                **_targets(prepared),
             }
             version = publish_version(ctx, order, program, written, trust, verdict.held, scores)
     return Published(version=version, comparison=comparison, facts=facts, warnings=warnings)
+
+
+def _count(prepared: Prepared, of_type: str) -> int:
+    """How many rows a version has of each result of a node type."""
+    if prepared.chosen is not None:
+        (rows,) = prepared.chosen.values()
+        return int(rows.sum())
+    return prepared.graph.located[of_type].ranges.nodes
+
+
+def _targets(prepared: Prepared) -> dict[str, Any]:
+    """What the manifest has of the nodes whose rows alone are there; {} where all are."""
+    if prepared.chosen is None:
+        return {}
+    facts = prepared.ctx.graph_facts.chosen
+    return {
+        "targets": {
+            "rows": facts.rows,
+            "of": facts.all_rows,
+            "edges": facts.edges,
+            "allEdges": facts.all_edges,
+            **({"why": facts.why} if facts.why else {}),
+        }
+    }
 
 
 def _refreshed(ctx: RunContext, order: WorkOrder) -> dict[str, Any]:
@@ -149,16 +182,36 @@ def _compare(prepared: Prepared, embeddings: dict[str, torch.Tensor]) -> dict[st
             located[prepared.names[node_type_of(key)]].ranges,
             embeddings[key],
             tolerance,
+            _own_chosen(prepared, key),
         )
-        for key, expected in prepared.expected.items()
+        for key, every in prepared.expected.items()
+        if (expected := only_chosen(every, _chosen_of(prepared, key))) is not None
     }
+
+
+def _chosen_of(prepared: Prepared, key: str) -> torch.Tensor | None:
+    """[N] bool, the nodes of a result whose rows are there; None: all are."""
+    return None if prepared.chosen is None else prepared.chosen[node_type_of(key)]
+
+
+def _own_chosen(prepared: Prepared, key: str) -> torch.Tensor | None:
+    """[N/(P*M)] bool, the same of our sub-range."""
+    chosen = _chosen_of(prepared, key)
+    if chosen is None:
+        return None
+    ranges = prepared.graph.located[prepared.names[node_type_of(key)]].ranges
+    first, last = ranges.worker(prepared.ctx.grid.rank)
+    return chosen[first:last]
 
 
 def _own_rows(prepared: Prepared, key: str, embeddings: torch.Tensor) -> Rows:
     """Our rows of a result, as they are written: in a graph of one type without the type's name."""
     given, of_type = prepared.ctx.job.spec.input, prepared.names[node_type_of(key)]
     published = result_key(of_type if len(given.nodes) > 1 else "", name_of(key))
-    return Rows(given.node(of_type), published, prepared.graph.located[of_type].names, embeddings)
+    names, chosen = prepared.graph.located[of_type].names, _own_chosen(prepared, key)
+    if chosen is not None:
+        names = taken(names, chosen.numpy())
+    return Rows(given.node(of_type), published, names, embeddings)
 
 
 def _not_read(prepared: Prepared) -> list[str]:
@@ -166,7 +219,13 @@ def _not_read(prepared: Prepared) -> list[str]:
     inputs = prepared.inputs
     full = prepared.ctx.job.spec.inference.fanout == "full"
     skipped = [split.uri for of_type in inputs.by_nodes.values() for split in of_type.reference]
+    apart = [
+        NONE_CHOSEN.format(uri=every.reference.uri)
+        for key, every in prepared.expected.items()
+        if only_chosen(every, _chosen_of(prepared, key)) is None
+    ]
     return [
+        *apart,
         *(SKIPPED.format(uri=uri) for uri in dict.fromkeys([] if full else skipped)),
         *(UNREAD.format(node_type=name, uri=table) for name, table in inputs.unread_tables.items()),
     ]

@@ -149,7 +149,7 @@ def _unfit(prepared: Prepared) -> str:
 def _base(prepared: Prepared, key: str, how: dict[str, Any]) -> Base:
     """What the current version has kept; rank 0 asks."""
     ctx = prepared.ctx
-    storage, output, spec = ctx.storage, ctx.job.spec.output.uri, ctx.job.spec.refresh
+    storage, output, spec = ctx.storage, ctx.job.spec.published_uri, ctx.job.spec.refresh
     try:
         pointer = read_pointer(storage, output)
         if pointer is None:

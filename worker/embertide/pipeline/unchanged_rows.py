@@ -86,7 +86,7 @@ def _digests(prepared: Prepared, sub_ranges: dict[str, Csr]) -> RowDigests:
 def _keep(prepared: Prepared, order: WorkOrder, plan: RefreshPlan, digests: RowDigests) -> None:
     """Keep the digests; without them the layers are of no use. Collective: every rank must call."""
     ctx = prepared.ctx
-    store = LayerStore(ctx.storage, ctx.job.spec.output.uri, plan.key, order.version)
+    store = LayerStore(ctx.storage, ctx.job.spec.published_uri, plan.key, order.version)
     ranges, _ = prepared.graph.of_types(prepared.names)
     why = keep_digests(ctx.exchange, store, plan.record, digests, ranges)
     if why:
@@ -109,7 +109,7 @@ def _compare(
         Damaged: the base's digests are not there, or are not what was written; on all ranks alike.
     """
     ctx, base, facts = prepared.ctx, plan.base, prepared.ctx.graph_facts.refresh
-    store = LayerStore(ctx.storage, ctx.job.spec.output.uri, base.key, base.version)
+    store = LayerStore(ctx.storage, ctx.job.spec.published_uri, base.key, base.version)
     seal = _sealed(prepared, store, plan.record)
     ranges, _ = prepared.graph.of_types(prepared.names)
     before, changes = find_changes(ctx.exchange, store, seal, digests, ranges)

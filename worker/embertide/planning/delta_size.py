@@ -15,7 +15,7 @@ def delta_notes(storage: Storage, job: EmbeddingJob, output_bytes: int) -> list[
     """A note on the size of the delta, beside that of the current version; [] without deltas."""
     if job.spec.output.delta is None:
         return []
-    last = _last(storage, job.spec.output.uri)
+    last = _last(storage, job.spec.published_uri)
     return [_NOTE.format(most=human_bytes(output_bytes), last=last)]
 
 

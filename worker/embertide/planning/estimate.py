@@ -38,6 +38,7 @@ from embertide.planning.sizing import (
     worker_bytes,
 )
 from embertide.planning.spilled import disk_seconds, spill_problem
+from embertide.planning.targets import planned_targets, target_memory, target_notes
 from embertide.planning.traffic import planned_traffic
 from embertide.plans.passes import make_plan
 from embertide.plans.plan import Plan, Target
@@ -118,7 +119,7 @@ def _list_ready(storage: Storage, job: EmbeddingJob) -> tuple[Inputs, list[str]]
     missing = missing_inputs(storage, job)
     if missing:
         notes.append(f"inputs are not ready, a run waits for them: {describe(missing)}")
-    elif job.spec.input.waits:
+    elif job.spec.waits:
         notes.append("all inputs that the job waits for are ready")
     try:
         inputs = list_inputs(storage, job)
@@ -247,7 +248,7 @@ def estimate_program(
     graph = plan_graph(job, inputs, program, grid, in_place=in_place)
     cores, notes = os.cpu_count() or 1, []
     threads, gpu = max(1, cores // grid.workers), job.spec.workers.device == "cuda"
-    uploads = not is_local(job.spec.output.uri)
+    uploads = not is_local(job.spec.published_uri)
     memory = planned_memory(
         graph,
         plan,
@@ -259,10 +260,14 @@ def estimate_program(
         checked_rows=job.spec.inference.checked_rows,
         deltas=job.spec.output.delta is not None,
     )
-    memory = {stage: size + scores.memory.get(stage, 0) for stage, size in memory.items()}
+    more = target_memory(job, program, graph, inputs.width)
+    memory = {
+        stage: size + scores.memory.get(stage, 0) + more.get(stage, 0)
+        for stage, size in memory.items()
+    }
     traffic = [*planned_traffic(graph, plan, fanout), *scores.traffic]
     exchanged = sum(t.bytes_per_worker for t in traffic) * grid.workers
-    output = _output_bytes(job, graph, program) + scores.output_bytes
+    output = _output_bytes(job, inputs, graph, program) + scores.output_bytes
     if cores < grid.workers:
         notes.append(f"{grid.workers} workers share {cores} cores of this machine")
     if job.spec.inference.rows != "float32":
@@ -274,7 +279,8 @@ def estimate_program(
         written_bytes=output,
         exchanged_bytes=exchanged,
     )
-    resume = "never" if panel else job.spec.refresh.resume
+    apart = panel or job.spec.inference.targets is not None
+    resume = "never" if apart else job.spec.refresh.resume
     layers = layers_to_keep(
         plan,
         graph.size,
@@ -299,7 +305,7 @@ def estimate_program(
         gpu_memory_per_worker_bytes=planned_gpu_memory(graph, plan, fanout) if gpu else 0,
         traffic=traffic,
         traffic_total_bytes=exchanged,
-        output_uri=job.spec.output.uri,
+        output_uri=job.spec.published_uri,
         output_bytes=output,
         output_width=max(program.widths[name] for name in program.results.values()),
         # The rates are a CPU's.
@@ -308,6 +314,7 @@ def estimate_program(
             *unread(job, program),
             *plan_notes(narrow(job, program), inputs),
             *notes,
+            *target_notes(job, inputs, program, graph),
             *describe_kept(layers, resume),
         ],
         types=_types(graph, program),
@@ -339,11 +346,14 @@ def _relations_of(graph: PlannedGraph) -> list[RelationCount]:
     return [RelationCount(str(r.relation), r.edges, r.exact) for r in graph.relations.values()]
 
 
-def _output_bytes(job: EmbeddingJob, graph: PlannedGraph, program: Program) -> int:
+def _output_bytes(job: EmbeddingJob, inputs: Inputs, graph: PlannedGraph, program: Program) -> int:
     """Vectors and ids, before parquet compresses them."""
     value = 2 if job.spec.output.dtype == "float16" else FLOAT_BYTES
+    wanted = planned_targets(job, inputs)
+    rows = {name: count if wanted is None else min(wanted, count)
+            for name, count in graph.size.nodes.items()}  # fmt: skip
     return sum(
-        graph.size.nodes[node_type_of(key)] * (program.widths[result] * value + ID_BYTES)
+        rows[node_type_of(key)] * (program.widths[result] * value + ID_BYTES)
         for key, result in program.results.items()
     )
 

@@ -13,7 +13,7 @@ from embertide.storage.protocol import Storage
 
 def _object_inputs(job: EmbeddingJob) -> list[ObjectInput]:
     """The inputs that are objects: edges, features and node tables, unless they are tables."""
-    inputs = (item for _, item in job.spec.input.object_inputs)
+    inputs = (item for _, item in job.spec.object_inputs)
     return [item for item in inputs if item.format not in TABLE_FORMATS]
 
 

@@ -20,7 +20,7 @@ from embertide.planning.model_tables import (
     tables_by_type,
     unread_tables,
 )
-from embertide.planning.other_inputs import model_objects, references, split_pairs
+from embertide.planning.other_inputs import model_objects, references, split_chosen, split_pairs
 from embertide.readers.edges import edge_feature_width, split_edges
 from embertide.readers.feature_schema import FeatureSchema, feature_schema
 from embertide.readers.features import split_features
@@ -130,6 +130,7 @@ class Inputs:
         model: the model's objects: uri, size in bytes, ETag.
         fitted: place of an input that is a pattern -> URIs that fitted it by then.
         pairs: the pairs that get scores.
+        targets: the table of the nodes whose embeddings alone are wanted.
         edge_categories: edge type -> features of its edges that are categories of the model, and
             how many each has.
     """
@@ -147,6 +148,7 @@ class Inputs:
     model: list[dict[str, Any]] = field(default_factory=list)
     pairs: list[Split] = field(default_factory=list)
     edge_categories: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    targets: list[Split] = field(default_factory=list)
 
     @property
     def edges(self) -> list[Split]:
@@ -184,6 +186,7 @@ class Inputs:
             ("features", [table.split for of_type in nodes for table in of_type.tables]),
             ("reference", [split for of_type in nodes for split in of_type.reference]),
             ("pairs", self.pairs),
+            ("targets", self.targets),
         ):
             for split in splits:
                 entries[split.uri] = _entry(kind, split.uri, split.object_size, split.etag)
@@ -224,7 +227,10 @@ class Inputs:
             name: [(column, count) for column, count in columns]
             for name, columns in data["edge_categories"].items()
         }
-        return cls(edges, nodes, **others, tables=tables, listings=listings, pairs=pairs)
+        targets = [Split.from_json(split) for split in data["targets"]]
+        return cls(
+            edges, nodes, **others, tables=tables, listings=listings, pairs=pairs, targets=targets
+        )
 
 
 def _entry(kind: str, uri: str, size: int, etag: str) -> dict[str, Any]:
@@ -299,18 +305,19 @@ def list_inputs(
         model,
         split_pairs(storage, read, sources),
         edge_categories_of(text, job),
+        split_chosen(storage, job, sources),
     )
 
 
 def _pinned(job: EmbeddingJob, versions: Mapping[str, int]) -> dict[TableKey, int]:
     """The versions of tables, by their entries in the manifest."""
-    tables = {field: table_key(item) for field, item in job.spec.input.tables}
+    tables = {field: table_key(item) for field, item in job.spec.tables}
     return {tables[field]: version for field, version in versions.items() if field in tables}
 
 
 def _tables_read(sources: Sources, job: EmbeddingJob) -> list[TableRead]:
     """The version that is read of each input that is a Delta or Iceberg table."""
-    return [TableRead.of(field, sources.snapshot(item)) for field, item in job.spec.input.tables]
+    return [TableRead.of(field, sources.snapshot(item)) for field, item in job.spec.tables]
 
 
 def _absent(sources: Sources, job: EmbeddingJob, edges: Mapping[str, list[Split]]) -> list[str]:
@@ -326,8 +333,7 @@ def _absent(sources: Sources, job: EmbeddingJob, edges: Mapping[str, list[Split]
 def _missing_days(storage: Storage, job: EmbeddingJob) -> dict[str, list[str]]:
     """Input -> days of its window that have no objects, where it allows such days."""
     missing = {
-        item.location: missing_days(storage, item, field)
-        for field, item in job.spec.input.object_inputs
+        item.location: missing_days(storage, item, field) for field, item in job.spec.object_inputs
     }
     return {where: days for where, days in missing.items() if days}
 

@@ -10,6 +10,7 @@ from embertide.readers.edges import split_edges
 from embertide.readers.reference import reference_uri, split_reference
 from embertide.readers.sources import Sources
 from embertide.readers.splits import Split
+from embertide.readers.targets import split_targets
 from embertide.spec.manifest import EmbeddingJob, Input, NodeInput
 from embertide.spec.result_names import UNNAMED
 from embertide.storage.protocol import Storage
@@ -22,6 +23,22 @@ def split_pairs(storage: Storage, data: Input, sources: Sources) -> list[Split]:
     edges = data.pairs.edges
     kinds = data.node(edges.source_type).ids, data.node(edges.destination_type).ids
     return split_edges(storage, edges, ids=kinds, sources=sources)
+
+
+def split_chosen(storage: Storage, job: EmbeddingJob, sources: Sources) -> list[Split]:
+    """The splits of the table of targets, if there is one."""
+    targets = job.spec.inference.targets
+    if targets is None or targets.table is None:
+        return []
+    name = targets.node_type or _only_type(job)
+    ids = None if name is None else job.spec.input.node(name).ids
+    return split_targets(storage, targets.table, ids=ids, sources=sources)
+
+
+def _only_type(job: EmbeddingJob) -> str | None:
+    """The one node type that may be published; None where there are several."""
+    names = job.spec.output.node_types or [node.name for node in job.spec.input.nodes]
+    return names[0] if len(names) == 1 else None
 
 
 def model_objects(storage: Storage, uri: str) -> list[dict[str, Any]]:

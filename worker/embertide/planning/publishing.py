@@ -16,15 +16,30 @@ def published(job: EmbeddingJob, program: Program) -> Program:
 
     Raises:
         ModelError: ``output.nodeTypes`` has a type that the model gives no embeddings of, or
-            ``output.results`` a name that it gives nothing by.
+            ``output.results`` a name that it gives nothing by; or ``inference.targets`` may be
+            nodes of several types.
     """
     types, names = job.spec.output.node_types, job.spec.output.results
-    if types is None and names is None:
-        return program
+    targets = job.spec.inference.targets
+    if targets is not None and targets.node_type is not None:
+        types = [targets.node_type]
     results = program.results if names is None else _named(job, program, names)
     if types is not None:
         results = _of_types(job, program, results, types)
-    return program.only(results)
+    if targets is not None:
+        _refuse_several(job, program, results)
+    return program if types is None and names is None else program.only(results)
+
+
+def _refuse_several(job: EmbeddingJob, program: Program, results: dict[str, str]) -> None:
+    """Refuse targets of which it is not known which type's nodes they are."""
+    names = match_types(job, program)
+    types = list(dict.fromkeys(names[node_type_of(key)] for key in results))
+    if len(types) > 1:
+        raise ModelError(
+            "spec.inference.targets is of one node type, but the job publishes embeddings of"
+            f" {', '.join(types)}; name one of these in spec.inference.targets.nodeType"
+        )
 
 
 def _of_types(
@@ -35,8 +50,11 @@ def _of_types(
     types = {manifest_names[node_type_of(key)]: node_type_of(key) for key in results}
     unknown = [name for name in wanted if name not in types]
     if unknown:
+        targets = job.spec.inference.targets
+        named = targets is not None and targets.node_type == unknown[0]
+        field = "spec.inference.targets.nodeType is" if named else "spec.output.nodeTypes has"
         raise ModelError(
-            f"spec.output.nodeTypes has {unknown[0]!r}, but the model {job.spec.model.uri} gives"
+            f"{field} {unknown[0]!r}, but the model {job.spec.model.uri} gives"
             f" embeddings of {', '.join(types)}; name some of these, or leave it out for all"
         )
     return {

@@ -19,6 +19,7 @@ from embertide.readers.objects import list_objects
 from embertide.readers.places import places_of
 from embertide.readers.sources import Sources
 from embertide.readers.splits import Split
+from embertide.readers.targets import split_targets
 from embertide.spec.edges import EdgeInput
 from embertide.spec.features import FeatureInput
 from embertide.spec.manifest import EmbeddingJob
@@ -26,9 +27,10 @@ from embertide.spec.nodes import NodeTable
 from embertide.spec.readiness import Ready, look_again_seconds
 from embertide.spec.reports import MissingInput, awaited
 from embertide.spec.tables import TABLE_FORMATS
+from embertide.spec.targets import TargetTable
 from embertide.storage.protocol import ObjectInfo, Storage
 
-WaitingInput = EdgeInput | NodeTable | FeatureInput
+WaitingInput = EdgeInput | NodeTable | FeatureInput | TargetTable
 TablesRead = Mapping[str, set[int]]
 """The versions that were read of each table, by its URI."""
 
@@ -51,7 +53,7 @@ def missing_inputs(storage: Storage, job: EmbeddingJob) -> list[MissingInput]:
             within_seconds=ready.within_seconds,
             optional=lack.absent,
         )
-        for field, item, ready in job.spec.input.waits
+        for field, item, ready in job.spec.waits
         if (lack := _lack_of(storage, sources, item, ready, field, read)) is not None
     ]
     return sorted(missing, key=lambda entry: entry.within_seconds)
@@ -118,7 +120,7 @@ def _look(storage: Storage, job: EmbeddingJob) -> list[MissingInput]:
     try:
         return missing_inputs(storage, job)
     except StoreUnavailable as error:
-        waits = job.spec.input.waits
+        waits = job.spec.waits
         field, _, ready = min(waits, key=lambda entry: entry[2].within_seconds)
         why = f"the store did not answer: {error}"
         return [MissingInput(field=field, why=why, within_seconds=ready.within_seconds)]
@@ -201,9 +203,9 @@ def _tables_of_last(storage: Storage, job: EmbeddingJob) -> TablesRead:
     from embertide.versions.manifest import read_manifest
     from embertide.versions.pointer import read_pointer
 
-    if not any(ready.new_version for _, _, ready in job.spec.input.waits):
+    if not any(ready.new_version for _, _, ready in job.spec.waits):
         return {}
-    uri = job.spec.output.uri
+    uri = job.spec.published_uri
     pointer = read_pointer(storage, uri)
     if pointer is None:
         return {}
@@ -277,4 +279,6 @@ def _split(storage: Storage, item: WaitingInput, sources: Sources | None) -> lis
         return split_edges(storage, item, sources=sources)
     if isinstance(item, NodeTable):
         return split_nodes(storage, item, sources=sources)
+    if isinstance(item, TargetTable):
+        return split_targets(storage, item, sources=sources)
     return split_features(storage, item, sources=sources)

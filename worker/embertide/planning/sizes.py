@@ -149,7 +149,7 @@ def last_rows(storage: Storage, job: EmbeddingJob) -> ReadRows | None:
     from embertide.versions.manifest import read_manifest, types_in
     from embertide.versions.pointer import read_pointer
 
-    uri = job.spec.output.uri
+    uri = job.spec.published_uri
     pointer = read_pointer(storage, uri)
     if pointer is None:
         return None

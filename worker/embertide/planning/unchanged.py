@@ -39,7 +39,7 @@ def confirm_unchanged(storage: Storage, job: EmbeddingJob, inputs: Inputs) -> st
         InputTooSmall: fewer edges or nodes were read for it than the job allows by now.
         StorageError: the store refuses or does not answer.
     """
-    output = job.spec.output.uri
+    output = job.spec.published_uri
     pointer = read_pointer(storage, output)
     if pointer is None:
         return "there is no version yet"

@@ -105,7 +105,7 @@ class WorkerAttempt:
         """
         from embertide.versions.objects import is_complete, objects_of
 
-        storage, uri = self._storage(), self._job.spec.output.uri
+        storage, uri = self._storage(), self._job.spec.published_uri
         for version in (self._settings.version, *reversed(self._settings.earlier)):
             self._check()
             objects = objects_of(storage, uri, version)
@@ -133,21 +133,23 @@ class WorkerAttempt:
         from embertide.versions.manifest import read_manifest
         from embertide.versions.publish import finish
 
-        output, name = self._job.spec.output, self._job.metadata.name
-        manifest = read_manifest(storage, output.uri, version)[0]
+        uri, name = self._job.spec.published_uri, self._job.metadata.name
+        manifest = read_manifest(storage, uri, version)[0]
         if (owner := manifest.get("job")) != name:
             raise OutputError(
-                f"version {version} of {output.uri} was published by the job {owner}, not by"
+                f"version {version} of {uri} was published by the job {owner}, not by"
                 f" {name}; give each job an output of its own"
             )
         if manifest.get("jobDigest") != job_digest(self._job):
-            what = f"version {version} of {output.uri} was made from another spec of this job"
+            what = f"version {version} of {uri} was made from another spec of this job"
             if version == self._settings.version:
                 raise WorkerFailed(f"{what}; the next attempt writes a version of its own")
             _log.info("%s; it stays, and a new one is made", what)
             return None
         _log.info("version %s is complete already", version)
-        return self._output_report(finish(storage, output.uri, version, output.keep_versions))
+        return self._output_report(
+            finish(storage, uri, version, self._job.spec.output.keep_versions)
+        )
 
     def _prepare(self) -> None:
         """Plan, and write the order for all workers."""
@@ -256,7 +258,7 @@ class WorkerAttempt:
         from embertide.versions.objects import is_complete, objects_of
 
         storage = self._storage()
-        if is_complete(objects_of(storage, self._job.spec.output.uri, settings.version)):
+        if is_complete(objects_of(storage, self._job.spec.published_uri, settings.version)):
             return self._finish(storage, settings.version)
         self._discard_own()
         return None
@@ -267,7 +269,7 @@ class WorkerAttempt:
         A request that was in flight may begin an upload, or add an object, after the first look.
         """
         self._discard(self._settings.version)
-        remote = not is_local(self._job.spec.output.uri)
+        remote = not is_local(self._job.spec.published_uri)
         if remote and self._folder.last_stage() == "publish":
             time.sleep(_UNDER_WAY_SECONDS)
             self._discard(self._settings.version)
@@ -276,7 +278,7 @@ class WorkerAttempt:
         from embertide.versions.publish import discard
 
         try:
-            discard(self._storage(), self._job.spec.output.uri, version, self._folder.uploads())
+            discard(self._storage(), self._job.spec.published_uri, version, self._folder.uploads())
         except EmbertideError as error:
             _log.warning("what was written of version %s is still there: %s", version, error)
 

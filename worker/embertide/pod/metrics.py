@@ -81,7 +81,7 @@ class _Families:
     def __init__(self, job: EmbeddingJob, settings: WorkSettings) -> None:
         graph_rank, feature_rank = settings.grid.coordinates(settings.rank)
         self._settings = settings
-        self._operations = () if is_local(job.spec.output.uri) else _OPERATIONS
+        self._operations = () if is_local(job.spec.published_uri) else _OPERATIONS
         self._who = (
             job.metadata.namespace or "",
             job.metadata.name,

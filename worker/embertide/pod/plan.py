@@ -57,7 +57,7 @@ def make_plan(files: ContainerFiles) -> PlanResult | OutputReport:
     except Confirmed as confirmed:
         return output_report(confirmed.version, job, confirmed=True)
     _log.info("a version is computed: %s", change)
-    check_output(storage, job.spec.output.uri, new_version())
+    check_output(storage, job.spec.published_uri, new_version())
     # Last, since this imports torch.
     from embertide.models.read import read_model
     from embertide.planning.estimate import estimate_within, fitting_grid

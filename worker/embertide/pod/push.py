@@ -50,7 +50,7 @@ def make_report(files: ContainerFiles) -> PushReport:
     if job.spec.push is None:
         raise ManifestError([("spec.push", "is not set; nothing can be pushed")], "the job")
     files.make_temporary()
-    storage, output = open_storage(job.spec.storage, _log.warning), job.spec.output.uri
+    storage, output = open_storage(job.spec.storage, _log.warning), job.spec.published_uri
     expected = os.environ.get(naming.ENV_VERSION, "")
     current = latest(storage, output).version
     if expected not in ("", current):

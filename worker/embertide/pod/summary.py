@@ -59,6 +59,8 @@ def run_status(report: RunReport, attempt: int) -> RunStatus:
         kept_layers=report.kept.kept[:MAX_ENTRIES] or None,
         refreshed_rows=report.refresh.rows if report.refresh.mode == "incremental" else None,
         full_run=report.refresh.why[:MAX_REASON] or None,
+        target_rows=report.chosen.rows or None,
+        target_edges=report.chosen.edges if report.chosen.rows and not report.chosen.why else None,
         comparison=_compared(report.comparison),
         self_check=_checked(report.self_check),
         stages=stages[:MAX_ENTRIES],
@@ -106,7 +108,11 @@ def published_types(info: VersionInfo | RunReport) -> list[TypeOutput]:
     widest counts."""
     if isinstance(info, RunReport):
         return [
-            TypeOutput(name=of_type.name, rows=of_type.nodes, dim=of_type.output_width)
+            TypeOutput(
+                name=of_type.name,
+                rows=info.chosen.rows or of_type.nodes,
+                dim=of_type.output_width,
+            )
             for of_type in info.types
             if of_type.output_width
         ]

@@ -77,7 +77,7 @@ class PodTrace:
         return TracedRun(
             job=job.metadata.name,
             version=settings.version,
-            output=job.spec.output.uri,
+            output=job.spec.published_uri,
             began=self._began,
             key=self._key,
             attempt=settings.attempt,

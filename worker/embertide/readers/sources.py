@@ -16,9 +16,10 @@ from embertide.spec.features import FeatureInput
 from embertide.spec.nodes import NodeTable
 from embertide.spec.places import ObjectInput
 from embertide.spec.tables import TABLE_FORMATS, AsOf, TableInput
+from embertide.spec.targets import TargetTable
 from embertide.storage.protocol import ObjectInfo, Storage
 
-Source = EdgeInput | FeatureInput | NodeTable
+Source = EdgeInput | FeatureInput | NodeTable | TargetTable
 TableKey = tuple[str, str, AsOf | None]
 """What says which version of which table is read: its URI, format and ``asOf``."""
 

@@ -59,6 +59,7 @@ def _facts(run: Run) -> Html:
         "Published": f"{created} UTC" if created else None,
         "Current when published": current,
         "Layers": "; ".join([*report.kept.sentences, *report.refresh.sentences]) or None,
+        "Targets": "; ".join(report.chosen.sentences) or None,
         "At": tag("code", without_secrets(report.uri), class_="uri"),
     }
     return tag("div", definitions(facts), class_="facts")

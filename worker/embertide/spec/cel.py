@@ -67,6 +67,19 @@ def unchanged_once_accepted(field: str) -> Rule:
     )
 
 
+def optional_unchanged_once_accepted(field: str) -> Rule:
+    """The same of a field that may be left out."""
+    now, before = f"self.spec.{field}", f"oldSelf.spec.{field}"
+    same = f"has({now}) == has({before}) && (!has({now}) || {now} == {before})"
+    return Rule(
+        rule=f"!({_was_true('Accepted')}) || ({same})",
+        message=f"spec.{field} cannot change once the job is accepted; create a job with "
+        "another name",
+        path=f".spec.{field}",
+        reason="FieldValueForbidden",
+    )
+
+
 def unchanged_once_finished(field: str) -> Rule:
     """A root rule: a field of the spec is immutable once the job has succeeded or failed."""
     now, before = f"self.spec.{field}", f"oldSelf.spec.{field}"

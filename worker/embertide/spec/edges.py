@@ -19,7 +19,8 @@ from embertide.spec.edge_rules import EDGE_RULES, TO_ADD, SelfLoops
 from embertide.spec.places import PLACE_RULES, ObjectInput
 from embertide.spec.readiness import READY, Ready
 from embertide.spec.relations import Relation
-from embertide.spec.tables import AS_OF, COLUMN_FORMATS, AsOf, table_problems
+from embertide.spec.tables import AS_OF, AsOf, table_problems
+from embertide.spec.text_input import named_columns, text_problems
 from embertide.spec.unknown_nodes import UnknownNodes
 
 EdgeFormat = Literal["parquet", "csv", "tsv", "npy", "delta", "iceberg"]
@@ -130,7 +131,7 @@ class EdgeInput(ObjectInput):
     @property
     def named_columns(self) -> bool:
         """Whether columns are selected by name; otherwise by 0-based index."""
-        return self.format in COLUMN_FORMATS or (self.format in ("csv", "tsv") and self.header)
+        return named_columns(self)
 
     @property
     def separator(self) -> str:
@@ -165,7 +166,7 @@ class EdgeInput(ObjectInput):
     def _check_together(self) -> Self:
         problems = [
             *self._column_problems(),
-            *self._text_problems(),
+            *text_problems(self),
             *table_problems(self),
         ]
         if self.reverse is not None and not self.directed:
@@ -228,25 +229,3 @@ class EdgeInput(ObjectInput):
             return []
         vectors = self.features.vector_column
         return [vectors] if vectors else self.features.columns or []
-
-    def _text_problems(self) -> list[Problem]:
-        problems: list[Problem] = []
-        if self.format not in ("csv", "tsv") and not self.header:
-            problems.append(
-                (("header",), f"is false; only csv and tsv lack one, not {self.format}")
-            )
-        if self.delimiter is not None and self.format != "csv":
-            message = f"is {self.delimiter!r}; only format csv has a delimiter, not {self.format}"
-            problems.append((("delimiter",), message))
-        if self.dialect is not None and self.format not in ("csv", "tsv"):
-            message = f"is given; only csv and tsv have one, not {self.format}; omit it"
-            problems.append((("dialect",), message))
-        elif self.dialect is not None:
-            problems += self.dialect.problems_beside(self.separator)
-        if self.delimiter is not None and not self.delimiter.isascii():
-            problems.append((("delimiter",), f"is {self.delimiter!r}; must be one ASCII character"))
-        if self.delimiter in ("\n", "\r", '"', "\0"):
-            problems.append(
-                (("delimiter",), f"is {self.delimiter!r}; must not end a line or quote")
-            )
-        return problems

@@ -8,6 +8,7 @@ from pydantic import Discriminator, Field, Tag, WithJsonSchema
 
 from embertide.spec.affects import Affects
 from embertide.spec.base import SpecModel
+from embertide.spec.targets import Targets
 
 _MIB = 1 << 20
 _MAX_LAYERS = 64
@@ -52,6 +53,13 @@ class Inference(SpecModel):
         le=2**63 - 1,
         description="Random seed for neighbour sampling. The same seed gives the same sample on "
         "every grid.",
+    )
+    targets: Targets | None = Field(
+        default=None,
+        description="The nodes whose embeddings are wanted: only what these need is computed, and "
+        "the version has their rows alone. It is published below output.uri in _targets, with a "
+        "LATEST of its own, apart from the versions of all nodes. Cannot change once the job is "
+        "accepted. If unset, all nodes.",
     )
     group_bytes: Annotated[int, Affects.WORKERS] = Field(
         default=8 * _MIB,

@@ -19,9 +19,7 @@ from embertide.spec.features import FeatureFormat, FeatureInput, FeatureScaling
 from embertide.spec.matching import Percent
 from embertide.spec.nodes import IdKind, NodeInput, NodeTable
 from embertide.spec.pairs import PairInput
-from embertide.spec.readiness import Ready
 from embertide.spec.relations import Relation
-from embertide.spec.tables import TABLE_FORMATS
 
 __all__ = [
     "EdgeColumns",
@@ -211,20 +209,6 @@ class Input(SpecModel):
             ("pairs", None if self.pairs is None else self.pairs.edges),
         ]
         return [(field, item) for field, item in inputs if item is not None]
-
-    @property
-    def tables(self) -> list[tuple[str, EdgeInput | NodeTable | FeatureInput]]:
-        """Each input that is a Delta or Iceberg table: its field, and the input."""
-        return [(field, item) for field, item in self.object_inputs if item.format in TABLE_FORMATS]
-
-    @property
-    def waits(self) -> list[tuple[str, EdgeInput | NodeTable | FeatureInput, Ready]]:
-        """Each input that is waited for: its field, such as ``edges[0]``, and its conditions."""
-        return [
-            (field, item, item.ready)
-            for field, item in self.object_inputs
-            if item.ready is not None
-        ]
 
     def _repeated_relations(self) -> list[Problem]:
         """Edge types, or reverses, that lead between the same types under the same name."""

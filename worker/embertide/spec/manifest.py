@@ -22,6 +22,7 @@ from embertide.spec.base import (
 )
 from embertide.spec.cel import (
     Rule,
+    optional_unchanged_once_accepted,
     or_default,
     unchanged_once_accepted,
     unchanged_once_finished,
@@ -43,6 +44,10 @@ from embertide.spec.push import Push
 from embertide.spec.readiness import Ready
 from embertide.spec.refresh import Refresh
 from embertide.spec.storage import StorageSettings
+from embertide.spec.tables import TABLE_FORMATS
+from embertide.spec.targets import TargetTable, target_problems
+from embertide.spec.targets_rules import BESIDE_TARGETS_RULES, beside_targets
+from embertide.spec.version_names import targets_uri
 from embertide.spec.workers import WORKERS_RULES, Workers, more_workers_than_nodes
 
 API_VERSION = "embertide.dev/v1alpha1"
@@ -81,6 +86,10 @@ __all__ = [
 ]
 
 
+ObjectsOf = EdgeInput | NodeTable | FeatureInput | TargetTable
+"""An input with objects."""
+
+
 class ModelRef(SpecModel):
     """The location of the trained model."""
 
@@ -104,7 +113,9 @@ _TYPE_RULES = (
 class JobSpec(SpecModel):
     """The inputs, the model, the output, and how to run the job."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (*OUTPUT_RULES, *_TYPE_RULES, *WORKERS_RULES)
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *OUTPUT_RULES, *_TYPE_RULES, *WORKERS_RULES, *BESIDE_TARGETS_RULES,
+    )  # fmt: skip
 
     input: Annotated[Input, Affects.RESULT | Affects.WORKERS] = Field(
         description="The graph and its node features."
@@ -192,11 +203,44 @@ class JobSpec(SpecModel):
         "versions are kept. If unset, the job is kept too.",
     )
 
+    @property
+    def published_uri(self) -> str:
+        """Where versions are published: the output, or the folder below it for some nodes alone."""
+        uri = self.output.uri
+        return uri if self.inference.targets is None else targets_uri(uri)
+
+    @property
+    def object_inputs(self) -> list[tuple[str, ObjectsOf]]:
+        """Each input with objects: its field, such as ``edges[0]``, and the input.
+
+        The field is below ``spec.input``, but for that of targets.
+        """
+        targets = self.inference.targets
+        table = None if targets is None else targets.table
+        more = [] if table is None else [("inference.targets.table", table)]
+        return [*self.input.object_inputs, *more]
+
+    @property
+    def tables(self) -> list[tuple[str, ObjectsOf]]:
+        """Each input that is a Delta or Iceberg table: its field, and the input."""
+        return [(field, item) for field, item in self.object_inputs if item.format in TABLE_FORMATS]
+
+    @property
+    def waits(self) -> list[tuple[str, ObjectsOf, Ready]]:
+        """Each input that is waited for: its field, such as ``edges[0]``, and its conditions."""
+        return [
+            (field, item, item.ready)
+            for field, item in self.object_inputs
+            if item.ready is not None
+        ]
+
     @model_validator(mode="after")
     def _check_output(self) -> Self:
         found = [
-            *output_overlaps(self.input, self.model.uri, self.output.uri),
+            *output_overlaps(self.input, self.model.uri, self.output.uri, self.inference.targets),
             *unknown_types(self.input, self.output),
+            *target_problems(self.inference.targets, self.input, self.output),
+            *beside_targets(self),
             *more_workers_than_nodes(self.workers, self.input),
         ]
         raise_problems(found)
@@ -227,6 +271,7 @@ _ROOT_RULES = (
         ".metadata.name",
     ),
     *(unchanged_once_accepted(field) for field in ("input", "model", "output")),
+    optional_unchanged_once_accepted("inference.targets"),
     *(unchanged_once_finished(field) for field in _WITHOUT_EFFECT_AT_THE_END),
     Rule(
         "has(self.spec.managedBy) == has(oldSelf.spec.managedBy) && "

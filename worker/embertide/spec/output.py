@@ -20,12 +20,17 @@ from embertide.spec.cel import Rule
 from embertide.spec.delta import Delta
 from embertide.spec.gate import Gate
 from embertide.spec.inputs import Input
+from embertide.spec.version_names import TARGETS, is_of_targets
 
 OutputFormat = Literal["parquet", "npy"]
 
 _ONCE = "self.{field}.all(a, self.{field}.exists_one(b, a == b))"
 _GATE_COMPARES = "must be true where gate is set, whose bounds are against the current version"
 _DELTA_COMPARES = "must be true where delta is set, which comes from comparing"
+_NO_TARGETS = (
+    f"must not end with {TARGETS}, the folder that the versions of spec.inference.targets go to; "
+    "give the prefix above it"
+)
 
 
 class Output(SpecModel):
@@ -44,6 +49,7 @@ class Output(SpecModel):
         ),
         Rule("!has(self.gate) || self.compare", _GATE_COMPARES, ".compare"),
         Rule("!has(self.delta) || self.compare", _DELTA_COMPARES, ".compare"),
+        Rule(rf"!self.uri.matches(r'/{TARGETS}/*$')", _NO_TARGETS, ".uri"),
     )
 
     uri: Annotated[Uri, Affects.NEITHER] = Field(
@@ -100,6 +106,8 @@ class Output(SpecModel):
             for at, name in enumerate(names or [])
             if names is not None and names.index(name) < at
         ]
+        if is_of_targets(self.uri):
+            problems.append((("uri",), f"is {self.uri!r}; {_NO_TARGETS}"))
         if self.gate is not None and not self.compare:
             problems.append((("compare",), f"is false; {_GATE_COMPARES}"))
         elif self.delta is not None and not self.compare:

@@ -15,6 +15,7 @@ from embertide.spec.features import FeatureInput
 from embertide.spec.inputs import Input
 from embertide.spec.places import ObjectInput, literal
 from embertide.spec.schemes import FILE, is_local
+from embertide.spec.targets import Targets
 
 
 def _apart(theirs: str) -> str:
@@ -67,13 +68,21 @@ OUTPUT_RULES = (
         "the uri of spec.input.pairs",
         f"!has(self.input.pairs) || {_apart_at('self.input.pairs.uri')}",
     ),
+    _rule(
+        "the uri of spec.inference.targets",
+        "!has(self.inference) || !has(self.inference.targets) || "
+        "!has(self.inference.targets.table) || "
+        f"{_apart_at('self.inference.targets.table.uri')}",
+    ),
     _rule("spec.model.uri", _apart("self.model.uri")),
 )
 """CEL rules equivalent to :func:`output_overlaps`, but for patterns and lists of places, which only
 that judges: over all of them the rules would cost the API server too much."""
 
 
-def output_overlaps(inputs: Input, model_uri: str, output_uri: str) -> list[Problem]:
+def output_overlaps(
+    inputs: Input, model_uri: str, output_uri: str, targets: Targets | None = None
+) -> list[Problem]:
     """A problem for every input that equals, contains or lies inside the output.
 
     Of a window the whole folder that its days are in; of a pattern everything that can fit it.
@@ -84,7 +93,7 @@ def output_overlaps(inputs: Input, model_uri: str, output_uri: str) -> list[Prob
             f"is {output_uri!r}, which {relation} {_dotted(path)} ({uri!r}); "
             "the output needs a prefix of its own",
         )
-        for path, uri in _locations(inputs, literal(model_uri))
+        for path, uri in [*_locations(inputs, literal(model_uri)), *_of_targets(targets)]
         if (relation := _relation(output_uri, uri))
     ]
 
@@ -106,6 +115,14 @@ def _locations(inputs: Input, model_uri: str) -> list[tuple[tuple[str | int, ...
         found += [(("spec", "input", "pairs", *rest), uri) for rest, uri in places]
     found.append((("spec", "model", "uri"), model_uri))
     return found
+
+
+def _of_targets(targets: Targets | None) -> list[tuple[tuple[str | int, ...], str]]:
+    """The table of the targets, if there is one, with its path in the manifest."""
+    if targets is None or targets.table is None:
+        return []
+    at = ("spec", "inference", "targets", "table")
+    return [((*at, *rest), uri) for rest, uri in _places(targets.table)]
 
 
 def _places(given: ObjectInput) -> list[tuple[tuple[str | int, ...], str]]:

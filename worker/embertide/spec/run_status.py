@@ -274,6 +274,16 @@ class RunStatus(StatusModel):
         description="Why all rows were computed, where only those that differ were asked for or "
         "rows of the version before were kept (refresh); unset otherwise.",
     )
+    target_rows: Count | None = Field(
+        default=None,
+        description="Rows of the version, where inference.targets names the nodes; unset where it "
+        "has all.",
+    )
+    target_edges: Count | None = Field(
+        default=None,
+        description="Edges that the layers went over for these rows, of all layers; unset where "
+        "all rows were computed.",
+    )
     comparison: ComparisonReport | None = Field(
         default=None,
         description="The comparison with the version that was current before; unset where there "

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 MANIFEST = "_manifest.json"
 """With an underscore, by which readers of a folder of parquet files tell what is not data."""
@@ -17,6 +19,10 @@ the version is published already, since the time that publishing took is part of
 HELD = "_held.json"
 """Why a complete version did not become current: there as long as it is held. Written before the
 manifest, so that a version that is complete never looks as if it had passed."""
+
+TARGETS = "_targets"
+"""The folder below an output that has the versions of some nodes alone. Readers of the output look
+neither there nor into any other folder that begins with an underscore."""
 
 _NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}")
 _STAMP = "%Y%m%dT%H%M%SZ"
@@ -49,3 +55,20 @@ def begun(version: str) -> datetime:
 def version_uri(output_uri: str, version: str) -> str:
     """The prefix of a version's objects."""
     return f"{output_uri.rstrip('/')}/versions/{version}"
+
+
+def targets_uri(output_uri: str) -> str:
+    """Where versions of some nodes alone are published, as below an output of their own."""
+    return f"{output_uri.rstrip('/')}/{TARGETS}"
+
+
+def published_uri_of(spec: Mapping[str, Any]) -> str:
+    """Where a job publishes, by its spec as the API server has it; "" of one without an output."""
+    uri = str((spec.get("output") or {}).get("uri", ""))
+    targets = (spec.get("inference") or {}).get("targets")
+    return uri if targets is None or not uri else targets_uri(uri)
+
+
+def is_of_targets(output_uri: str) -> bool:
+    """Whether what is published there has the rows of some nodes alone."""
+    return output_uri.rstrip("/").rpartition("/")[2] == TARGETS

@@ -97,7 +97,7 @@ def compare_rows(
 
 def _shared_base(ctx: RunContext) -> Base:
     """The current version, as rank 0 has read it. Collective: every rank must call."""
-    mine = current_base(ctx.storage, ctx.job.spec.output.uri) if ctx.grid.rank == 0 else None
+    mine = current_base(ctx.storage, ctx.job.spec.published_uri) if ctx.grid.rank == 0 else None
     bases = ctx.exchange.all_objects(None if mine is None else mine.to_json())
     return mine or Base.from_json(bases[0])
 

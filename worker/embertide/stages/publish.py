@@ -344,4 +344,4 @@ def publish_version(
         },
     }
     keep = spec.output.keep_versions
-    return publish(ctx.storage, spec.output.uri, order.version, manifest, keep, held)
+    return publish(ctx.storage, spec.published_uri, order.version, manifest, keep, held)

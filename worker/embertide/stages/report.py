@@ -17,6 +17,7 @@ from embertide.steps import Program
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.comparison import Comparison
 from embertide.telemetry.format import human_bytes
+from embertide.telemetry.graph_facts import GraphFacts
 from embertide.telemetry.recorder import CountingRecorder, Key, Totals, sum_traffic
 from embertide.telemetry.report import (
     LayerFacts,
@@ -172,9 +173,7 @@ def gather_report(
         total_seconds=clock.elapsed,
         start_seconds=max(0.0, time.time() - clock.elapsed - order.began) if order.began else 0.0,
         ingest_edges_per_second=graph.edges / max(1e-9, stages["ingest"] + stages["csr"]),
-        infer_edges_per_second=graph.edges
-        * (facts.graph_layers - graph.kept.resumed)
-        / max(1e-9, stages["infer"]),
+        infer_edges_per_second=_edges_done(graph, facts) / max(1e-9, stages["infer"]),
         traffic=sum_traffic([share.totals for share in shares]),
         memory=memory,
         warnings=[
@@ -202,7 +201,15 @@ def gather_report(
         omissions=graph.omissions,
         kept=graph.kept,
         refresh=graph.refresh,
+        chosen=graph.chosen,
     )
+
+
+def _edges_done(graph: GraphFacts, facts: RunFacts) -> int:
+    """Edges that the layers went over."""
+    if graph.chosen.rows and not graph.chosen.why:
+        return graph.chosen.edges
+    return graph.edges * (facts.graph_layers - graph.kept.resumed)
 
 
 def _not_current(published: VersionInfo) -> list[str]:
@@ -265,7 +272,7 @@ def keep_report(ctx: RunContext, report: RunReport) -> RunReport:
     The version is there whatever happens here, so a report that cannot be drawn or written is a
     warning in the report that is returned.
     """
-    output_uri = ctx.job.spec.output.uri
+    output_uri = ctx.job.spec.published_uri
     try:
         manifest, _ = read_manifest(ctx.storage, output_uri, report.version)
         write_report(ctx.storage, output_uri, report, draw_page(report, manifest))

@@ -7,7 +7,7 @@ Each rank compares the rows that it owns; all learn the result.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,14 @@ from embertide.readers.reference import (
 from embertide.readers.splits import Split
 from embertide.spec.nodes import NodeInput
 from embertide.telemetry.report import RowError
+from embertide.versions.keyed import taken
 
 SKIPPED = (
     "the embeddings were not compared with {uri}: with a fanout they are a sample's, not the full"
     " forward's; `embertide check` compares with all neighbours"
+)
+NONE_CHOSEN = (
+    "the embeddings were not compared with {uri}: none of its ids is among spec.inference.targets"
 )
 _WORST = 5
 _ROUNDING = 2.0**-6
@@ -111,6 +115,21 @@ def read_expected(
     return Expected(reference, dense)
 
 
+def only_chosen(expected: Expected, chosen: torch.Tensor | None) -> Expected | None:
+    """The reference's rows of nodes that are chosen; None where it has none of them.
+
+    Args:
+        chosen: [N] bool; None: all are.
+    """
+    if chosen is None:
+        return expected
+    reference, there = expected.reference, chosen[torch.from_numpy(expected.dense)].numpy()
+    if not there.any():
+        return None
+    rows = replace(reference, ids=taken(reference.ids, there), values=reference.values[there])
+    return Expected(rows, expected.dense[there])
+
+
 def check_width(expected: Expected, embeddings: int) -> None:
     """Refuse a reference whose vectors cannot be the model's.
 
@@ -135,18 +154,24 @@ def compare(
     ranges: RowRanges,
     embeddings: torch.Tensor,
     tolerance: float,
+    chosen: torch.Tensor | None = None,
 ) -> Agreement:
     """Compare our rows; all ranks get the same result. Collective: every rank must call.
 
     Args:
-        embeddings: [N/(P*M), D'] of our sub-range.
+        expected: of nodes whose rows are there.
+        embeddings: [N/(P*M), D'] of our sub-range; where some rows are chosen only these.
         tolerance: as a share of the reference's largest magnitude.
+        chosen: [N/(P*M)] bool, the rows that are there; None: all.
     """
     reference = expected.reference
     first, last = ranges.worker(ctx.grid.rank)
     ours = np.flatnonzero((expected.dense >= first) & (expected.dense < last))
     staging = ctx.exchange.staging
-    wanted = staging.upload(torch.from_numpy(expected.dense[ours] - first))
+    rows_of_ours = torch.from_numpy(expected.dense[ours] - first)
+    if chosen is not None:
+        rows_of_ours = (torch.cumsum(chosen, 0) - 1)[rows_of_ours]
+    wanted = staging.upload(rows_of_ours)
     found = staging.download(embeddings[wanted])
     differences = np.abs(found.double().numpy() - reference.values[ours])
     # NaN is no agreement.
@@ -204,6 +229,7 @@ def compare_with_reference(
     ranges: RowRanges,
     embeddings: torch.Tensor,
     tolerance: float,
+    chosen: torch.Tensor | None = None,
 ) -> dict[str, Any]:
     """How far embeddings are from a reference, for a version's manifest.
 
@@ -212,7 +238,7 @@ def compare_with_reference(
     Raises:
         ModelError: they differ; nothing may be published.
     """
-    agreement = compare(ctx, expected, ranges, embeddings, tolerance)
+    agreement = compare(ctx, expected, ranges, embeddings, tolerance, chosen)
     refuse_difference(agreement)
     return agreement.to_json()
 

@@ -75,7 +75,7 @@ def create(cluster: Cluster, job: EmbeddingJob, firing: Firing, policy: Policy) 
 
 def _refuse_older(cluster: Cluster, job: EmbeddingJob, firing: Firing) -> None:
     jobs = cluster.jobs_of(job.metadata.labels[naming.LABEL_SCHEDULE])
-    output = job.spec.output.uri
+    output = job.spec.published_uri
     later = overtaken_by(firing.time, output, [SubmittedJob.of(other) for other in jobs])
     if later is not None:
         raise JobFailed(

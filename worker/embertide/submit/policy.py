@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from embertide.spec import naming
+from embertide.spec.version_names import published_uri_of
 
 
 class Policy(StrEnum):
@@ -50,7 +51,7 @@ class SubmittedJob:
             phase=(job.get("status") or {}).get("phase") or "Pending",
             schedule=(meta.get("labels") or {}).get(naming.LABEL_SCHEDULE, ""),
             time=datetime.fromisoformat(text) if text else None,
-            output=str(((job.get("spec") or {}).get("output") or {}).get("uri", "")).rstrip("/"),
+            output=published_uri_of(job.get("spec") or {}).rstrip("/"),
         )
 
     @property

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from embertide.spec.grid import GridShape
+from embertide.telemetry.chosen import ChosenFacts
 from embertide.telemetry.comparison import Comparison
 from embertide.telemetry.format import human_seconds
 from embertide.telemetry.kept import KeptFacts
@@ -240,7 +241,8 @@ class RunReport:
     ``omissions`` is what the run did without, which ``warnings`` say in sentences.
     ``comparison`` is that with the version that was current before (None: not known);
     ``kept`` says which layers were kept for a next attempt, and after which the run went on;
-    ``refresh`` which rows were taken over of the version before.
+    ``refresh`` which rows were taken over of the version before; ``chosen`` which nodes' rows alone
+    were wanted, and what these took.
     ``self_check`` is what computing rows of the layers a second time gave (None: not known).
     ``held`` says why a gate keeps the version from being current.
     ``not_removed`` says why versions that the job does not keep are still there ("": they are not);
@@ -282,6 +284,7 @@ class RunReport:
     held: list[str] = field(default_factory=list)
     kept: KeptFacts = field(default_factory=KeptFacts)
     refresh: RefreshFacts = field(default_factory=RefreshFacts)
+    chosen: ChosenFacts = field(default_factory=ChosenFacts)
     self_check: SelfCheck | None = None
 
     def _repr_html_(self) -> str:
@@ -325,6 +328,7 @@ class RunReport:
                 "relations": [RelationCount(**item) for item in data["relations"]],
                 "kept": KeptFacts.from_json(data.get("kept", {})),
                 "refresh": RefreshFacts.from_json(data.get("refresh", {})),
+                "chosen": ChosenFacts.from_json(data.get("chosen", {})),
                 "comparison": compared and Comparison.from_json(compared),
                 "self_check": checked and SelfCheck.from_json(checked),
             }

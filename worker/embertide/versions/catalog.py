@@ -13,7 +13,13 @@ from embertide.telemetry.comparison import Comparison
 from embertide.telemetry.format import human_bytes
 from embertide.telemetry.notebook import html_table
 from embertide.versions.holding import reasons_held
-from embertide.versions.manifest import comparison_in, part_digests, read_manifest, types_in
+from embertide.versions.manifest import (
+    comparison_in,
+    part_digests,
+    read_manifest,
+    targets_in,
+    types_in,
+)
 from embertide.versions.objects import (
     complete_versions,
     is_complete,
@@ -39,7 +45,7 @@ class VersionInfo:
         version: its name, such as ``20261121T041922Z-3fa9c1``.
         uri: where its objects are.
         created: when its manifest was written, ISO 8601 in UTC.
-        rows: number of embeddings, one for each node.
+        rows: number of embeddings, one for each node, or each of some.
         dim: D, the length of an embedding; of several types or results, of the longest.
         size: bytes of all parts.
         manifest_digest: SHA-256 of its manifest, in hex.
@@ -50,6 +56,8 @@ class VersionInfo:
             ``author/logits``, ``logits``; empty where there is one without a name.
         comparison: with the version that was current before it; None where it has none.
         held: why a gate holds the version, so that it is not current; () where none does.
+        of_nodes: of how many nodes it has the rows, where it has those of some alone
+            (``inference.targets``); 0 of a version of all.
         not_removed: of a version that was published just now: why older ones are still there
             that the job does not keep; "" where all are gone.
     """
@@ -67,13 +75,21 @@ class VersionInfo:
     comparison: Comparison | None = None
     held: tuple[str, ...] = ()
     not_removed: str = ""
+    of_nodes: int = 0
+
+    @property
+    def counted(self) -> str:
+        """How many rows it has, for people."""
+        return f"{self.rows:,}" + (f" of {self.of_nodes:,}" if self.of_nodes else "")
 
     def _repr_html_(self) -> str:
         """For notebooks."""
         facts = {
             "URI": self.uri,
             "Created": self.created,
-            "Rows": f"{self.rows:,} of {self.dim} values",
+            "Rows": f"{self.counted} of {self.dim} values"
+            if not self.of_nodes
+            else f"{self.counted} nodes, of {self.dim} values",
             **{name: f"{of.rows:,} of {of.dim} values" for name, of in self.types.items()},
             "Size": human_bytes(self.size),
             "Current": "yes" if self.current else "no",
@@ -104,6 +120,7 @@ def describe(
         types={t.label: TypeInfo(t.rows, t.dim) for t in types_in(manifest) if t.label},
         comparison=comparison_in(manifest),
         held=() if current else tuple(held),
+        of_nodes=(targets_in(manifest) or {}).get("of", 0),
     )
 
 

@@ -16,12 +16,18 @@ from embertide.spec.result_names import (
     node_type_of,
     result_key,
 )
-from embertide.spec.version_names import version_uri
+from embertide.spec.version_names import TARGETS, is_of_targets, version_uri
 from embertide.storage.protocol import Storage
 from embertide.telemetry.comparison import Comparison
 from embertide.telemetry.strict_json import json_text
 from embertide.versions.objects import complete_versions, manifest_uri, objects_of
 from embertide.versions.parts import PartDigest
+
+_MISPLACED = (
+    "{uri} has the rows of {rows} nodes alone (inference.targets), and is no version of all nodes;"
+    f" such versions are read below {TARGETS}, by embertide.read(..., targets=True) or --output"
+    f" .../{TARGETS}"
+)
 
 
 def write_manifest(
@@ -54,12 +60,23 @@ def read_manifest(storage: Storage, output_uri: str, version: str) -> tuple[dict
     try:
         manifest = json.loads(data)
         types_in(manifest), manifest["rows"], manifest["dim"], manifest["created"]
-        comparison_in(manifest)
+        comparison_in(manifest), targets_in(manifest)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise OutputError(
             f"{uri} is damaged ({error!r}); go back to another version with embertide rollback"
         ) from error
+    if targets_in(manifest) is not None and not is_of_targets(output_uri):
+        raise OutputError(_MISPLACED.format(uri=uri, rows=manifest["rows"]))
     return manifest, hashlib.sha256(data).hexdigest()
+
+
+def targets_in(manifest: dict[str, Any]) -> dict[str, Any] | None:
+    """What a manifest says of the nodes whose rows alone it has: ``rows`` ``of`` how many nodes,
+    ``edges`` of ``allEdges``; None of a version of all nodes."""
+    targets = manifest.get("targets")
+    if targets is not None:
+        targets["rows"], targets["of"]
+    return dict(targets) if targets is not None else None
 
 
 def _no_version(storage: Storage, output_uri: str, version: str) -> str:

@@ -86,4 +86,4 @@ def push_current(
     wanted = job.spec.push
     assert wanted is not None, "a job without spec.push pushes nothing"
     options = options_of(wanted, reader_name(job))
-    return push_to(wanted.uri, storage, job.spec.output.uri, options, job.spec.storage, on_rows)
+    return push_to(wanted.uri, storage, job.spec.published_uri, options, job.spec.storage, on_rows)

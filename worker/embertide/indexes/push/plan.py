@@ -21,6 +21,10 @@ _IS_HELD = (
     "version {version} of {uri} is held: {why}. embertide release makes it current;"
     " --held pushes it all the same"
 )
+_OF_SOME = (
+    "version {version} has the rows of {rows:,} of {of:,} nodes alone (inference.targets), and"
+    " readers of the index would miss the others; push a version of all nodes"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +87,12 @@ def chosen_version(storage: Storage, output_uri: str, options: Options) -> Versi
 
     Raises:
         ObjectMissing: no such version; lists those there are.
-        OutputError: it is held.
+        OutputError: it is held, or has the rows of some nodes alone.
     """
-    if options.version is None:
-        return latest(storage, output_uri)
-    info = find_version(storage, output_uri, options.version)
+    wanted = options.version
+    info = find_version(storage, output_uri, wanted) if wanted else latest(storage, output_uri)
+    if info.of_nodes:
+        raise OutputError(_OF_SOME.format(version=info.version, rows=info.rows, of=info.of_nodes))
     if info.held and not options.held:
         why = "; ".join(info.held)
         raise OutputError(_IS_HELD.format(version=info.version, uri=output_uri, why=why))

@@ -87,7 +87,7 @@ def prepare(
         raise GridError(estimate.budget.problem)
     check_scratch(job, estimate, workers_here or estimate.grid.workers)
     on_planned(estimate)
-    check_output(storage, job.spec.output.uri, version)
+    check_output(storage, job.spec.published_uri, version)
     folder.write_order(
         WorkOrder(
             inputs,

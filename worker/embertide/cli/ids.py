@@ -1,0 +1,87 @@
+"""Ids of nodes on the command line: ``--ids`` and ``--ids-from``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from embertide.errors import InputError
+
+if TYPE_CHECKING:
+    from embertide.spec.manifest import EmbeddingJob
+
+IdsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="ID,ID",
+        help="Ids as in the input, separated by commas; may be given several times.",
+        show_default=False,
+    ),
+]
+_FORMATS = {".parquet": "parquet", ".npy": "npy", ".csv": "csv", ".tsv": "tsv"}
+
+
+def split_ids(texts: list[str]) -> list[str]:
+    """The ids of all options."""
+    return [item for text in texts for item in text.split(",") if item]
+
+
+def typed_ids(job: EmbeddingJob, node_type: str | None, ids: list[str]) -> list[int | str]:
+    """Ids as the nodes' are: numbers, or the texts themselves.
+
+    Raises:
+        InputError: one is no number, but those of the nodes are.
+    """
+    nodes = job.spec.input.nodes
+    of = [node for node in nodes if node_type in (None, node.name)] or nodes
+    if of[0].ids == "string":
+        return list(ids)
+    try:
+        return [int(item) for item in ids]
+    except ValueError:
+        bad = next(item for item in ids if not item.lstrip("-").isdigit())
+        raise InputError(
+            f"--ids has {bad!r}, but ids of {of[0].name!r} are whole numbers"
+        ) from None
+
+
+def with_targets(
+    job: EmbeddingJob, ids: list[str], ids_from: Path | None, node_type: str | None
+) -> EmbeddingJob:
+    """The job for some nodes alone, in place of the targets that it has.
+
+    Raises:
+        InputError: the file is not there.
+        ManifestError: the ids do not fit the job, or it has what targets cannot be combined with.
+    """
+    import json
+
+    from embertide.spec.manifest import load_manifest
+
+    if ids and ids_from is not None:
+        raise typer.BadParameter("give either --ids or --ids-from")
+    targets: dict[str, Any] = {}
+    if ids_from is not None:
+        targets["table"] = _table(ids_from)
+    else:
+        kind = node_type or (job.spec.output.node_types or [None])[0]
+        targets["ids"] = typed_ids(job, kind, split_ids(ids))
+    if node_type is not None:
+        targets["nodeType"] = node_type
+    data = job.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"status"})
+    data["spec"].setdefault("inference", {})["targets"] = targets
+    return load_manifest(json.dumps(data))
+
+
+def _table(path: Path) -> dict[str, Any]:
+    """A file of ids as a job's input: by its name, or text with an id a line."""
+    if not path.exists():
+        raise InputError(f"--ids-from: {path} cannot be read: there is no such file")
+    table: dict[str, Any] = {"uri": path.absolute().as_uri()}
+    if path.suffix in _FORMATS:
+        return table | {"format": _FORMATS[path.suffix]}
+    # A character that no id has, so that a line is an id, whatever is in it.
+    plain = {"quote": ""}
+    return table | {"format": "csv", "header": False, "delimiter": "\x1f", "dialect": plain}
