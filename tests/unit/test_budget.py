@@ -28,11 +28,12 @@ CONSTANT = 100 * MIB
 SHARED = 2 * GIB
 
 
-def on_grid(grid: GridShape, *, panel: int = 0) -> Estimate:
-    """Work that graph partitions share, all but a constant part; half of it tensors of nodes."""
-    tensors = SHARED // grid.graph // 2
+def on_grid(grid: GridShape, *, panel: int = 0, spills_graph: bool = False) -> Estimate:
+    """Work that graph partitions share, all but a constant part; half of it tensors of nodes, the
+    rest edges and the graph, of which an eighth is in memory where they are on disk."""
+    tensors = graph = SHARED // grid.graph // 2
     in_memory = tensors * panel // WIDTH if panel else tensors
-    peak = CONSTANT + SHARED // grid.graph // 2 + in_memory
+    peak = CONSTANT + (graph // 8 if spills_graph else graph) + in_memory
     stages = {"csr": peak // 2, "infer": peak}
     return replace(
         ESTIMATE,
@@ -42,7 +43,7 @@ def on_grid(grid: GridShape, *, panel: int = 0) -> Estimate:
         seconds=(5.0, 15.0),
         memory_per_worker_bytes=stages,
         peak_memory_per_worker_bytes=peak,
-        spill=PlannedSpill(panel, GIB, 3 * GIB, 2 * GIB, 4.0) if panel else None,
+        spill=PlannedSpill(panel, GIB, 3 * GIB, 2 * GIB, 4.0, spills_graph) if panel else None,
     )
 
 
@@ -51,10 +52,26 @@ def never(_grid: GridShape) -> str:
     return "these steps need whole tensors in memory: attend (h, layer 0)"
 
 
-def budget_of(limit: int, nodes: int = 1000, problem: Any = never, grid: str = "1x1") -> Any:
+def no_graph(_grid: GridShape) -> str:
+    """The graph can't be on disk."""
+    return "edges with features can't be on disk (file:///e)"
+
+
+def always(_grid: GridShape) -> str:
+    """It can."""
+    return ""
+
+
+def budget_of(
+    limit: int,
+    nodes: int = 1000,
+    problem: Any = never,
+    grid: str = "1x1",
+    graph_problem: Any = no_graph,
+) -> Any:
     """Of a plan on a grid."""
     found = on_grid(GridShape.parse(grid))
-    return within_budget(found, limit, nodes, on_grid, problem).budget
+    return within_budget(found, limit, nodes, on_grid, problem, graph_problem).budget
 
 
 @pytest.mark.parametrize(
@@ -76,12 +93,12 @@ def test_other_texts_are_refused(text: str) -> None:
 
 def test_without_a_budget_the_estimate_is_as_it_was() -> None:
     found = on_grid(GridShape())
-    assert within_budget(found, None, 1000, on_grid, never) is found
+    assert within_budget(found, None, 1000, on_grid, never, always) is found
 
 
 def test_a_plan_that_fits_stays_in_memory() -> None:
     needed = CONSTANT + SHARED + IMPORTS_BYTES
-    found = within_budget(on_grid(GridShape()), needed, 1000, on_grid, lambda _grid: "")
+    found = within_budget(on_grid(GridShape()), needed, 1000, on_grid, always, always)
     assert found.spill is None
     assert found.budget == MemoryBudget(needed, needed)
     assert found.budget.sentence == "fits: 2.4 GiB of 2.4 GiB a worker"
@@ -89,7 +106,7 @@ def test_a_plan_that_fits_stays_in_memory() -> None:
 
 def test_tensors_go_to_disk_with_as_many_columns_in_memory_as_fit() -> None:
     # Half of the 2 GiB, and of the other half three of four panels.
-    found = within_budget(on_grid(GridShape()), 2 * GIB, 1000, on_grid, lambda _grid: "")
+    found = within_budget(on_grid(GridShape()), 2 * GIB, 1000, on_grid, always, always)
     assert found.spill is not None
     assert found.spill.panel == 32
     assert found.budget is not None
@@ -113,10 +130,36 @@ def test_what_does_not_fit_names_the_stage_the_steps_and_the_fewest_workers() ->
 
 
 def test_the_fewest_workers_may_have_tensors_on_disk() -> None:
-    problem = budget_of(GIB, problem=lambda _grid: "").problem
+    problem = budget_of(GIB, problem=always).problem
     assert "needs 1.7 GiB of 1.0 GiB" in problem
-    assert "with all but some columns of each tensor on disk" in problem
+    assert (
+        "with all but some columns of each tensor on disk; edges with features can't be on disk"
+        " (file:///e); use" in problem
+    )
     assert "use at least 4 workers (grid 4x1), or give each 1.7 GiB" in problem
+
+
+def test_the_graph_goes_to_disk_where_tensors_there_are_not_enough() -> None:
+    # A half of the columns, and an eighth of the graph.
+    found = within_budget(on_grid(GridShape()), 13 * GIB // 10, 1000, on_grid, always, always)
+    assert found.spill is not None
+    assert (found.spill.graph, found.spill.panel) == (True, 32)
+    assert found.budget is not None
+    assert found.budget.sentence == (
+        "spills 1.0 GiB of each worker to disk, the graph too, 32 columns at a time in memory"
+        " (2.0 GiB written, 3.0 GiB read, about +40 % of work): 1.0 GiB of 1.3 GiB a worker"
+    )
+
+
+def test_what_does_not_fit_with_all_of_it_on_disk_names_the_fewest_workers() -> None:
+    problem = budget_of(GIB // 2, problem=always, graph_problem=always).problem
+    assert "needs 804.0 MiB of 512.0 MiB" in problem
+    assert "with the graph and all but some columns of each tensor on disk; use at least" in problem
+    # Graphs of several hosts stay in memory.
+    alone = lambda grid: "" if grid.workers == 1 else "elsewhere"  # noqa: E731
+    other = budget_of(GIB // 2, problem=always, graph_problem=alone).problem
+    assert "use at least 8 workers (grid 8x1)" in problem
+    assert "use at least 16 workers (grid 16x1)" in other
 
 
 @pytest.mark.parametrize(("limit", "nodes"), [(CONSTANT, 1000), (GIB, 3)])

@@ -126,6 +126,7 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
         ahead=pulse.ahead,
         scratch=Scratch(scratch_folder(job)) if order.panel else None,
         panel=order.panel,
+        spills_graph=order.spills_graph,
     )
     take, period = partial(_snapshot, ctx, order, clock, recorder), settings.snapshot_seconds
     nothing = nullcontext(lambda: None)

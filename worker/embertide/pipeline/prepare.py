@@ -108,7 +108,13 @@ def target_of(ctx: RunContext) -> Target:
     """Where a run's programs are computed; the same on every rank."""
     in_place = ctx.exchange.channel("world", "features").in_place
     sampled = ctx.job.spec.inference.fanout != "full"
-    return Target(grid=ctx.grid.shape, in_place=in_place, sampled=sampled, panel=ctx.panel)
+    return Target(
+        grid=ctx.grid.shape,
+        in_place=in_place,
+        sampled=sampled,
+        panel=ctx.panel,
+        spills_graph=ctx.spills_graph,
+    )
 
 
 def model_references(

@@ -1,8 +1,8 @@
 """The memory that a worker may take, compared with what its plan needs.
 
 Where all tensors in memory need more, tensors of nodes go to disk, and as many of their columns
-are in memory at a time as fit. Where that needs more as well, the fewest workers that fit are
-named.
+are in memory at a time as fit. Where that needs more as well, edges and the graph go to disk, too;
+where even that does, the fewest workers that fit are named.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _COLUMNS = 16
 
 
 class EstimateOn(Protocol):
-    """The estimate of a job on a grid, with tensors in memory or on disk."""
+    """The estimate of a job on a grid, with tensors in memory or on disk, the graph, too."""
 
-    def __call__(self, grid: GridShape, *, panel: int = 0) -> Estimate:
+    def __call__(self, grid: GridShape, *, panel: int = 0, spills_graph: bool = False) -> Estimate:
         """``panel`` columns of a tensor on disk are in memory at a time; 0: all are in memory."""
 
 
@@ -42,6 +42,7 @@ def within_budget(
     nodes: int,
     estimate: EstimateOn,
     spill_problem: Callable[[GridShape], str],
+    graph_problem: Callable[[GridShape], str],
 ) -> Estimate:
     """An estimate with its budget, where there is one; of a run with tensors on disk, if it must.
 
@@ -50,13 +51,14 @@ def within_budget(
         nodes: of the largest node type, of which every worker needs one.
         estimate: of the same job, also on other grids.
         spill_problem: why tensors can't be on disk on a grid; "" where they can.
+        graph_problem: why the graph can't be there beside them; "" where it can.
     """
     if limit is None:
         return planned
     needed = _needs(planned)
     if needed <= limit:
         return replace(planned, budget=MemoryBudget(limit, needed))
-    return _Tight(planned, limit, nodes, estimate, spill_problem).estimated()
+    return _Tight(planned, limit, nodes, estimate, spill_problem, graph_problem).estimated()
 
 
 def within_container(
@@ -65,6 +67,7 @@ def within_container(
     nodes: int,
     estimate: EstimateOn,
     spill_problem: Callable[[GridShape], str],
+    graph_problem: Callable[[GridShape], str],
 ) -> Estimate:
     """An estimate for workers whose containers have so many bytes, where the job sets no memory.
 
@@ -72,12 +75,12 @@ def within_container(
     estimate is as it was: a plan is an upper bound, so such a run is not refused.
 
     Args:
-        nodes, estimate, spill_problem: as of :func:`within_budget`.
+        nodes, estimate, spill_problem, graph_problem: as of :func:`within_budget`.
     """
     if container_problem(planned.peak_memory_per_worker_bytes, container) is None:
         return planned
     limit = worker_bytes(work_bytes_in(container))
-    spilled = within_budget(planned, limit, nodes, estimate, spill_problem)
+    spilled = within_budget(planned, limit, nodes, estimate, spill_problem, graph_problem)
     return planned if spilled.spill is None else spilled
 
 
@@ -94,6 +97,7 @@ class _Tight:
     nodes: int
     estimate: EstimateOn
     spill_problem: Callable[[GridShape], str]
+    graph_problem: Callable[[GridShape], str]
 
     def estimated(self) -> Estimate:
         """With tensors on disk where that fits; else with the problem."""
@@ -106,12 +110,13 @@ class _Tight:
         return replace(self.planned, budget=budget)
 
     def _spilled(self, grid: GridShape) -> list[Estimate]:
-        """With ever fewer columns in memory, to the first that fits."""
+        """With ever fewer columns in memory, then without the graph, to the first that fits."""
         tried: list[Estimate] = []
-        for panel in _panels(max(self.planned.width, self.planned.output_width)):
-            tried.append(self.estimate(grid, panel=panel))
-            if _needs(tried[-1]) <= self.limit:
-                break
+        for spills_graph in (False, True) if not self.graph_problem(grid) else (False,):
+            for panel in _panels(max(self.planned.width, self.planned.output_width)):
+                tried.append(self.estimate(grid, panel=panel, spills_graph=spills_graph))
+                if _needs(tried[-1]) <= self.limit:
+                    return tried
         return tried
 
     def _with_budget(self, spilled: Estimate) -> Estimate:
@@ -129,12 +134,20 @@ class _Tight:
             if larger is None
             else f"use at least {larger.workers} workers (grid {larger}), or give each"
         )
-        disk = f"; {why}" if why else " with all but some columns of each tensor on disk"
+        disk = f"; {why}" if why else self._on_disk()
         return (
             f"grid {self.planned.grid} needs {human_bytes(needed)} of {human_bytes(self.limit)} for"
             f" a worker (--memory, spec.workers.memory): {human_bytes(stages[fullest])} in the"
             f" stage {fullest}, and {human_bytes(IMPORTS_BYTES)} of imports{disk}; {advice}"
             f" {human_bytes(needed)}"
+        )
+
+    def _on_disk(self) -> str:
+        """What is on disk where that is not enough, and why not more."""
+        why = self.graph_problem(self.planned.grid)
+        tensors = "all but some columns of each tensor"
+        return (
+            f" with {tensors} on disk; {why}" if why else f" with the graph and {tensors} on disk"
         )
 
     def _larger(self, *, spilled: bool) -> GridShape | None:
@@ -143,7 +156,10 @@ class _Tight:
         graph = 2 * grid.graph
         while graph * grid.feature <= min(MOST_WORKERS, self.nodes):
             larger = GridShape.of(graph, grid.feature)
-            if _needs(self.estimate(larger, panel=_COLUMNS if spilled else 0)) <= self.limit:
+            spills_graph = spilled and not self.graph_problem(larger)
+            panel = _COLUMNS if spilled else 0
+            least = self.estimate(larger, panel=panel, spills_graph=spills_graph)
+            if _needs(least) <= self.limit:
                 return larger
             graph *= 2
         return None
@@ -161,7 +177,8 @@ def _sentence(spill: PlannedSpill, planned: Estimate) -> str:
         likely = max(1.0, sum(planned.seconds) / 2)
         more = f", about +{100 * spill.seconds / likely:.0f} % of work"
     return (
-        f"spills {human_bytes(spill.disk_bytes)} of each worker to disk, {spill.panel} columns at a"
+        f"spills {human_bytes(spill.disk_bytes)} of each worker to disk,"
+        f"{' the graph too,' if spill.graph else ''} {spill.panel} columns at a"
         f" time in memory ({human_bytes(spill.written_bytes)} written, "
         f"{human_bytes(spill.read_bytes)} read{more})"
     )

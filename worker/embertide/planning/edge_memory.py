@@ -50,12 +50,18 @@ def _chunks(relation: PlannedRelation, size: Size, worker: int) -> float:
     return _read_edges(relation, size, worker) * (size.end_bytes + relation.carried_bytes)
 
 
-def ingesting(graph: PlannedGraph, worker: int, threads: int, buffers: int) -> float:
-    """Edge types are read one after another; what is being read or mapped is in the buffers."""
+def ingesting(
+    graph: PlannedGraph, worker: int, threads: int, buffers: int, *, spills: bool
+) -> float:
+    """Edge types are read one after another; what is being read or mapped is in the buffers.
+
+    Args:
+        spills: edges go to the disk as they are read.
+    """
     kinds = {of_type.node.name: of_type.node.ids for of_type in graph.types.values()}
     peak = before = 0.0
     for relation, size in _files(graph):
-        before += _chunks(relation, size, worker)
+        before += 0.0 if spills else _chunks(relation, size, worker)
         ends = (relation.relation.source, relation.relation.destination)
         # With one worker, each reader looks up small batches.
         hashed = size.workers > 1 and any(kinds[name] != "dense" for name in ends)
@@ -92,9 +98,9 @@ def _reading(relation: PlannedRelation, size: Size, threads: int) -> float:
     return float(readers * (fetched + decoded))
 
 
-def csr_bytes(relation: PlannedRelation, size: Size) -> float:
-    """Bytes of the CSR of our sub-range."""
-    edges, nodes = size.edges / size.workers, size.nodes / size.workers
+def csr_bytes(relation: PlannedRelation, size: Size, *, spills: bool) -> float:
+    """Bytes of the CSR of our sub-range in memory; ``spills``: its edges are on disk."""
+    edges, nodes = 0.0 if spills else size.edges / size.workers, size.nodes / size.workers
     return edges * (size.index_bytes + relation.carried_bytes) + ID_BYTES * nodes
 
 
@@ -125,11 +131,11 @@ def sorting(graph: PlannedGraph, worker: int) -> float:
         # A reverse that is still to be sorted keeps the edges.
         packed = packing + (0.0 if shared else _chunks(relation, size, worker))
         peak = max(peak, done + sum(files.values()) + max(packed, sorting))
-        done += csr_bytes(relation, size)
+        done += csr_bytes(relation, size, spills=False)
     return peak
 
 
-def _key_bytes(relation: PlannedRelation, size: Size) -> int:
+def key_bytes_of(relation: PlannedRelation, size: Size) -> int:
     """Bytes of a packed edge, for the worker with the most rows: twice its share."""
     rows = max(1, min(size.nodes, -(-2 * size.nodes // size.workers)))
     return key_bytes(bucket_shift(rows), max(1, size.columns), relation.features)
@@ -139,7 +145,7 @@ def _sorting_one(relation: PlannedRelation, size: Size) -> tuple[float, float]:
     """Bytes in addition to the edges as read: while they are packed, then while sorted."""
     index, carried = size.index_bytes, relation.carried_bytes
     nodes, edges = size.nodes / size.workers, size.edges / size.workers
-    packing = keys = edges * (_key_bytes(relation, size) + carried)
+    packing = keys = edges * (key_bytes_of(relation, size) + carried)
     if size.workers > 1:
         sent = min(float(round_edges(size.workers, relation.features)), edges)
         packing += 4 * sent * (ID_BYTES + carried)
@@ -149,5 +155,9 @@ def _sorting_one(relation: PlannedRelation, size: Size) -> tuple[float, float]:
         sorting += edges * relation.feature_bytes
     if not relation.edge.adds_loops:
         return packing, sorting
-    looping = (2 * edges + nodes) * (index + carried) + 2 * ID_BYTES * nodes
-    return packing, max(sorting, looping)
+    return packing, max(sorting, looping_bytes(relation, size, edges, nodes))
+
+
+def looping_bytes(relation: PlannedRelation, size: Size, edges: float, rows: float) -> float:
+    """Bytes of so many edges into so many rows while self-loops are added to them."""
+    return (2 * edges + rows) * (size.index_bytes + relation.carried_bytes) + 2 * ID_BYTES * rows

@@ -38,6 +38,7 @@ from embertide.planning.sizing import (
     worker_bytes,
 )
 from embertide.planning.spilled import disk_seconds, spill_problem
+from embertide.planning.spilled_graph import graph_problem
 from embertide.planning.targets import planned_targets, target_memory, target_notes
 from embertide.planning.traffic import planned_traffic
 from embertide.plans.passes import make_plan
@@ -213,7 +214,12 @@ def estimate_within(
     """
     estimate = partial(estimate_program, program, job, inputs, in_place=in_place)
     planned, limit = estimate(grid), job.spec.workers.memory_bytes
-    how = _nodes(job, inputs), estimate, partial(spill_problem, job, program)
+    how = (
+        _nodes(job, inputs),
+        estimate,
+        partial(spill_problem, job, program),
+        partial(graph_problem, job, in_place=in_place),
+    )
     if limit is None and container is not None:
         return within_container(planned, container, *how)
     return within_budget(planned, limit, *how)
@@ -226,6 +232,7 @@ def estimate_program(
     grid: GridShape,
     *,
     panel: int = 0,
+    spills_graph: bool = False,
     in_place: bool = False,
 ) -> Estimate:
     """The estimate for a model that is read already.
@@ -233,13 +240,20 @@ def estimate_program(
     Args:
         panel: columns of a tensor that are in memory at a time, where tensors are on disk; 0: all
             tensors are in memory.
+        spills_graph: edges and the graph are on disk, too.
         in_place: all workers are on one host, and read each other's tensors where they stand.
             Without it, memory is that of groups, which is more.
     """
     job = with_tables(job, inputs.model_tables)
     neighbours = job.spec.inference.fanout
     fanout = None if neighbours == "full" else neighbours
-    target = Target(grid=grid, in_place=in_place, sampled=fanout is not None, panel=panel)
+    target = Target(
+        grid=grid,
+        in_place=in_place,
+        sampled=fanout is not None,
+        panel=panel,
+        spills_graph=spills_graph,
+    )
     plan = make_plan(published(job, program), target)
     program = plan.program
     counts = {node.name: inputs.by_nodes[node.name].count(node) for node in job.spec.input.nodes}
@@ -330,7 +344,7 @@ def _spill(graph: PlannedGraph, plan: Plan) -> PlannedSpill:
     costs = planned_spill(graph, plan)
     seconds = disk_seconds(costs.read, costs.written) * graph.size.workers
     moved = int(costs.disk), int(costs.read), int(costs.written)
-    return PlannedSpill(plan.target.panel, *moved, seconds)
+    return PlannedSpill(plan.target.panel, *moved, seconds, plan.target.spills_graph)
 
 
 def _types(graph: PlannedGraph, program: Program) -> list[TypeCount]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from embertide.footprint import ID_BYTES, Size
 from embertide.planning.graph import PlannedGraph, PlannedRelation
 from embertide.planning.spilled import spilled_costs
+from embertide.planning.spilled_graph import spilled_graph
 from embertide.planning.tensors import tensor_peak
 from embertide.plans.plan import Plan
 from embertide.steps.base import Step
@@ -87,12 +88,16 @@ def layers_bytes(
         sampled = {name: size.of_relation(name, most).edges for name in size.edges}
         graph = replace(graph, size=replace(size, edges=sampled))
     size, grid = graph.size, graph.size.grid
+    on_disk = spilled_graph(graph, spills=plan.target.spills_graph)
+    if on_disk is not None:
+        # In memory are the ends of rows alone.
+        graph = replace(graph, size=replace(size, edges=dict.fromkeys(size.edges, 0)))
     costs = {name: _layer_graph(graph, program, name) for name in graph.relations}
     patterns = sum(_tiles(graph, program, names) for names in _together(program, tiles=True))
     patterns += sum(_pairs(graph, program, names) for names in _together(program, tiles=False))
     building = {name: cost.building for name, cost in costs.items()}
     if plan.target.panel:
-        peak = spilled_costs(plan, size, placed=placed, building=building).memory
+        peak = spilled_costs(plan, size, placed=placed, building=building, graph=on_disk).memory
     else:
         block = {name: cost.block for name, cost in costs.items()}
         peak = tensor_peak(plan, size, placed=placed, building=building, block=block)

@@ -23,6 +23,7 @@ from embertide.planning.inputs import NodeSplits
 from embertide.planning.layer_memory import layers_bytes, partition_bytes
 from embertide.planning.loads import edge_loads, node_loads
 from embertide.planning.spilled import SpilledCosts, spilled_costs
+from embertide.planning.spilled_graph import spilled_graph, spilled_sorting
 from embertide.plans.plan import Plan
 from embertide.primitives.directory import LOCATED_ROWS
 from embertide.readers.pool import are_remote, readers, remote_bytes_arriving, remote_bytes_held
@@ -147,7 +148,9 @@ def _planned_of_worker(
     types = [_type_bytes(name, graph, plan.program, worker, spills) for name in graph.types]
     loaded = sum(of_type.loaded for of_type in types)
     inputs = [of_type for of_type in types if of_type.is_input]
-    csrs = sum(csr_bytes(relation, size) for relation, size in relations(graph))
+    on_disk = plan.target.spills_graph
+    csrs = sum(csr_bytes(relation, size, spills=on_disk) for relation, size in relations(graph))
+    sorted_bytes = spilled_sorting(graph) if on_disk else sorting(graph, worker)
     own = sum(of_type.own for of_type in types)
     arranged, program = of_layers(graph, plan), plan.program
     layers, gathering = layers_bytes(arranged, plan, fanout, placed=_placed(types)), 0.0
@@ -164,8 +167,8 @@ def _planned_of_worker(
     kept_by_readers = left if _is_remote(graph) else buffers
     stages = {
         "features": _loading(types) + max(float(buffers), _fetched_rows(graph, threads)),
-        "ingest": loaded + ingesting(graph, worker, threads, buffers),
-        "csr": loaded + max(sorting(graph, worker), csrs) + max(own, _locating(graph)) + left,
+        "ingest": loaded + ingesting(graph, worker, threads, buffers, spills=on_disk),
+        "csr": loaded + max(sorted_bytes, csrs) + max(own, _locating(graph)) + left,
         "infer": kept + max(gathering, layers.beside_gpu if gpu else layers.on_cpu) + left,
         "publish": own
         + (0.0 if gpu or spills else sum(results))
@@ -184,7 +187,8 @@ def planned_spill(graph: PlannedGraph, plan: Plan) -> SpilledCosts:
     """What one worker moves to the disk and back, of layers that go over all edges."""
     held = [_type_bytes(name, graph, plan.program, 0, True) for name in graph.types]
     arranged = of_layers(graph, plan)
-    return spilled_costs(plan, arranged.size, placed=_placed(held))
+    on_disk = spilled_graph(arranged, spills=plan.target.spills_graph)
+    return spilled_costs(plan, arranged.size, placed=_placed(held), graph=on_disk)
 
 
 def planned_gpu_memory(graph: PlannedGraph, plan: Plan, fanout: Sequence[int] | None) -> int:

@@ -21,6 +21,7 @@ class WorkOrder:
         model_digest: of the model's files that this was planned with; "": unknown.
         keep: the layers, from 1, that are kept for a next attempt.
         panel: columns of a tensor that are in memory at a time; 0: all tensors are in memory.
+        spills_graph: edges and the graph are on disk, too.
     """
 
     inputs: Inputs
@@ -32,6 +33,7 @@ class WorkOrder:
     model_digest: str = ""
     keep: list[int] = field(default_factory=list)
     panel: int = 0
+    spills_graph: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; :meth:`from_json` is the way back."""

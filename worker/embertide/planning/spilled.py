@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from embertide.footprint import FLOAT_BYTES, GraphSize
 from embertide.kernels.scratch import CHUNK_BYTES
 from embertide.planning.publishing import published
+from embertide.planning.spilled_graph import SpilledGraph
 from embertide.plans.layouts import with_placed
 from embertide.plans.passes import make_plan
 from embertide.plans.plan import Plan, Target
@@ -57,14 +58,16 @@ def spilled_costs(
     *,
     placed: Collection[str],
     building: dict[str, float] | None = None,
+    graph: SpilledGraph | None = None,
 ) -> SpilledCosts:
     """What a plan takes of one worker, with its tensors on disk.
 
     Args:
         placed: node types whose features are in order from the start.
         building: relation -> bytes that its layer graph takes while it is built, beyond what stays.
+        graph: the graph on disk, whose moves are counted; None: it is in memory.
     """
-    return SpilledCosts(with_placed(plan, placed), size, dict(building or {})).count()
+    return SpilledCosts(with_placed(plan, placed), size, dict(building or {}), graph).count()
 
 
 @dataclass
@@ -73,6 +76,7 @@ class SpilledCosts:
 
     Attributes:
         building: as of :class:`Costs`.
+        graph: as of :func:`spilled_costs`.
         memory: bytes of the largest parts that are in memory at a time.
         disk: bytes of the files, at most.
         read, written: bytes from and to the disk.
@@ -81,6 +85,7 @@ class SpilledCosts:
     plan: Plan
     size: GraphSize
     building: dict[str, float] = field(default_factory=dict)
+    graph: SpilledGraph | None = None
     memory: float = 0.0
     disk: float = 0.0
     read: float = 0.0
@@ -92,6 +97,9 @@ class SpilledCosts:
         for name in self.plan.program.inputs.values():
             self._files[name] = self._whole(name)
             self.written += self._files[name]
+        if self.graph is not None:
+            self._note(self.graph.building)
+        for name in self.plan.program.inputs.values():
             if name in not_in_order(self.plan):
                 self._land(name)
         for op in self.plan.ops:
@@ -101,6 +109,9 @@ class SpilledCosts:
                 self._move(self._stored(name), self._whole(name))
                 self._note(self._whole(name))
         self.memory += _CHUNKS * CHUNK_BYTES
+        if self.graph is not None:
+            self.memory += self.graph.part
+            self._move(self.graph.read, self.graph.written)
         return self
 
     def _land(self, name: str) -> None:
@@ -113,6 +124,8 @@ class SpilledCosts:
 
     def _run(self, op: Run) -> None:
         by_columns = parts_of(op) == "columns"
+        if by_columns and self.graph is not None:
+            self.graph.go_over(op.steps[0], self._panels(op.out))
         self.memory = max(self.memory, self._by_columns(op) if by_columns else self._by_rows(op))
         for name in dict.fromkeys(read.name for read in op.inputs):
             stored = self._files[name]
@@ -178,4 +191,5 @@ class SpilledCosts:
 
     def _note(self, more: float) -> None:
         """A file is made beside those that are there."""
-        self.disk = max(self.disk, sum(self._files.values()) + more)
+        graph = 0.0 if self.graph is None else self.graph.disk
+        self.disk = max(self.disk, sum(self._files.values()) + graph + more)

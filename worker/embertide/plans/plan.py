@@ -22,6 +22,7 @@ class Target:
         placed: node types whose features are in the order of their ids from the start.
         panel: columns of a tensor that are in memory at a time, where tensors are on disk; 0: all
             tensors are in memory.
+        spills_graph: edges and the graph are on disk, too.
     """
 
     grid: GridShape
@@ -29,6 +30,7 @@ class Target:
     sampled: bool = False
     placed: frozenset[str] = frozenset()
     panel: int = 0
+    spills_graph: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

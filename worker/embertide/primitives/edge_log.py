@@ -102,6 +102,10 @@ class EdgeLog:
         self._waiting: list[EdgeChunk] = []
         self._count = 0
 
+    def another(self) -> EdgeLog:
+        """A new one, for edges of the same kind."""
+        return EdgeLog(self._scratch, self._kind, weighted=self._weighted)
+
     def add(self, chunk: EdgeChunk) -> None:
         """Take some edges, without features.
 

@@ -63,16 +63,18 @@ def ingest(ctx: RunContext, ends: Ends, splits: list[Split]) -> Edges:
 
 
 def reverse(edges: Edges, sources: int) -> Edges:
-    """The same edges the other way round, sharing their memory.
+    """The same edges the other way round, sharing their memory; on disk they are there twice.
 
     Args:
         sources: nodes of the edges' source type.
     """
     turned = empty_edges(sources, weighted=edges.weighted, features=edges.features)
+    turned.log = None if edges.log is None else edges.log.another()
     for chunk in (stored.load() for stored in edges.chunks):
         other_way = EdgeChunk(chunk.destination, chunk.source, chunk.weight, chunk.features)
         turned.add(other_way)
         count_ids(turned.histogram, chunk.source, turned.shift)
+    turned.complete()
     return turned
 
 

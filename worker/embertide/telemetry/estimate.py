@@ -76,6 +76,7 @@ class PlannedSpill:
         disk_bytes: of the files of a worker, at most.
         read_bytes, written_bytes: from and to the disk, by one worker.
         seconds: about what that takes, all workers on one disk.
+        graph: edges and the graph are there, too.
     """
 
     panel: int
@@ -83,6 +84,7 @@ class PlannedSpill:
     read_bytes: int
     written_bytes: int
     seconds: float
+    graph: bool = False
 
 
 @dataclass(frozen=True)

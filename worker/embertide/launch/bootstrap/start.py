@@ -99,6 +99,7 @@ def prepare(
             estimate.model_digest,
             [layer.layer for layer in estimate.layers if layer.kept],
             estimate.spill.panel if estimate.spill else 0,
+            bool(estimate.spill and estimate.spill.graph),
         )
     )
     folder.write_job(job)

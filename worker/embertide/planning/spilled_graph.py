@@ -1,0 +1,159 @@
+"""What edges and the graph take where they are on disk: memory, and bytes to the disk and back.
+
+Edges are written as they are read, sorted by way of the disk into parts of consecutive rows, and
+gone over part by part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from embertide.footprint import ID_BYTES, Size
+from embertide.kernels.spilled_sort import READ_EDGES, part_edges
+from embertide.planning.edge_memory import key_bytes_of, looping_bytes, relations
+from embertide.planning.graph import PlannedGraph, PlannedRelation
+from embertide.primitives.edge_log import PIECE_EDGES, log_bytes
+from embertide.primitives.shuffle import round_edges
+from embertide.primitives.views import EdgeView
+from embertide.spec.grid import GridShape
+from embertide.spec.manifest import EmbeddingJob
+from embertide.steps.base import Step
+
+_PARTS = 2
+"""Parts that are in memory: what the kernels go over, while the next one is read."""
+_BATCHES = 3
+"""How often a batch of packed edges is in memory: as it comes, its buckets, and in their order."""
+_PIECES = 4
+"""The same of a piece of the edges as they are read: waiting, as columns, packed, and as loaded."""
+
+
+def graph_problem(job: EmbeddingJob, grid: GridShape, *, in_place: bool) -> str:
+    """Why the graph can't be on disk beside the tensors; "" where it can.
+
+    Args:
+        in_place: all workers are on one host, and read each other's tensors where they stand.
+    """
+    if grid.workers > 1 and not in_place:
+        return "the graph can be on disk with one worker, or in a run whose workers are on one host"
+    featured = [edge for edge in job.spec.input.edges if edge.features is not None]
+    return f"edges with features can't be on disk ({featured[0].uri})" if featured else ""
+
+
+def logging_bytes(relation: PlannedRelation, size: Size) -> float:
+    """Bytes in memory while edges are written as they are read."""
+    edges = min(float(PIECE_EDGES), size.edges / size.workers)
+    return _PIECES * edges * _logged(relation, size)
+
+
+def spilled_sorting(graph: PlannedGraph) -> float:
+    """Bytes in memory while edges are sorted by way of the disk, one relation after another."""
+    return max((_sorting(*each) for each in relations(graph)), default=0.0)
+
+
+def _sorting(relation: PlannedRelation, size: Size) -> float:
+    index, weight = size.index_bytes, relation.weight_bytes
+    edges, nodes = size.edges / size.workers, size.nodes / size.workers
+    part = min(edges, float(part_edges(edges)))
+    batch = part / 2 * (ID_BYTES + weight)
+    sending = 0.0
+    if size.workers > 1:
+        sending = 4 * min(float(round_edges(size.workers)), edges) * (ID_BYTES + weight)
+    taking = _BATCHES * batch + logging_bytes(relation, size) + sending
+    keys = part * (key_bytes_of(relation, size) + weight)
+    reading = min(float(READ_EDGES), part) * (ID_BYTES + weight)
+    sorting = batch + keys + max(reading, part * index)
+    if relation.edge.adds_loops:
+        sorting = max(sorting, batch + looping_bytes(relation, size, part, nodes * part / edges))
+    return max(taking, sorting) + ID_BYTES * nodes
+
+
+def _logged(relation: PlannedRelation, size: Size) -> float:
+    """Bytes of an edge as it was read."""
+    return float(size.end_bytes + relation.weight_bytes)
+
+
+@dataclass
+class SpilledGraph:
+    """The bytes that one worker moves for a graph on disk, as operations go over it.
+
+    Attributes:
+        graph: on the grid that computes the layers.
+        disk: bytes of its files while layers are computed.
+        building: bytes of files that are gone by then.
+        read, written: bytes so far.
+    """
+
+    graph: PlannedGraph
+    disk: float = 0.0
+    building: float = 0.0
+    read: float = 0.0
+    written: float = 0.0
+    _passes: set[tuple[object, ...]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Count what it takes until the graph is there."""
+        sorted_bytes = 0.0
+        for relation, size in relations(self.graph):
+            edges = size.edges / size.workers
+            ends, keys = edges * _logged(relation, size), edges * (ID_BYTES + relation.weight_bytes)
+            counted = edges * size.end_bytes / 2 if size.workers > 1 else 0.0
+            loops = size.nodes / size.workers if relation.edge.adds_loops else 0.0
+            csr = (edges + loops) * _column_bytes(relation, size)
+            self.read += ends + counted + keys
+            self.written += ends + keys + csr
+            self.disk += csr
+            self.building += log_bytes(edges, _logged(relation, size))
+            sorted_bytes = max(sorted_bytes, keys)
+        self.building += sorted_bytes
+
+    @property
+    def part(self) -> float:
+        """Bytes of the edges that are in memory while a sum goes over them."""
+        most = 0.0
+        for relation, size in relations(self.graph):
+            edges = size.edges / size.workers
+            # Read in place, sources are rows of all workers' tensors.
+            places = size.index_bytes if size.workers > 1 else 0
+            one = min(edges, float(part_edges(edges))) * (_column_bytes(relation, size) + places)
+            most = max(most, _PARTS * one)
+        return most
+
+    def go_over(self, step: Step, times: int) -> None:
+        """A step goes so many times over its edges, and once for what it first needs of them."""
+        view = step.edges
+        assert view is not None
+        size = self.graph.size.of_relation(view.relation)
+        for end, weighted in sorted(step.degrees_read):
+            if end == "out" or weighted:
+                self._once(view, end, weighted)
+        if size.workers > 1:
+            self._once(view, "places")
+        if view.loops != "keep" and ("loops", view._replace(layer=0)) not in self._passes:
+            self._passes.add(("loops", view._replace(layer=0)))
+            self.read += self._csr(view._replace(loops="keep"))
+            self.written += self._csr(view)
+            self.disk += self._csr(view)
+        self.read += times * self._csr(view)
+
+    def _once(self, view: EdgeView, *what: object) -> None:
+        key = (*what, view._replace(layer=0))
+        if key not in self._passes:
+            self._passes.add(key)
+            self.read += self._csr(view)
+
+    def _csr(self, view: EdgeView) -> float:
+        """Bytes of a worker's graph as a step sees it."""
+        relation = self.graph.relations[view.relation]
+        size = self.graph.size.of_relation(view.relation)
+        loops = size.nodes if view.loops in ("single", "replace", "more") else 0
+        return (size.edges + loops) / size.workers * _column_bytes(relation, size)
+
+
+def _column_bytes(relation: PlannedRelation, size: Size) -> int:
+    """Bytes of an edge of the graph."""
+    return size.index_bytes + relation.weight_bytes
+
+
+def spilled_graph(graph: PlannedGraph, *, spills: bool) -> SpilledGraph | None:
+    """What the graph takes on disk; None where it is in memory."""
+    return SpilledGraph(graph) if spills else None
