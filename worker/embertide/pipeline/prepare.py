@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from embertide.context import RunContext
+from embertide.errors import GridError
 from embertide.layouts import Loaded
 from embertide.models.read import Model
 from embertide.pipeline.typed_graph import (
@@ -223,8 +224,18 @@ def _chosen(
 def _plan(
     ctx: RunContext, model: Model, choose: Callable[[RunContext, Program], Program]
 ) -> tuple[Plan, RunFacts]:
-    """How the program is computed, and facts of the model."""
+    """How the program is computed, and facts of the model.
+
+    Raises:
+        GridError: the graph is to be on disk, and workers exchange its sources in groups.
+    """
     whole = model.program()
+    if ctx.spills_graph and ctx.grid.world > 1 and not target_of(ctx).in_place:
+        raise GridError(
+            f"grid {ctx.grid.shape}: the graph can be on disk where workers can read each other's"
+            " memory, which these cannot; give each more memory (--memory, spec.workers.memory), or"
+            " use one worker"
+        )
     facts = run_facts(ctx, model.library, model.layer_names, whole)
     plan = make_plan(choose(ctx, whole), target_of(ctx))
     return plan, facts

@@ -150,8 +150,10 @@ class EdgeLog:
     def _place(self) -> tuple[ScratchTensor, int]:
         """A file with room for a piece, and the row there."""
         if self._room == 0:
-            self._room = max(_FIRST_PIECES, len(self.pieces) // _GROWTH)
-            self._files.append(self._scratch.empty(self._room * self._words, PIECE_EDGES))
+            room = max(_FIRST_PIECES, len(self.pieces) // _GROWTH)
+            self._files.append(self._scratch.empty(room * self._words, PIECE_EDGES))
+            # Last: where there is no room, every thread that adds fails in the same way.
+            self._room = room
         file = self._files[-1]
         row = file.rows - self._room * self._words
         self._room -= 1

@@ -1,0 +1,112 @@
+"""Whole runs with less memory than their edges take: edges and the graph are on disk, too."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import embertide
+from embertide.errors import StorageError
+from embertide.planning.sizing import IMPORTS_BYTES, machine_bytes
+from embertide.storage.opening import open_storage
+from embertide.synth.job import synthesize
+from embertide.synth.options import SynthOptions
+from tests.support.memory_group import LIMITS, run_limited
+
+pytestmark = pytest.mark.distributed
+
+MIB = 1 << 20
+NODES, EDGES, WIDTH = 1 << 16, 10 << 20, 32
+MEMORY = {"1x1": 450, "2x1": 428}
+"""MiB of a worker by grid; with edges and graph in memory it needs more, whatever of its tensors is
+on disk."""
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job whose edges, 80 MiB as they are read, outweigh its tensors."""
+    folder = tmp_path_factory.mktemp("spilled-graph")
+    options = SynthOptions(nodes=NODES, edges=EDGES, width=WIDTH, hidden=WIDTH, out=WIDTH, layers=2)
+    synthesize(open_storage(None), folder.as_uri(), options)
+    manifest = yaml.safe_load((folder / "job.yaml").read_text())
+    manifest["spec"]["output"]["compare"] = False
+    manifest["spec"]["refresh"] = {"mode": "full"}
+    # What checking rows takes does not shrink with the graph.
+    manifest["spec"]["inference"] = {"checkedRows": 8}
+    (folder / "job.yaml").write_text(yaml.safe_dump(manifest))
+    return folder / "job.yaml"
+
+
+@pytest.fixture(scope="module")
+def whole(job: Path) -> dict[str, Any]:
+    """The report of a run in memory."""
+    return run(job)
+
+
+def run(job: Path, *options: str, limit: int | None = None) -> dict[str, Any]:
+    """The report of a run in another process."""
+    done = run_limited(limit, ["-m", "embertide", "run", str(job), "--json", *options])
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return report
+
+
+@pytest.mark.parametrize("grid", MEMORY)
+def test_a_run_with_its_graph_on_disk_keeps_to_its_memory_and_has_the_same_bits(
+    grid: str, job: Path, whole: dict[str, Any], tmp_path: Path
+) -> None:
+    memory = MEMORY[grid]
+    assert whole["memory"][0]["peak_bytes"] > MEMORY["1x1"] * MIB
+    workers = int(grid[0])
+    # With the page cache; the run in memory would be killed.
+    limit = machine_bytes(memory * MIB - IMPORTS_BYTES, workers) if LIMITS else None
+    scratch = ["--scratch", str(tmp_path)]
+    spilled = run(job, "--grid", grid, "--memory", f"{memory}MiB", *scratch, limit=limit)
+    for worker in spilled["memory"]:
+        used = worker["peak_bytes"] - worker["baseline_bytes"]
+        assert used <= 1.1 * worker["planned_bytes"] <= 1.1 * (memory * MIB - IMPORTS_BYTES)
+    # Of the layers, most is planned for rows that are checked and for blocks, whatever the graph.
+    for stage in ("ingest", "csr"):
+        taken = max(worker["stage_bytes"][stage] for worker in spilled["memory"])
+        assert 0.6 <= taken / spilled["planned_memory"][stage] <= 1.1, stage
+    output = str(job.parent / "embeddings")
+    (ids, vectors), (same_ids, same_vectors) = (
+        embertide.read(output, version=report["version"]).to_numpy() for report in (whole, spilled)
+    )
+    order, same_order = np.argsort(ids), np.argsort(same_ids)
+    assert np.array_equal(ids[order], same_ids[same_order])
+    assert np.array_equal(vectors[order], same_vectors[same_order])
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_plan_says_that_the_graph_goes_to_disk(job: Path, tmp_path: Path) -> None:
+    command = ["-m", "embertide", "plan", str(job), "--memory", f"{MEMORY['1x1']}MiB", "--json"]
+    budget = json.loads(run_limited(None, command).stdout.splitlines()[-1])["budget"]
+    assert budget["problem"] == ""
+    assert "of each worker to disk, the graph too," in budget["spills"]
+
+
+def test_a_disk_without_room_for_edges_ends_the_run(job: Path, tmp_path: Path) -> None:
+    """Where a file gets no room: past the largest size that this process may give one."""
+    words = [sys.executable, "-m", "embertide", "run", str(job)]
+    done = subprocess.run(
+        [*words, "--memory", f"{MEMORY['1x1']}MiB", "--scratch", str(tmp_path)],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20 * MIB, 20 * MIB)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == StorageError.exit_code, done.stderr[-2000:]
+    message = " ".join(done.stderr.split())
+    assert f"scratch folder {tmp_path}" in message
+    assert "no file of 32.0 MiB can be made there" in message
+    assert "Traceback" not in message
+    assert not list(tmp_path.iterdir())
