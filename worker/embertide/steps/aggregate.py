@@ -47,11 +47,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
 
     takes_product: ClassVar[bool] = True
     columns_apart: ClassVar[bool] = True
-
-    @property
-    def exact_alone(self) -> bool:
-        """Always."""
-        return True
+    exact: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
         """The width of ``x``."""

@@ -39,11 +39,7 @@ class Attend(TogetherStep, kind="attend"):
 
     at_destination: ClassVar[tuple[str, ...]] = ("target",)
     reads_rows: ClassVar[tuple[str, ...]] = ("source", "target")
-
-    @property
-    def exact_alone(self) -> bool:
-        """Always."""
-        return True
+    exact: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
         """The width of ``x``."""

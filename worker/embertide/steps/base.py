@@ -62,6 +62,8 @@ class Step(ABC):
     tiles: ClassVar[bool] = True
     """A step over edges reads those of the whole partition, with slices of columns."""
 
+    exact: ClassVar[bool] = False
+    """Whether :attr:`exact_alone` holds, whatever the step's fields are."""
     columns_apart: ClassVar[bool] = False
     """A column of the result needs the same column of what the step reads, and no other."""
 
@@ -188,7 +190,7 @@ class Step(ABC):
 
         torch's functions may round the last columns of a block in another way than the others.
         """
-        return False
+        return self.exact
 
     def rows_at_once(self, _shapes: Shapes) -> int:
         """Rows that are computed together, from the first: products of other numbers of rows may

@@ -29,10 +29,7 @@ class Combine(Step, kind="combine"):
     alpha: float = 1.0
     beta: float = 1.0
 
-    @property
-    def exact_alone(self) -> bool:
-        """Always."""
-        return True
+    exact: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
         """The width of both, which is the same."""
@@ -68,11 +65,7 @@ class Concat(Step, kind="concat"):
 
     whole: ClassVar[bool] = True
     reads_rows: ClassVar[bool] = True
-
-    @property
-    def exact_alone(self) -> bool:
-        """Always."""
-        return True
+    exact: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
         """The sum of the widths of all inputs."""

@@ -26,10 +26,7 @@ class DivideByDegree(ElementStep, kind="divide_by_degree"):
     add: int = 0
     relation: str = ""
 
-    @property
-    def exact_alone(self) -> bool:
-        """Always."""
-        return True
+    exact: ClassVar[bool] = True
 
     def reference(self, run: ReferenceRun) -> Tensor:
         """Counted in the edges as they are stored."""
@@ -63,11 +60,7 @@ class Degree(Step, kind="degree"):
 
     sliced: ClassVar[bool] = False
     tiles: ClassVar[bool] = False
-
-    @property
-    def exact_alone(self) -> bool:
-        """Always."""
-        return True
+    exact: ClassVar[bool] = True
 
     @property
     def edges(self) -> EdgeView:

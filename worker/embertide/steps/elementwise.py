@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -32,10 +32,7 @@ class Elementwise(Step, kind="elementwise"):
     inputs: tuple[Read, ...]
     op: ElementOp
 
-    @property
-    def exact_alone(self) -> bool:
-        """Always."""
-        return True
+    exact: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
         """The width of all inputs, which is the same."""

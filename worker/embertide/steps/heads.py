@@ -38,11 +38,7 @@ class HeadDot(RowStep, kind="head_dot"):
     bias: Param | None = None
 
     sliced: ClassVar[bool] = False
-
-    @property
-    def exact_alone(self) -> bool:
-        """Always."""
-        return True
+    exact: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
         """H."""
@@ -122,10 +118,7 @@ class HeadMean(RowStep, kind="head_mean"):
 
     heads: int
 
-    @property
-    def exact_alone(self) -> bool:
-        """Always."""
-        return True
+    exact: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
         """F."""

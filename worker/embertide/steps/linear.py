@@ -36,11 +36,7 @@ class Linear(Leader, kind="linear"):
 
     whole: ClassVar[bool] = True
     reads_rows: ClassVar[bool] = True
-
-    @property
-    def exact_alone(self) -> bool:
-        """Always."""
-        return True
+    exact: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
         """D'."""

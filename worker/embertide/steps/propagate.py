@@ -7,6 +7,7 @@ nothing moves between the first and the last, else the rows of neighbours do, on
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -50,10 +51,7 @@ class Propagate(EdgeStep, kind="propagate"):
     alpha: float = 0.0
     hops: tuple[float, ...] | None = None
 
-    @property
-    def exact_alone(self) -> bool:
-        """Always."""
-        return True
+    exact: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
         """The width of ``x``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -23,10 +24,7 @@ class LayerNorm(RowStep, kind="layer_norm"):
     shift: Param | None = None
     eps: float = 1e-5
 
-    @property
-    def exact_alone(self) -> bool:
-        """Always."""
-        return True
+    exact: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
         """The width of ``x``."""
@@ -52,10 +50,7 @@ class RowNormalize(RowStep, kind="row_normalize"):
 
     eps: float = 1e-12
 
-    @property
-    def exact_alone(self) -> bool:
-        """Always."""
-        return True
+    exact: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
         """The width of ``x``."""
