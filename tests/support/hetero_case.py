@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,11 +102,6 @@ class Relu(ByType):
 
     def forward(self, x: Tensors) -> Tensors:
         return {name: h.relu() for name, h in x.items()}
-
-
-def widths_of(tensors: Mapping[str, Tensor]) -> dict[str, int]:
-    """Node type -> columns."""
-    return {name: tensor.shape[1] for name, tensor in tensors.items()}
 
 
 def shaken(case: HeteroCase, library: Any) -> nn.Module:

@@ -112,7 +112,7 @@ class _Sum:
         last: Epilogue,
         dtype: torch.dtype,
     ) -> None:
-        self._channel, self._sources, self._operand = channel, sources, operand
+        self._channel, self._sources = channel, sources
         self._reduction, self._last, self._dtype = reduction, last, dtype
         self._whole = not sources.remote
         # What other groups are added to is float32 until all were.

@@ -30,8 +30,3 @@ class Freshness(SpecModel):
         description="Age that the output's newest version may reach: a whole number and a unit "
         "(s, m, h or d), such as 26h for a daily refresh. Counted from when a job published it."
     )
-
-    @property
-    def max_seconds(self) -> int:
-        """The largest age in seconds."""
-        return duration_seconds(self.max_age)

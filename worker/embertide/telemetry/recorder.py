@@ -95,32 +95,8 @@ class Recorder(Protocol):
         """The worker went over a group's edges."""
 
 
-class NullRecorder:
+class NullRecorder(Recorder):
     """Discards every transfer, for tests and tools that need no counts."""
-
-    def sent(self, label: Label, size: int) -> None:
-        """Discard it."""
-
-    def received(self, label: Label, size: int) -> None:
-        """Discard it."""
-
-    def arrived(self, label: Label) -> None:
-        """Discard it."""
-
-    def read_in_place(self, label: Label, size: int) -> None:
-        """Discard it."""
-
-    def waited(self, label: Label, seconds: float) -> None:
-        """Discard it."""
-
-    def computed(self, label: Label, seconds: float) -> None:
-        """Discard it."""
-
-    def met(self, seconds: float) -> None:
-        """Discard it."""
-
-    def reduced(self, edges: int) -> None:
-        """Discard it."""
 
 
 @dataclass

@@ -57,11 +57,6 @@ class Delta:
     upserts: list[PartDigest]
     deletes: list[PartDigest]
 
-    @property
-    def upsert_rows(self) -> int:
-        """Rows to replace or add."""
-        return sum(part.rows for part in self.upserts)
-
     def upserted(self, storage: Storage) -> Iterator[Batch]:
         """The rows to replace or add, in batches of about 8 MiB.
 

@@ -128,11 +128,6 @@ def _cell(m: Any, name: str, kind: Callable[..., State]) -> Callable[[Any, State
     return lambda x, state: kind(x, state, of_x, of_h, *biases)
 
 
-def lstm_of(m: Any, direction: str) -> Callable[[Any, State], State]:
-    """The first layer of an LSTM, ahead ("") or back ("_reverse")."""
-    return _cell(m, f"l0{direction}", lstm_cell)
-
-
 def _steps(m: Any, x: Any) -> list[Any]:
     """[N, columns] of each step."""
     kind = type(m).__name__
