@@ -23,7 +23,6 @@ from embertide.primitives.edge_log import EdgeLog
 from embertide.primitives.ends import Ends, Nodes, described
 from embertide.primitives.node_ids import Dense, NodeIds
 from embertide.primitives.shuffle import Edges, histogram_size
-from embertide.primitives.unknown_nodes import UnknownEnds, settle
 from embertide.readers.edges import (
     EdgeBatch,
     read_edges,
@@ -33,6 +32,7 @@ from embertide.readers.ids import Mask
 from embertide.readers.pool import map_splits, read_ahead
 from embertide.readers.splits import Split
 from embertide.readers.table import BATCH_ROWS
+from embertide.readers.unknown_nodes import UnknownEnds, settle
 from embertide.spec.edges import EdgeInput
 
 _CACHED_ROWS = 1 << 16
@@ -58,7 +58,9 @@ def ingest(ctx: RunContext, ends: Ends, splits: list[Split]) -> Edges:
     unknown = read(ctx, splits, ends, edges)
     edges.complete()
     nodes = [described(of_type) for of_type in (ends.sources, ends.destinations)]
-    edges.dropped = settle(ctx.exchange, ends.edge, unknown, edges.rows, nodes)
+    edges.dropped = settle(
+        ctx.exchange.all_objects, ctx.grid.rank, ends.edge, unknown, edges.rows, nodes
+    )
     return edges
 
 

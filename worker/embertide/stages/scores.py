@@ -23,9 +23,9 @@ from embertide.kernels.ids import Ids
 from embertide.primitives.ends import Ends, described
 from embertide.primitives.node_ids import Dense
 from embertide.primitives.remote_rows import fetch_rows
-from embertide.primitives.unknown_nodes import UnknownEnds, settle
 from embertide.readers.edges import EdgeBatch, read_edges
 from embertide.readers.splits import Split
+from embertide.readers.unknown_nodes import UnknownEnds, settle
 from embertide.spec.pairs import PairInput
 from embertide.steps.decoder import BATCH_VALUES, Decoder
 from embertide.versions.parts import PartDigest
@@ -95,7 +95,7 @@ def _refuse_unknown(
         unknown.known_of(batch, *(mask if mask.any() else None for mask in missing))
         first += len(batch)
     nodes = [described(of_type) for of_type in (ends.sources, ends.destinations)]
-    settle(ctx.exchange, ends.edge, unknown, first, nodes, "pair")
+    settle(ctx.exchange.all_objects, ctx.grid.rank, ends.edge, unknown, first, nodes, "pair")
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,11 @@ read theirs. Each keeps the first few that it met, in the order of the files.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from embertide.errors import InputError
-from embertide.primitives.exchange import Exchange
 from embertide.readers.edges import EdgeBatch
 from embertide.readers.ids import Mask
 from embertide.readers.where import Where
@@ -87,7 +86,8 @@ class UnknownEnds:
 
 
 def settle(
-    exchange: Exchange,
+    gather: Callable[[Any], list[Any]],
+    rank: int,
     edge: EdgeInput,
     unknown: UnknownEnds,
     rows: int,
@@ -99,6 +99,7 @@ def settle(
     Collective: every rank must call, and all do the same.
 
     Args:
+        gather: an object of every rank, in rank order.
         unknown: those that we met.
         rows: edges that we read.
         nodes: for messages, which nodes there are of either end's type.
@@ -107,15 +108,15 @@ def settle(
     Raises:
         InputError: they may not be left out, or are more than may be.
     """
-    counts = exchange.all_objects((unknown.edges, rows, len(unknown.examples)))
+    counts = gather((unknown.edges, rows, len(unknown.examples)))
     total, read = (sum(count[i] for count in counts) for i in (0, 1))
     if not total:
         return None
     rule = edge.unknown_nodes or UnknownNodes()
     refused = total > rule.share * read
-    before = sum(held for _, _, held in counts[: exchange.grid.rank])
+    before = sum(held for _, _, held in counts[:rank])
     shown = unknown.examples[: max(0, _EXAMPLES - before)]
-    by_rank = exchange.all_objects([example.describe(edge, with_line=refused) for example in shown])
+    by_rank = gather([example.describe(edge, with_line=refused) for example in shown])
     examples = [text for ours in by_rank for text in ours]
     if refused:
         raise _refusal(edge, rule, total, read, examples, nodes, noun)
