@@ -19,7 +19,7 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -57,12 +57,21 @@ class Work:
     stages: dict[str, float] = field(default_factory=dict)
     before: float = 0.0
     begin: float = 0.0
+    given: argparse.Namespace = field(default_factory=argparse.Namespace)
 
     @classmethod
-    def from_arguments(cls, title: str | None) -> Work:
-        """From the command line; the clock starts where the process did."""
+    def from_arguments(
+        cls, title: str | None, add_more: Callable[[argparse.ArgumentParser], None] | None = None
+    ) -> Work:
+        """From the command line; the clock starts where the process did.
+
+        Args:
+            add_more: adds arguments of the peer's own, which are in ``given``.
+        """
         before, begin = since_start(), time.perf_counter()
         parser = argparse.ArgumentParser(description=title)
+        if add_more is not None:
+            add_more(parser)
         parser.add_argument("--data", type=Path, required=True, help="made by benchmarks.dataset")
         parser.add_argument("--conv", choices=cls.convs, default=cls.convs[0])
         parser.add_argument("--features", choices=["npy", "parquet"], default="npy")
@@ -80,6 +89,7 @@ class Work:
             stages=stages,
             before=before,
             begin=begin,
+            given=given,
         )
 
     @contextmanager

@@ -20,7 +20,17 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import comparing, end_to_end, files, graph, operator, scaling, store, typed
+from benchmarks import (
+    comparing,
+    end_to_end,
+    files,
+    graph,
+    operator,
+    out_of_core,
+    scaling,
+    store,
+    typed,
+)
 from benchmarks.graph_dataset import make_ids, node_ids
 from benchmarks.kernel_calls import close_or_nearer
 from benchmarks.primitives import check_wire, measure
@@ -45,6 +55,7 @@ COMMANDS = (
     "kernels",
     "machine",
     "operator",
+    "out_of_core",
     "primitives",
     "push",
     "report",
@@ -130,6 +141,35 @@ def test_a_store_is_read_and_written_by_both(
     # The rows, and headers, a manifest, a pointer; what was written is read back.
     assert rows < ours["written_bytes"] < 1.1 * rows
     assert ours["read_bytes"] > plain["read_bytes"] + rows
+
+
+@pytest.mark.distributed
+def test_tensors_on_disk_have_the_bits_of_those_in_memory_and_memmaps_agree(
+    benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(out_of_core, "DISK_BYTES", 8 << 20)
+    words = ["--scale", "17", "--memory", "460MiB", "--rounds", "0", "--settle", "0"]
+    (case,) = benchmark.here(out_of_core.main, *words)["cases"]
+    assert set(case["systems"]) == {"in memory", "on disk", "memmaps"}
+    on_disk = case["systems"]["on disk"]
+    assert on_disk["max_error"] == 0
+    assert on_disk["wrote_of_plan"] == pytest.approx(1, abs=0.15)
+    assert on_disk["read_of_plan"] == pytest.approx(1, abs=0.15)
+    assert on_disk["bound"] > 0
+    assert case["systems"]["memmaps"]["max_error"] < 1e-4
+
+
+def test_a_model_that_needs_whole_tensors_is_compared_with_memmaps_alone(
+    benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(out_of_core, "DISK_BYTES", 8 << 20)
+    monkeypatch.setattr(out_of_core, "LIMITS", False)
+    words = ["--scale", "8", "--memory", "330MiB", "--rounds", "0", "--settle", "0"]
+    (case,) = benchmark.here(out_of_core.main, *words, "--conv", "gat")["cases"]
+    assert case["limited"] is False
+    assert "for a worker (--memory, spec.workers.memory)" in case["problem"]
+    assert set(case["systems"]) == {"in memory", "memmaps"}
+    assert case["systems"]["memmaps"]["max_error"] < 1e-4
 
 
 @pytest.mark.parametrize("kind", graph.KINDS)

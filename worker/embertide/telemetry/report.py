@@ -115,7 +115,8 @@ class WorkerReport:
     ``nodes`` and ``edges`` are those of its sub-range: its rows, and the edges into them.
     ``peers_on_host`` are those whose memory it could read directly; ``sent_by_axis`` maps an axis
     of the grid to its share of ``bytes_sent``. ``bytes_read_in_place`` are those that it read in
-    their memory.
+    their memory. ``scratch_bytes_written`` and ``scratch_bytes_read`` went to its scratch files and
+    came from them, which had ``scratch_peak_bytes`` at most; 0 where all tensors are in memory.
     """
 
     rank: int
@@ -129,6 +130,9 @@ class WorkerReport:
     spans: list[Span] = field(default_factory=list)
     sent_by_axis: dict[str, int] = field(default_factory=dict)
     bytes_read_in_place: int = 0
+    scratch_bytes_written: int = 0
+    scratch_bytes_read: int = 0
+    scratch_peak_bytes: int = 0
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> WorkerReport:
