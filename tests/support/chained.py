@@ -10,7 +10,7 @@ import numpy as np
 from embertide.compare.base import current_base
 from embertide.compare.chain import Chain, describe
 from embertide.compare.previous import Ours, compare
-from embertide.compare.rows import KeyedRows, as_published, look_at
+from embertide.compare.rows import KeyedRows, as_published
 from embertide.spec.version_names import version_uri
 from embertide.storage.protocol import Storage
 from embertide.versions.deltas import delta_of
@@ -41,8 +41,7 @@ def publish_chained(
         if travel is None or previous is None:
             why = chain.why[""]
             continue
-        norms = look_at(mine, 2).norms
-        ours = Ours(rows=mine, norms=norms, dtype=dtype, total=len(values), travel=travel)
+        ours = Ours(rows=mine, dtype=dtype, total=len(values), travel=travel)
         compare(ours, previous, keys, 2)
         folder, mine_ids = version_uri(uri, version), ids[bounds[rank] : bounds[rank + 1]]
         by_rank.append(chain.write(storage, folder, "", "", mine_ids, kind, rank))

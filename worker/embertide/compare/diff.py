@@ -90,7 +90,7 @@ def _of_part(
     threads = min(_THREADS, os.cpu_count() or 1)
     facts, moves = look_at(rows, threads), None
     if previous is not None:
-        ours = Ours(rows=rows, norms=facts.norms, dtype=of_type.dtype, total=of_type.rows)
+        ours = Ours(rows=rows, dtype=of_type.dtype, total=of_type.rows)
         moves = compare(ours, previous, keys, threads)
     return Share.of(facts, of_type.rows, moves)
 

@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from embertide.kernels.row_pairs import count_bins
 from embertide.telemetry.comparison import Distribution
 
 _LOW, _HIGH, _PER_DECADE = -12, 12, 20
 _BINS = (_HIGH - _LOW) * _PER_DECADE
+_EDGES = 10.0 ** (_LOW + np.arange(_BINS) / _PER_DECADE)
+_AT_ONCE = 1 << 16
+"""Values that are widened at a time."""
 _SHARES = (1, 5, 25, 50, 75, 95, 99)
 """Percent of which a distribution gives the quantiles."""
 
@@ -35,12 +39,12 @@ class Histogram:
 
     def add(self, values: npt.NDArray[Any]) -> None:
         """Count [n] values; those that are not finite are left out."""
-        values = values[np.isfinite(values)]
-        places = np.zeros(len(values), np.int64)
-        inside = values >= 10.0**_LOW
-        scaled = (np.log10(values[inside]) - _LOW) * _PER_DECADE
-        places[inside] = np.clip(scaled.astype(np.int64), 0, _BINS - 1) + 1
-        self.counts += np.bincount(places, minlength=_BINS + 1)
+        for at in range(0, len(values), _AT_ONCE):
+            count_bins(values[at : at + _AT_ONCE].astype(np.float64), _EDGES, self.counts)
+
+    def add_zeros(self, count: int) -> None:
+        """Count so many values that are zero."""
+        self.counts[0] += count
 
     def merge(self, other: Histogram) -> None:
         """Add another one's counts."""

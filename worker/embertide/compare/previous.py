@@ -13,19 +13,21 @@ import numpy as np
 import numpy.typing as npt
 
 from embertide.compare.base_rows import Previous
-from embertide.compare.rows import KeyedRows, Values, as_published, norms_of
+from embertide.compare.rows import KeyedRows, Values, as_published
 from embertide.compare.sample import Pairs, draws, limit
 from embertide.compare.share import Moves
 from embertide.compare.travel import Travel, add_earlier_paths
 from embertide.kernels.hashing import Words
+from embertide.kernels.row_pairs import RowMoves, compare_rows, zero_rows
 from embertide.readers.pool import map_splits
 from embertide.versions.keyed import may_have, rows_within, taken
 from embertide.versions.keys import KeyRange
 from embertide.versions.parts import PartDigest
 from embertide.versions.rows import Batch
 
-_WINDOW_VALUES = 1 << 18
-"""Values that are compared at a time: 1 MiB, so that what is computed of them stays in cache."""
+Places = npt.NDArray[np.int64]
+_WINDOW_VALUES = 1 << 19
+"""Values that are compared at a time: 2 MiB, which bounds what is computed of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,14 +35,12 @@ class Ours:
     """Our rows of a range of keys.
 
     Attributes:
-        norms: float32 [n] of the rows.
         dtype: that our values are published in.
         total: rows of all workers.
         travel: gets what a delta has to have; None where there is none.
     """
 
     rows: KeyedRows
-    norms: Values
     dtype: str
     total: int
     travel: Travel | None = None
@@ -87,80 +87,60 @@ def _compare_rows(ours: Ours, previous: Previous, words: Words, batch: Batch, mo
     ours.rows.table.find_words(np.ascontiguousarray(words), 0, places)
     if previous.dtype != ours.dtype:
         old = as_published(old, ours.dtype)
-    old_norms = norms_of(old)
-    moves.previous += len(words)
-    moves.previous_zeros += int((old_norms == 0).sum())
     known = places >= 0
+    moves.previous += len(words)
+    moves.matched += int(np.count_nonzero(known))
     if ours.travel is not None and not known.all():
         ours.travel.gone.append(taken(ids, ~known))
-    places = places[known]
-    if not len(places):
+    if not known.any():
+        moves.previous_zeros += int(np.count_nonzero(zero_rows(old)))
         return
-    if not known.all():
-        words, old, old_norms = words[known], old[known], old_norms[known]
-    new = _take(ours.rows, places)
-    moves.matched += len(places)
+    new, within = _take(ours.rows, places, known)
     if ours.rows.width == previous.dim:
-        squares = _squares(new, old)
-        same = _same(new, old, squares)
-        moves.unchanged += int(same.sum())
-        if ours.travel is not None:
-            ours.travel.note(places, squares, same)
-        if previous.same_space:
-            moves.distances.add(_distances(squares, ours.norms[places], old_norms))
-    _draw(ours, previous, words, new, old, moves)
+        _count(ours, previous, places, compare_rows(new, within, old), moves)
+    else:
+        moves.previous_zeros += int(np.count_nonzero(zero_rows(old)))
+    _draw(ours, previous, words, (new, within), old, moves)
 
 
-def _take(rows: KeyedRows, places: npt.NDArray[np.int64]) -> Values:
-    """The rows at ascending places, which are close to each other."""
-    first, last = int(places[0]), int(places[-1]) + 1
-    window = rows.read(first, last)
-    return window if last - first == len(places) else window[places - first]
+def _take(rows: KeyedRows, places: Places, known: npt.NDArray[np.bool_]) -> tuple[Values, Places]:
+    """Rows of ours that are close to each other, and the place of each earlier row among them.
 
-
-def _squares(new: Values, old: Values) -> npt.NDArray[np.float64]:
-    """Squared lengths [n] of the differences."""
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        differences = new - old
-        squares: Values = np.einsum("ij,ij->i", differences, differences)
-    return squares.astype(np.float64)
-
-
-def _same(new: Values, old: Values, squares: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-    """[n] which rows have the same bits."""
-    # A square may be too small for float32, -0.0 equals 0.0, and NaN equals nothing.
-    (alike,) = np.nonzero(~(squares > 0))
-    same = np.zeros(len(new), bool)
-    same[alike] = (_bits(new[alike]) == _bits(old[alike])).all(axis=1)
-    return same
-
-
-def _bits(values: Values) -> npt.NDArray[np.uint32]:
-    return np.ascontiguousarray(values).view(np.uint32)
-
-
-def _distances(
-    squares: npt.NDArray[np.float64], norms: Values, old_norms: Values
-) -> npt.NDArray[np.float64]:
-    """1 - cosine [n], without the cancellation that 1 - cosine has for rows that hardly moved.
-
-    |a - b|^2 - (|a| - |b|)^2 is 2 |a| |b| (1 - cosine). A zero vector is at 0 from another one and
-    at 1 from everything else.
+    Args:
+        places: [k] of the earlier rows among all of ours; -1 for none.
+        known: [k] which have a place; at least one has.
     """
-    a, b = norms.astype(np.float64), old_norms.astype(np.float64)
-    products = 2 * a * b
-    distances = np.where(a == b, 0.0, 1.0)
-    with np.errstate(invalid="ignore"):
-        np.divide(squares - np.square(a - b), products, out=distances, where=products > 0)
-    return np.maximum(distances, 0.0)
+    first, last = int(places[known].min()), int(places.max()) + 1
+    return rows.read(first, last), np.where(known, places - first, -1)
+
+
+def _count(
+    ours: Ours, previous: Previous, places: Places, compared: RowMoves, moves: Moves
+) -> None:
+    """Count what became of the rows, which are as wide as ours."""
+    same, changed = compared.same, compared.changed
+    unchanged = int(np.count_nonzero(same))
+    moves.unchanged += unchanged
+    moves.previous_zeros += compared.earlier_zeros
+    if ours.travel is not None:
+        both = same | changed
+        ours.travel.note(places[both], compared.squares[both], same[both])
+    if previous.same_space:
+        moves.distances.add(compared.distances[changed])
+        moves.distances.add_zeros(unchanged)
 
 
 def _draw(
-    ours: Ours, previous: Previous, words: Words, new: Values, old: Values, moves: Moves
+    ours: Ours,
+    previous: Previous,
+    words: Words,
+    new: tuple[Values, Places],
+    old: Values,
+    moves: Moves,
 ) -> None:
-    """Keep the rows of the sample."""
-    drawn = draws(words)
+    """Keep the rows of the sample that both versions have."""
+    drawn, (values, places) = draws(words), new
     most = limit(max(ours.total, previous.rows), max(ours.rows.width, previous.dim))
-    (chosen,) = np.nonzero(drawn <= np.uint64(most))
+    (chosen,) = np.nonzero((drawn <= np.uint64(most)) & (places >= 0))
     if len(chosen):
-        moves.pairs.append(Pairs(drawn[chosen], new[chosen], old[chosen]))
+        moves.pairs.append(Pairs(drawn[chosen], values[places[chosen]], old[chosen]))

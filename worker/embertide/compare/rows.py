@@ -9,15 +9,14 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from embertide.kernels.hashing import Words, mix
+from embertide.kernels.hashing import Words
 from embertide.kernels.ids import Ids, IdTable
+from embertide.kernels.row_pairs import Values, look_at_rows
 from embertide.readers.pool import map_splits
 from embertide.versions.keys import Key, key_at, key_words
 
-Values = npt.NDArray[np.float32]
-_WINDOW_VALUES = 1 << 18
-"""Values that a thread looks at a time: 1 MiB, which its cache holds."""
-_SHIFT = np.uint64(29)
+_WINDOW_VALUES = 1 << 19
+"""Values that a thread looks at a time: 2 MiB, so that several threads share the rows evenly."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +87,7 @@ def look_at(rows: KeyedRows, threads: int) -> RowFacts:
 
     def look(window: tuple[int, int]) -> None:
         first, last = window
-        values = rows.read(first, last)
-        facts.norms[first:last] = norms_of(values)
-        facts.prints[first:last] = prints_of(values)
+        look_at_rows(rows.read(first, last), facts.norms[first:last], facts.prints[first:last])
 
     map_splits(rows.windows(), look, threads)
     return facts
@@ -102,27 +99,6 @@ def as_published(values: Values, dtype: str) -> Values:
         return np.ascontiguousarray(values)
     with np.errstate(over="ignore"):
         return values.astype(dtype).astype(np.float32)
-
-
-def norms_of(values: Values) -> Values:
-    """Lengths [n] of [n, D]; exactly 0 for zero vectors alone."""
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        norms: Values = np.sqrt(np.einsum("ij,ij->i", values, values))
-    # Squares of what is less than 1e-19 are no float32, nor are those of what is more than 1e19.
-    unsure = np.flatnonzero((norms == 0) | np.isinf(norms))
-    norms[unsure] = np.linalg.norm(values[unsure].astype(np.float64), axis=1)
-    return norms
-
-
-def prints_of(values: Values) -> Words:
-    """Hashes [n] of the bits of [n, D]: equal rows have equal ones, others in practice do not."""
-    bits = np.ascontiguousarray(values).view(np.uint32)
-    if bits.shape[1] % 2:
-        bits = np.pad(bits, ((0, 0), (0, 1)))
-    words = bits.view(np.uint64)
-    factors = mix(np.arange(words.shape[1], dtype=np.uint64)) | np.uint64(1)
-    with np.errstate(over="ignore"):
-        return mix((words ^ (words >> _SHIFT)) @ factors)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embertide.compare.rows import Values
-from embertide.kernels.hashing import Words, mix
+from embertide.kernels.hashing import Words, hash_integers
 
 SAMPLE_ROWS = 20_000
 SAMPLE_BYTES = 16 << 20
@@ -30,7 +30,7 @@ _SALT = np.uint64(0x5A17ED5A17ED5A17)
 
 def draws(keys: Words) -> Words:
     """[n] a random word for each of [n, w] keys, always the same."""
-    return mix(keys[:, 0] ^ _SALT)
+    return hash_integers((keys[:, 0] ^ _SALT).view(np.int64))
 
 
 def limit(total: int, width: int) -> int:

@@ -159,7 +159,6 @@ def _own_shares(
         if previous is not None and not problem:
             ours = Ours(
                 rows=own,
-                norms=facts.norms,
                 dtype=ctx.job.spec.output.dtype,
                 total=total,
                 travel=travel,

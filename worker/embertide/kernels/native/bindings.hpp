@@ -13,6 +13,7 @@ void bind_ids(nanobind::module_& m);
 void bind_id_groups(nanobind::module_& m);
 void bind_id_owners(nanobind::module_& m);
 void bind_rows(nanobind::module_& m);
+void bind_row_pairs(nanobind::module_& m);
 void bind_spmm(nanobind::module_& m);
 void bind_csr(nanobind::module_& m);
 void bind_csr_ranges(nanobind::module_& m);

@@ -22,6 +22,7 @@ NB_MODULE(_native, m) {
     bind_shared_memory(m);
     bind_ids(m);
     bind_rows(m);
+    bind_row_pairs(m);
     bind_spmm(m);
     bind_csr(m);
     bind_csr_ranges(m);
