@@ -13,8 +13,7 @@ import torch
 from embertide.models.dgl_interop import load_dgl, why_no_dgl
 from embertide.models.layer import Library
 from embertide.steps import Aggregate, Combine, Linear, Program
-from tests.support import model_page
-from tests.support.conv_cases import CASES, library_nn
+from tests.support.conv_cases import CASES, EXAMPLES, library_nn
 from tests.support.models import program_of, shake
 from tests.support.step_cases import step_cases
 from tests.support.step_program import EDGE_FEATURES
@@ -88,7 +87,7 @@ def _examples(library: Library) -> dict[str, tuple[Program, bool]]:
             program_of(example.yaml, shake(example.make())),
             example.weighted,
         )
-        for name, example in model_page.EXAMPLES[library].items()
+        for name, example in EXAMPLES[library].items()
         if example.on_grids
     }
 

@@ -18,10 +18,9 @@ from embertide.steps import Program
 from tests.support import (
     hetero_cases_dgl,
     hetero_cases_pyg,
-    model_page,
 )
-from tests.support.conv_cases import CASES, library_nn
-from tests.support.model_examples_dgl import dgl
+from tests.support.conv_cases import CASES, EXAMPLES, library_nn
+from tests.support.dgl_library import dgl
 from tests.support.models import program_of
 from tests.support.pyg import pyg
 from tests.unit import test_models_layers
@@ -71,7 +70,7 @@ def _models() -> Iterator[Model]:
     for make, text in test_models_layers.DGL.values():
         yield "dgl", f"library: dgl\n{text}", make(dgl), False
     yield from _of_several_types()
-    for library, examples in model_page.EXAMPLES.items():
+    for library, examples in EXAMPLES.items():
         for example in examples.values():
             yield library, example.yaml, example.make(), example.weighted
 

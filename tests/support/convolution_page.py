@@ -18,7 +18,7 @@ from embertide.models.layer import Layer, Library
 from embertide.tracing.forward.replacements import BY_NUMBER, BY_RELATION
 from tests.support.conv_cases import traced
 from tests.support.convolution_cases import HeldLayer, held_layers
-from tests.support.model_examples_dgl import dgl
+from tests.support.dgl_library import dgl
 from tests.support.model_page import NAMES, modules_of
 from tests.support.pyg import pyg
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from embertide.steps import Program
 from tests.support import hetero_cases_dgl, hetero_cases_pyg
+from tests.support.dgl_library import dgl
 from tests.support.hetero_case import shaken
-from tests.support.model_examples_dgl import dgl
 from tests.support.pyg import pyg
 
 ON_GRIDS = [

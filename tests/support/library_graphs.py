@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from tests.support.model_examples_dgl import dgl
+from tests.support.dgl_library import dgl
 from tests.support.world import Graph
 
 with warnings.catch_warnings():

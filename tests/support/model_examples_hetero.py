@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from tests.support.conv_cases.case import Example
+from tests.support.dgl_library import dgl
 from tests.support.hetero_case import RELATIONS
-from tests.support.model_example import Example
-from tests.support.model_examples_dgl import dgl
 from tests.support.pyg import pyg
 from tests.support.typed_world import WIDTHS
 

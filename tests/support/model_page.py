@@ -23,27 +23,11 @@ from embertide.models.kinds import LAYERS, TYPED_LAYERS
 from embertide.models.layer import Layer, Library
 from embertide.models.norm_options import GraphNormOptions, LayerNormOptions
 from embertide.models.unknown import ARGUMENTS
-from tests.support import (
-    model_examples_dgl,
-    model_examples_dgl_filters,
-    model_examples_edges,
-    model_examples_hetero,
-    model_examples_pyg,
-    model_examples_pyg_convs,
-    model_examples_pyg_filters,
-)
-from tests.support.model_example import Example
+from tests.support import model_examples_hetero
+from tests.support.conv_cases import EXAMPLES
+from tests.support.conv_cases.case import Example
 
 PAGE = Path(__file__).parents[2] / "docs" / "model.md"
-EXAMPLES: dict[Library, dict[str, Example]] = {
-    "dgl": model_examples_dgl.EXAMPLES
-    | model_examples_dgl_filters.EXAMPLES
-    | model_examples_edges.DGL,
-    "pyg": model_examples_pyg.EXAMPLES
-    | model_examples_pyg_convs.EXAMPLES
-    | model_examples_pyg_filters.EXAMPLES
-    | model_examples_edges.PYG,
-}
 NAMES: dict[Library, str] = {"dgl": "DGL", "pyg": "PyTorch Geometric"}
 
 INTRODUCTION = """\

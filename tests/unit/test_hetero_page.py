@@ -11,8 +11,8 @@ from embertide.models.dgl_interop import why_no_dgl
 from embertide.models.kinds import TYPED_LAYERS
 from embertide.models.reference import run_typed_reference
 from embertide.steps import Program
+from tests.support.dgl_library import dgl
 from tests.support.hetero_case import HeteroCase, edges
-from tests.support.model_examples_dgl import dgl
 from tests.support.model_examples_hetero import EXAMPLES
 from tests.support.models import GRAPHS, NODES, assert_same, features, program_of, shake
 from tests.support.typed_world import COUNTS

@@ -11,9 +11,10 @@ import torch
 from embertide.models.dgl_interop import why_no_dgl
 from embertide.models.kinds import LAYERS
 from embertide.models.layer import Library
-from tests.support.model_example import Example
-from tests.support.model_examples_dgl import dgl
-from tests.support.model_page import EXAMPLES, PAGE, page
+from tests.support.conv_cases import EXAMPLES
+from tests.support.conv_cases.case import Example
+from tests.support.dgl_library import dgl
+from tests.support.model_page import PAGE, page
 from tests.support.models import (
     GRAPHS,
     NODES,

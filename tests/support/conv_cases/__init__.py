@@ -2,7 +2,8 @@
 
 A case says how the module is made and which layer of ``model.yaml`` describes it.
 `unit/test_convolutions.py` compares them, `unit/test_export_convs.py` exports the module, those
-with ``on_grids`` run on every grid, and docs/convolutions.md is written from them.
+with ``on_grids`` run on every grid, and docs/convolutions.md is written from them. An example is a
+whole model, which docs/model.md shows.
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ from typing import Any
 
 from embertide.models.layer import Library
 from tests.support.conv_cases import (
-    dgl,
     dgl_common,
+    dgl_filters,
     edges,
-    pyg,
     pyg_common,
+    pyg_convs,
+    pyg_filters,
     several_options,
     traced,
 )
-from tests.support.conv_cases.case import ConvCase
-from tests.support.model_examples_dgl import dgl as dgl_library
-from tests.support.pyg import pyg as pyg_library
+from tests.support.conv_cases.case import ConvCase, Example
+from tests.support.dgl_library import dgl
+from tests.support.pyg import pyg
 
 
 def _joined(*tables: dict[str, ConvCase]) -> dict[str, ConvCase]:
@@ -32,12 +34,23 @@ def _joined(*tables: dict[str, ConvCase]) -> dict[str, ConvCase]:
 
 CASES: dict[Library, dict[str, ConvCase]] = {
     "pyg": _joined(
-        pyg_common.CASES, edges.PYG, pyg.CASES, several_options.PYG, traced.PYG, traced.AGGREGATORS
+        pyg_common.CASES,
+        edges.PYG,
+        pyg_convs.CASES,
+        pyg_filters.CASES,
+        several_options.PYG,
+        traced.PYG,
+        traced.AGGREGATORS,
     ),
-    "dgl": _joined(dgl_common.CASES, dgl.CASES, edges.DGL, several_options.DGL, traced.DGL),
+    "dgl": _joined(dgl_common.CASES, dgl_filters.CASES, edges.DGL, several_options.DGL, traced.DGL),
 }
+EXAMPLES: dict[Library, dict[str, Example]] = {
+    "dgl": dgl_common.EXAMPLES | dgl_filters.EXAMPLES | edges.DGL_EXAMPLES,
+    "pyg": pyg_common.EXAMPLES | pyg_convs.EXAMPLES | pyg_filters.EXAMPLES | edges.PYG_EXAMPLES,
+}
+"""One of each kind of layer, for docs/model.md."""
 
 
 def library_nn(library: Library) -> Any:
     """The modules that a case is made from."""
-    return pyg_library if library == "pyg" else dgl_library.nn.pytorch
+    return pyg if library == "pyg" else dgl.nn.pytorch

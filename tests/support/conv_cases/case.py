@@ -63,3 +63,22 @@ class ConvCase:
     def text(self, library: str) -> str:
         """The whole ``model.yaml``."""
         return f"library: {library}\n{self.more}layers: [{{{self.layer}}}]"
+
+
+@dataclass(frozen=True)
+class Example:
+    """A model as a training script has it, and its model.yaml.
+
+    Attributes:
+        weighted: its forward takes edge weights.
+        features: of each edge, which its forward takes; 0 for none.
+        tolerance: of the comparison; a folded batch norm is stored in float32.
+        on_grids: it runs on every grid, too; False where others have the same kinds of steps.
+    """
+
+    make: Callable[[], nn.Module]
+    yaml: str
+    weighted: bool = False
+    features: int = 0
+    tolerance: float = EXACT
+    on_grids: bool = True

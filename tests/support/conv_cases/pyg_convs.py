@@ -1,4 +1,4 @@
-"""PyG's convolutions beyond the common ones: every option, held against the module."""
+"""More of PyG's convolutions: every option, and an example of each for docs/model.md."""
 
 from __future__ import annotations
 
@@ -6,24 +6,9 @@ from typing import Any
 
 from torch import Tensor, arange, nn
 
-from tests.support.conv_cases.case import WIDTH, ConvCase
-
-
-def from_input(conv: Any, x: Tensor, edges: Tensor, **weights: Tensor) -> Tensor:
-    """The features are the initial representation."""
-    return conv(x, x, edges, **weights)
-
-
-def embedding(model: Any, x: Tensor, edges: Tensor, **weights: Tensor) -> Tensor:
-    """What LightGCN gives where its table holds the features."""
-    model.embedding = nn.Embedding.from_pretrained(x)
-    return model.get_embedding(edges, **weights)
-
-
-def with_lambda(conv: Any, x: Tensor, edges: Tensor) -> Tensor:
-    """ChebConv's forward with the largest eigenvalue given."""
-    return conv(x, edges, lambda_max=1.75)
-
+from tests.support.conv_cases.case import WIDTH, ConvCase, Example
+from tests.support.conv_cases.pyg_filters import from_input
+from tests.support.pyg import pyg
 
 _GRAPH = {
     f"graph-{aggr}-{size}{'-weighted' * weighted}": ConvCase(
@@ -77,6 +62,7 @@ _GRAPH = {
     ),
 }
 
+
 _ATTENTION = {
     "transformer-one-head": ConvCase(lambda n: n.TransformerConv(5, 4), "conv: transformer"),
     "transformer-heads": ConvCase(
@@ -106,122 +92,6 @@ _ATTENTION = {
     ),
 }
 
-_PROPAGATION = {
-    "appnp": ConvCase(lambda n: n.APPNP(3, 0.2), "conv: appnp, K: 3, alpha: 0.2", True, more=WIDTH),
-    "appnp-plain": ConvCase(
-        lambda n: n.APPNP(2, 0.2, normalize=False),
-        "conv: appnp, K: 2, alpha: 0.2, normalize: false",
-        True,
-        more=WIDTH,
-    ),
-    "appnp-no-loops": ConvCase(
-        lambda n: n.APPNP(2, 0.2, add_self_loops=False),
-        "conv: appnp, K: 2, alpha: 0.2, add_self_loops: false",
-        more=WIDTH,
-    ),
-    "lg": ConvCase(lambda n: n.LGConv(), "conv: lg", True, more=WIDTH),
-    "lg-plain": ConvCase(
-        lambda n: n.LGConv(normalize=False), "conv: lg, normalize: false", more=WIDTH
-    ),
-    "lightgcn": ConvCase(
-        lambda n: n.LightGCN(37, 5, 3), "conv: lightgcn", True, forward=embedding, exported=False
-    ),
-    "lightgcn-plain": ConvCase(
-        lambda n: n.LightGCN(37, 5, 2, alpha=0.7, normalize=False),
-        "conv: lightgcn, normalize: false",
-        forward=embedding,
-        exported=False,
-    ),
-}
-
-_FILTERS = {
-    **{
-        f"{kind}-{size}{'-weighted' * weighted}": ConvCase(
-            lambda n, name=name, out=out, more=more: getattr(n, name)(5, out, **more),
-            f"conv: {kind}{options}",
-            weighted,
-        )
-        for kind, name, more, options in (
-            ("sg", "SGConv", {"K": 3}, ", K: 3"),
-            ("ssg", "SSGConv", {"K": 2, "alpha": 0.3}, ", K: 2, alpha: 0.3"),
-            ("tag", "TAGConv", {}, ""),
-            ("arma", "ARMAConv", {}, ""),
-        )
-        for size, out in (("wide", 8), ("narrow", 3))
-        for weighted in (size == "narrow",)
-    },
-    "sg-default-no-bias": ConvCase(
-        lambda n: n.SGConv(5, 3, bias=False), "conv: sg, bias: false", True
-    ),
-    "sg-no-loops": ConvCase(
-        lambda n: n.SGConv(5, 3, K=2, add_self_loops=False), "conv: sg, K: 2, add_self_loops: false"
-    ),
-    "ssg-no-loops": ConvCase(
-        lambda n: n.SSGConv(5, 3, alpha=0.3, add_self_loops=False, bias=False),
-        "conv: ssg, alpha: 0.3, add_self_loops: false, bias: false",
-    ),
-    "tag-plain": ConvCase(
-        lambda n: n.TAGConv(5, 3, K=2, normalize=False),
-        "conv: tag, K: 2, normalize: false",
-        True,
-    ),
-    "tag-one-no-bias": ConvCase(
-        lambda n: n.TAGConv(5, 8, K=1, bias=False), "conv: tag, K: 1, bias: false"
-    ),
-    **{
-        f"cheb-{size}{'-weighted' * weighted}": ConvCase(
-            lambda n, out=out: n.ChebConv(5, out, K=4), "conv: cheb", weighted
-        )
-        for size, out in (("wide", 8), ("narrow", 3))
-        for weighted in (size == "narrow",)
-    },
-    "cheb-walk": ConvCase(
-        lambda n: n.ChebConv(5, 3, K=2, normalization="rw", bias=False),
-        "conv: cheb, K: 2, normalization: rw, bias: false",
-        True,
-    ),
-    "cheb-lambda": ConvCase(
-        lambda n: n.ChebConv(5, 8, K=3),
-        "conv: cheb, lambda_max: 1.75",
-        forward=with_lambda,
-    ),
-    "arma-stacks": ConvCase(
-        lambda n: n.ARMAConv(5, 3, num_stacks=2, num_layers=3),
-        "conv: arma, num_layers: 3",
-        True,
-    ),
-    "arma-shared": ConvCase(
-        lambda n: n.ARMAConv(5, 3, num_stacks=2, num_layers=3, shared_weights=True),
-        "conv: arma, num_layers: 3, shared_weights: true",
-    ),
-    "arma-linear-no-bias": ConvCase(
-        lambda n: n.ARMAConv(5, 3, num_layers=2, act=None, bias=False),
-        "conv: arma, act: null, bias: false",
-    ),
-    "gcn2": ConvCase(
-        lambda n: n.GCN2Conv(5, 0.2, theta=0.5, layer=2),
-        "conv: gcn2, x_0: input, alpha: 0.2, theta: 0.5, layer: 2",
-        True,
-        forward=from_input,
-    ),
-    "gcn2-two-weights": ConvCase(
-        lambda n: n.GCN2Conv(5, 0.2, theta=0.5, layer=2, shared_weights=False),
-        "conv: gcn2, x_0: input, alpha: 0.2, theta: 0.5, layer: 2",
-        forward=from_input,
-    ),
-    "gcn2-plain": ConvCase(
-        lambda n: n.GCN2Conv(5, 0.2, normalize=False),
-        "conv: gcn2, x_0: input, alpha: 0.2, normalize: false",
-        True,
-        forward=from_input,
-    ),
-    "gcn2-no-loops": ConvCase(
-        lambda n: n.GCN2Conv(5, 0.2, add_self_loops=False),
-        "conv: gcn2, x_0: input, alpha: 0.2, add_self_loops: false",
-        forward=from_input,
-    ),
-}
-
 
 def with_eps(conv: Any, x: Tensor, edges: Tensor) -> Tensor:
     """The module as it is with another eps than the stored one."""
@@ -240,6 +110,7 @@ _SAID = {
         more=WIDTH,
     ),
 }
+
 
 DEGREES = arange(12)
 """A histogram of degrees, as PNAConv is given the training set's."""
@@ -291,11 +162,137 @@ _DEGREES = {
     ),
 }
 
-CASES = {
-    **_DEGREES,
-    **_SAID,
-    **_GRAPH,
-    **_ATTENTION,
-    **_PROPAGATION,
-    **_FILTERS,
+
+CASES = {**_DEGREES, **_SAID, **_GRAPH, **_ATTENTION}
+
+
+class Graph(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = pyg.GraphConv(5, 8), pyg.GraphConv(8, 4, aggr="mean")
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Any = None) -> Tensor:
+        return self.conv2(self.conv1(x, edge_index, edge_weight).relu(), edge_index, edge_weight)
+
+
+GRAPH = """
+library: pyg
+layers:
+  - {conv: graph, activation: relu}
+  - {conv: graph, aggr: mean}
+"""
+
+
+class Transformer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = pyg.TransformerConv(5, 4, heads=3)
+        self.conv2 = pyg.TransformerConv(12, 4, heads=2, concat=False)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.conv2(self.conv1(x, edge_index).relu(), edge_index)
+
+
+TRANSFORMER = """
+library: pyg
+layers:
+  - {conv: transformer, heads: 3, activation: relu}
+  - {conv: transformer, heads: 2, concat: false}
+"""
+
+
+class Agnn(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(5, 8)
+        self.prop1, self.prop2 = pyg.AGNNConv(requires_grad=False), pyg.AGNNConv()
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.prop2(self.prop1(self.lin(x).relu(), edge_index), edge_index)
+
+
+AGNN = """
+library: pyg
+layers:
+  - {conv: linear, prefix: lin, activation: relu}
+  - {conv: agnn}
+  - {conv: agnn}
+"""
+
+
+class Le(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = pyg.LEConv(5, 8), pyg.LEConv(8, 4)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Any = None) -> Tensor:
+        return self.conv2(self.conv1(x, edge_index, edge_weight).relu(), edge_index, edge_weight)
+
+
+LE = """
+library: pyg
+layers:
+  - {conv: le, activation: relu}
+  - {conv: le}
+"""
+
+
+class Fa(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin1, self.lin2 = nn.Linear(5, 8), nn.Linear(8, 4)
+        self.convs = nn.ModuleList([pyg.FAConv(8, eps=0.3) for _ in range(2)])
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        x = x_0 = self.lin1(x).relu()
+        for conv in self.convs:
+            x = conv(x, x_0, edge_index)
+        return self.lin2(x)
+
+
+FA = """
+library: pyg
+layers:
+  - {conv: linear, prefix: lin1, activation: relu}
+  - {conv: fa, x_0: 0, eps: 0.3}
+  - {conv: fa, x_0: 0, eps: 0.3}
+  - {conv: linear, prefix: lin2}
+"""
+
+
+class Pna(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        degrees = arange(12)  # how many nodes of the training set have each number of edges
+        ways = {
+            "aggregators": ["mean", "min", "max", "std"],
+            "scalers": ["identity", "amplification", "attenuation"],
+        }
+        self.conv1 = pyg.PNAConv(5, 8, deg=degrees, towers=2, **ways)
+        self.conv2 = pyg.PNAConv(8, 4, deg=degrees, towers=2, divide_input=True, **ways)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.conv2(self.conv1(x, edge_index).relu(), edge_index)
+
+
+PNA = """
+library: pyg
+layers:
+  - conv: pna
+    aggregators: [mean, min, max, std]
+    scalers: [identity, amplification, attenuation]
+    activation: relu
+  - conv: pna
+    aggregators: [mean, min, max, std]
+    scalers: [identity, amplification, attenuation]
+    divide_input: true
+"""
+
+EXAMPLES = {
+    "graph": Example(Graph, GRAPH, weighted=True, on_grids=False),
+    "transformer": Example(Transformer, TRANSFORMER),
+    "le": Example(Le, LE, weighted=True),
+    "fa": Example(Fa, FA),
+    "pna": Example(Pna, PNA),
+    "agnn": Example(Agnn, AGNN),
 }

@@ -1,4 +1,4 @@
-"""Filters and propagation of PyG, each with its model.yaml: examples of docs/model.md."""
+"""PyG's filters and propagation: every option, and an example of each for docs/model.md."""
 
 from __future__ import annotations
 
@@ -6,8 +6,145 @@ from typing import Any
 
 from torch import Tensor, cat, nn
 
-from tests.support.model_example import Example
+from tests.support.conv_cases.case import WIDTH, ConvCase, Example
 from tests.support.pyg import pyg
+
+
+def from_input(conv: Any, x: Tensor, edges: Tensor, **weights: Tensor) -> Tensor:
+    """The features are the initial representation."""
+    return conv(x, x, edges, **weights)
+
+
+def embedding(model: Any, x: Tensor, edges: Tensor, **weights: Tensor) -> Tensor:
+    """What LightGCN gives where its table holds the features."""
+    model.embedding = nn.Embedding.from_pretrained(x)
+    return model.get_embedding(edges, **weights)
+
+
+def with_lambda(conv: Any, x: Tensor, edges: Tensor) -> Tensor:
+    """ChebConv's forward with the largest eigenvalue given."""
+    return conv(x, edges, lambda_max=1.75)
+
+
+_PROPAGATION = {
+    "appnp": ConvCase(lambda n: n.APPNP(3, 0.2), "conv: appnp, K: 3, alpha: 0.2", True, more=WIDTH),
+    "appnp-plain": ConvCase(
+        lambda n: n.APPNP(2, 0.2, normalize=False),
+        "conv: appnp, K: 2, alpha: 0.2, normalize: false",
+        True,
+        more=WIDTH,
+    ),
+    "appnp-no-loops": ConvCase(
+        lambda n: n.APPNP(2, 0.2, add_self_loops=False),
+        "conv: appnp, K: 2, alpha: 0.2, add_self_loops: false",
+        more=WIDTH,
+    ),
+    "lg": ConvCase(lambda n: n.LGConv(), "conv: lg", True, more=WIDTH),
+    "lg-plain": ConvCase(
+        lambda n: n.LGConv(normalize=False), "conv: lg, normalize: false", more=WIDTH
+    ),
+    "lightgcn": ConvCase(
+        lambda n: n.LightGCN(37, 5, 3), "conv: lightgcn", True, forward=embedding, exported=False
+    ),
+    "lightgcn-plain": ConvCase(
+        lambda n: n.LightGCN(37, 5, 2, alpha=0.7, normalize=False),
+        "conv: lightgcn, normalize: false",
+        forward=embedding,
+        exported=False,
+    ),
+}
+
+
+_FILTERS = {
+    **{
+        f"{kind}-{size}{'-weighted' * weighted}": ConvCase(
+            lambda n, name=name, out=out, more=more: getattr(n, name)(5, out, **more),
+            f"conv: {kind}{options}",
+            weighted,
+        )
+        for kind, name, more, options in (
+            ("sg", "SGConv", {"K": 3}, ", K: 3"),
+            ("ssg", "SSGConv", {"K": 2, "alpha": 0.3}, ", K: 2, alpha: 0.3"),
+            ("tag", "TAGConv", {}, ""),
+            ("arma", "ARMAConv", {}, ""),
+        )
+        for size, out in (("wide", 8), ("narrow", 3))
+        for weighted in (size == "narrow",)
+    },
+    "sg-default-no-bias": ConvCase(
+        lambda n: n.SGConv(5, 3, bias=False), "conv: sg, bias: false", True
+    ),
+    "sg-no-loops": ConvCase(
+        lambda n: n.SGConv(5, 3, K=2, add_self_loops=False), "conv: sg, K: 2, add_self_loops: false"
+    ),
+    "ssg-no-loops": ConvCase(
+        lambda n: n.SSGConv(5, 3, alpha=0.3, add_self_loops=False, bias=False),
+        "conv: ssg, alpha: 0.3, add_self_loops: false, bias: false",
+    ),
+    "tag-plain": ConvCase(
+        lambda n: n.TAGConv(5, 3, K=2, normalize=False),
+        "conv: tag, K: 2, normalize: false",
+        True,
+    ),
+    "tag-one-no-bias": ConvCase(
+        lambda n: n.TAGConv(5, 8, K=1, bias=False), "conv: tag, K: 1, bias: false"
+    ),
+    **{
+        f"cheb-{size}{'-weighted' * weighted}": ConvCase(
+            lambda n, out=out: n.ChebConv(5, out, K=4), "conv: cheb", weighted
+        )
+        for size, out in (("wide", 8), ("narrow", 3))
+        for weighted in (size == "narrow",)
+    },
+    "cheb-walk": ConvCase(
+        lambda n: n.ChebConv(5, 3, K=2, normalization="rw", bias=False),
+        "conv: cheb, K: 2, normalization: rw, bias: false",
+        True,
+    ),
+    "cheb-lambda": ConvCase(
+        lambda n: n.ChebConv(5, 8, K=3),
+        "conv: cheb, lambda_max: 1.75",
+        forward=with_lambda,
+    ),
+    "arma-stacks": ConvCase(
+        lambda n: n.ARMAConv(5, 3, num_stacks=2, num_layers=3),
+        "conv: arma, num_layers: 3",
+        True,
+    ),
+    "arma-shared": ConvCase(
+        lambda n: n.ARMAConv(5, 3, num_stacks=2, num_layers=3, shared_weights=True),
+        "conv: arma, num_layers: 3, shared_weights: true",
+    ),
+    "arma-linear-no-bias": ConvCase(
+        lambda n: n.ARMAConv(5, 3, num_layers=2, act=None, bias=False),
+        "conv: arma, act: null, bias: false",
+    ),
+    "gcn2": ConvCase(
+        lambda n: n.GCN2Conv(5, 0.2, theta=0.5, layer=2),
+        "conv: gcn2, x_0: input, alpha: 0.2, theta: 0.5, layer: 2",
+        True,
+        forward=from_input,
+    ),
+    "gcn2-two-weights": ConvCase(
+        lambda n: n.GCN2Conv(5, 0.2, theta=0.5, layer=2, shared_weights=False),
+        "conv: gcn2, x_0: input, alpha: 0.2, theta: 0.5, layer: 2",
+        forward=from_input,
+    ),
+    "gcn2-plain": ConvCase(
+        lambda n: n.GCN2Conv(5, 0.2, normalize=False),
+        "conv: gcn2, x_0: input, alpha: 0.2, normalize: false",
+        True,
+        forward=from_input,
+    ),
+    "gcn2-no-loops": ConvCase(
+        lambda n: n.GCN2Conv(5, 0.2, add_self_loops=False),
+        "conv: gcn2, x_0: input, alpha: 0.2, add_self_loops: false",
+        forward=from_input,
+    ),
+}
+
+
+CASES = {**_PROPAGATION, **_FILTERS}
 
 
 class Sg(nn.Module):
