@@ -10,15 +10,16 @@ from dataclasses import dataclass
 
 import torch
 
-from embertide.models.dgl_interop import load_dgl, why_no_dgl
+from embertide.models.dgl_interop import why_no_dgl
 from embertide.models.layer import Library
 from embertide.steps import Aggregate, Combine, Linear, Program
 from tests.support.conv_cases import CASES, EXAMPLES, library_nn
+from tests.support.conv_cases.case import Example
+from tests.support.conv_cases.models import DGL_LAYERS, DGL_STACK, PYG_LAYERS, PYG_MODELS
 from tests.support.models import program_of, shake
 from tests.support.step_cases import step_cases
 from tests.support.step_program import EDGE_FEATURES
 from tests.support.world import Graph, make_graph
-from tests.unit import test_models_dgl, test_models_layers, test_models_pyg
 
 GRAPHS = {
     (kind, weighted): make_graph(directed=kind == "directed", weighted=weighted)
@@ -62,31 +63,27 @@ def _kind(program: Program, number: int) -> str:
 
 
 def _dgl() -> dict[str, tuple[Program, bool]]:
-    dgl = load_dgl()
-    convs = dgl.nn.pytorch
-    programs = {
-        "dgl stack": (program_of(test_models_dgl.STACK, shake(test_models_dgl.Stack(convs))), False)
+    return {
+        "dgl stack": _read(DGL_STACK),
+        **{f"dgl {name}": _read(example) for name, example in DGL_LAYERS.items()},
+        **_convolutions("dgl"),
+        **_examples("dgl"),
     }
-    for name, (make, text) in test_models_layers.DGL.items():
-        programs[f"dgl {name}"] = (program_of(f"library: dgl\n{text}", shake(make(dgl))), False)
-    return programs | _convolutions("dgl") | _examples("dgl")
 
 
 def _pyg() -> dict[str, tuple[Program, bool]]:
-    programs = {}
-    for name, (make, inner, last, weighted, _) in test_models_pyg.MODELS.items():
-        text = f"library: pyg\nlayers:\n  - {inner}\n  - {inner}\n  - {last}\n"
-        programs[f"pyg {name}"] = (program_of(text, shake(make())), weighted)
-    return programs | _convolutions("pyg")
+    models = {f"pyg {name}": _read(example) for name, example in PYG_MODELS.items()}
+    return models | _convolutions("pyg")
+
+
+def _read(example: Example) -> tuple[Program, bool]:
+    return program_of(example.yaml, shake(example.make())), example.weighted
 
 
 def _examples(library: Library) -> dict[str, tuple[Program, bool]]:
     """The models of docs/model.md."""
     return {
-        f"{library} example {name}": (
-            program_of(example.yaml, shake(example.make())),
-            example.weighted,
-        )
+        f"{library} example {name}": _read(example)
         for name, example in EXAMPLES[library].items()
         if example.on_grids
     }
@@ -94,13 +91,8 @@ def _examples(library: Library) -> dict[str, tuple[Program, bool]]:
 
 def _layers() -> dict[str, tuple[Program, bool]]:
     """Layers without edges, propagation and JumpingKnowledge."""
-    return _examples("pyg") | {
-        f"pyg {name}": (
-            program_of(f"library: pyg\n{case.more}layers: [{case.layers}]", shake(case.make())),
-            case.weighted,
-        )
-        for name, case in test_models_layers.PYG.items()
-    }
+    layers = {f"pyg {name}": _read(example) for name, example in PYG_LAYERS.items()}
+    return _examples("pyg") | layers
 
 
 def _convolutions(library: Library, *, of_edges: bool = False) -> dict[str, tuple[Program, bool]]:

@@ -20,10 +20,10 @@ from tests.support import (
     hetero_cases_pyg,
 )
 from tests.support.conv_cases import CASES, EXAMPLES, library_nn
+from tests.support.conv_cases.models import DGL_LAYERS, PYG_LAYERS
 from tests.support.dgl_library import dgl
 from tests.support.models import program_of
 from tests.support.pyg import pyg
-from tests.unit import test_models_layers
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,10 @@ def _models() -> Iterator[Model]:
             if case.layer:
                 module = case.module(library_nn(library))
                 yield library, case.text(library), module, case.weighted
-    for whole in test_models_layers.PYG.values():
-        text = f"library: pyg\n{whole.more}layers: [{whole.layers}]"
-        yield "pyg", text, whole.make(), whole.weighted
-    for make, text in test_models_layers.DGL.values():
-        yield "dgl", f"library: dgl\n{text}", make(dgl), False
+    for example in PYG_LAYERS.values():
+        yield "pyg", example.yaml, example.make(), example.weighted
+    for example in DGL_LAYERS.values():
+        yield "dgl", example.yaml, example.make(), example.weighted
     yield from _of_several_types()
     for library, examples in EXAMPLES.items():
         for example in examples.values():

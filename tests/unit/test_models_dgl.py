@@ -14,6 +14,8 @@ from torch.nn import functional
 from embertide.models.dgl_interop import load_dgl, why_no_dgl
 from embertide.models.read import read_model
 from embertide.models.synth import Conv, write_random_model
+from tests.support.conv_cases.comparing import assert_exact_example
+from tests.support.conv_cases.models import DGL_STACK
 from tests.support.models import (
     GRAPHS,
     NODES,
@@ -41,53 +43,10 @@ def dgl_graph(dgl: Any, kind: str) -> Any:
     return dgl.graph((graph.src, graph.dst), num_nodes=NODES)
 
 
-class Stack(nn.Module):
-    """GAT, then GCN with norms, then SAGE with links to earlier layers."""
-
-    def __init__(self, convs: Any) -> None:
-        super().__init__()
-        zero = {"allow_zero_in_degree": True}
-        self.gat1 = convs.GATConv(7, 4, 3, residual=True, activation=functional.elu, **zero)
-        self.gcn2 = convs.GraphConv(12, 12, norm="right", **zero)
-        self.sage3 = convs.SAGEConv(12, 6, "mean", norm=nn.LayerNorm(6), activation=torch.tanh)
-        self.norm2 = nn.LayerNorm(12, eps=1e-3)
-        self.prelu = nn.PReLU(12)
-        self.link = nn.Linear(12, 6)
-        self.back = nn.Linear(7, 6, bias=False)
-
-    def forward(self, graph: Any, x: torch.Tensor) -> torch.Tensor:
-        one = self.gat1(graph, x).flatten(1)
-        two = one + self.prelu(self.norm2(self.gcn2(graph, one)))
-        return self.sage3(graph, two) + self.link(one)
-
-
-STACK = """
-library: dgl
-ignore: [back.*]
-layers:
-  - {conv: gat, residual: true, activation: elu}
-  - conv: gcn
-    norm: right
-    layer_norm: {eps: 0.001, prefix: norm2}
-    activation: {kind: prelu, prefix: prelu}
-    skip: true
-  - conv: sage
-    activation: tanh
-    layer_norm: true
-    skip: {from: 0, linear: link}
-    order: [activation, layer_norm, skip]
-"""
-
-
 @pytest.mark.parametrize("kind", GRAPHS)
-def test_stack_with_norms_and_links(dgl: Any, kind: str) -> None:
-    module = shake(Stack(dgl.nn.pytorch))
-    program = program_of(STACK, module)
-    x = features(7)
-    with torch.no_grad():
-        expected = module.double()(dgl_graph(dgl, kind), x)
+def test_stack_with_norms_and_links(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = assert_exact_example("dgl", DGL_STACK, kind, monkeypatch)
     assert program.output_width == 6
-    assert_same(run_program(program, GRAPHS[kind], x, weighted=False), expected)
 
 
 OLDER = {

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import get_args
 
 import pytest
-import torch
 
 from embertide.models.dgl_interop import why_no_dgl
 from embertide.models.kinds import LAYERS
 from embertide.models.layer import Library
 from tests.support.conv_cases import EXAMPLES
 from tests.support.conv_cases.case import Example
-from tests.support.dgl_library import dgl
+from tests.support.conv_cases.comparing import assert_exact_example
 from tests.support.model_page import PAGE, page
 from tests.support.models import (
     GRAPHS,
-    NODES,
-    assert_same,
     features,
     program_of,
     run_program,
@@ -43,23 +39,7 @@ def test_every_kind_of_layer_has_an_example_that_uses_it() -> None:
 def test_examples(library: Library, conv: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if library == "dgl" and why_no_dgl():
         pytest.skip(f"DGL itself is not compared: {why_no_dgl()}")
-    example, graph, x = EXAMPLES[library][conv], GRAPHS[kind], features(5)
-    module = shake(example.make())
-    program = program_of(example.yaml, module)
-    edges = torch.stack([graph.src, graph.dst])
-    if library == "dgl":
-        edges = dgl.graph((graph.src, graph.dst), num_nodes=NODES)
-        # APPNPConv makes weights of one, of the default type.
-        monkeypatch.setattr(torch, "ones", partial(torch.ones, dtype=torch.float64))
-    own = graph.features(example.features)
-    carried = () if own is None else (own.double(),)
-    arguments = (edges, x, *carried) if library == "dgl" else (x, edges, *carried)
-    for weighted in {False, example.weighted}:
-        more = {"edge_weight": graph.weight.double()} if weighted else {}
-        with torch.no_grad():
-            expected = module.double()(*arguments, **more)
-        found = run_program(program, graph, x, weighted=weighted)
-        assert_same(found, expected, example.tolerance)
+    assert_exact_example(library, EXAMPLES[library][conv], kind, monkeypatch)
 
 
 def test_examples_need_what_their_description_says() -> None:

@@ -12,7 +12,9 @@ from torch.nn import functional
 from embertide.models.after import fold_batch_norm
 from embertide.models.reference import run_reference
 from embertide.steps import Linear
-from tests.support.conv_cases.case import EXACT, FOLDED
+from tests.support.conv_cases.case import FOLDED
+from tests.support.conv_cases.comparing import assert_exact_example
+from tests.support.conv_cases.models import PYG_MODELS
 from tests.support.models import GRAPHS, assert_same, features, program_of, run_program, shake
 from tests.support.pyg import pyg
 
@@ -29,95 +31,6 @@ def test_edge_weight_false_ignores_the_weights_of_the_graph(improved: bool) -> N
     with torch.no_grad():
         expected = module.double()["conv"](x, torch.stack([graph.src, graph.dst]))
     assert_same(run_program(program, graph, x, weighted=True), expected)
-
-
-MODELS = {
-    "GCN-layer_norm": (
-        lambda: pyg.GCN(6, 8, 3, 5, norm="layer_norm", norm_kwargs={"mode": "node"}),
-        "{conv: gcn, layer_norm: true, activation: relu}",
-        "{conv: gcn}",
-        True,
-        EXACT,
-    ),
-    "GCN-layer_norm-graph": (
-        lambda: pyg.GCN(6, 8, 3, 5, norm="layer_norm"),
-        "{conv: gcn, layer_norm: {mode: graph}, activation: relu}",
-        "{conv: gcn}",
-        True,
-        EXACT,
-    ),
-    "GraphSAGE-graph_norm": (
-        lambda: pyg.GraphSAGE(6, 8, 3, 5, norm="graph_norm", norm_kwargs={"eps": 0.01}),
-        "{conv: sage, graph_norm: {eps: 0.01}, activation: relu}",
-        "{conv: sage}",
-        False,
-        EXACT,
-    ),
-    "GCN-pair_norm": (
-        lambda: pyg.GCN(6, 8, 3, 5, norm="pair_norm"),  # which takes 8 as its scale
-        "{conv: gcn, graph_norm: {kind: pair, scale: 8}, activation: relu}",
-        "{conv: gcn}",
-        False,
-        EXACT,
-    ),
-    "GCN-pair_norm-individually": (
-        lambda: pyg.GCN(6, 8, 3, 5, norm=pyg.PairNorm(scale=0.5, scale_individually=True)),
-        "{conv: gcn, graph_norm: {kind: pair, scale: 0.5, scale_individually: true},"
-        " activation: relu}",
-        "{conv: gcn}",
-        False,
-        EXACT,
-    ),
-    "GCN-instance_norm": (
-        lambda: pyg.GCN(6, 8, 3, 5, norm="instance_norm", act_first=True),
-        "{conv: gcn, graph_norm: instance, activation: relu, order: [activation, graph_norm]}",
-        "{conv: gcn}",
-        False,
-        EXACT,
-    ),
-    "GCN-mean_subtraction": (
-        lambda: pyg.GCN(6, 8, 3, 5, norm=pyg.MeanSubtractionNorm()),
-        "{conv: gcn, graph_norm: mean_subtraction, activation: relu}",
-        "{conv: gcn}",
-        False,
-        EXACT,
-    ),
-    "GCN-size": (
-        lambda: pyg.GCN(6, 8, 3, 5, norm=pyg.GraphSizeNorm()),
-        "{conv: gcn, graph_norm: size, activation: relu}",
-        "{conv: gcn}",
-        False,
-        EXACT,
-    ),
-    "GraphSAGE-batch_norm-act_first": (
-        lambda: pyg.GraphSAGE(6, 8, 3, 5, norm="batch_norm", act="gelu", act_first=True),
-        "{conv: sage, batch_norm: true, activation: gelu, order: [activation, batch_norm]}",
-        "{conv: sage}",
-        False,
-        FOLDED,
-    ),
-    "GAT": (
-        lambda: pyg.GAT(6, 8, 3, 5, heads=4, act="leaky_relu"),
-        "{conv: gat, activation: leaky_relu}",
-        "{conv: gat, concat: false}",
-        False,
-        EXACT,
-    ),
-    "GATv2": (
-        lambda: pyg.GAT(6, 8, 3, 5, heads=4, v2=True, act="elu"),
-        "{conv: gatv2, activation: elu}",
-        "{conv: gatv2, concat: false}",
-        False,
-        EXACT,
-    ),
-    "GIN-batch_norm": (
-        lambda: pyg.GIN(6, 8, 3, 5, norm="batch_norm", act="tanh"),
-        "{conv: gin, mlp: [linear, batch_norm, tanh, linear], batch_norm: true, activation: tanh}",
-        "{conv: gin, mlp: [linear, batch_norm, tanh, linear]}",
-        False,
-        FOLDED,
-    ),
-}
 
 
 @pytest.mark.parametrize("tracked", [False, True])
@@ -140,16 +53,9 @@ def test_an_instance_norm_with_parameters_says_where_they_are(tracked: bool) -> 
 
 
 @pytest.mark.parametrize("kind", GRAPHS)
-@pytest.mark.parametrize("name", MODELS)
-def test_whole_models(name: str, kind: str) -> None:
-    make, inner, last, weighted, tolerance = MODELS[name]
-    module = shake(make())
-    program = program_of(f"library: pyg\nlayers:\n  - {inner}\n  - {inner}\n  - {last}\n", module)
-    graph, x = GRAPHS[kind], features(6)
-    more = {"edge_weight": graph.weight.double()} if weighted else {}
-    with torch.no_grad():
-        expected = module.double()(x, torch.stack([graph.src, graph.dst]), **more)
-    assert_same(run_program(program, graph, x, weighted), expected, tolerance)
+@pytest.mark.parametrize("name", PYG_MODELS)
+def test_whole_models(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_exact_example("pyg", PYG_MODELS[name], kind, monkeypatch)
 
 
 def test_the_heaviest_of_several_loops_counts() -> None:
