@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import random
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +14,9 @@ import pytest
 from embertide.errors import SelfCheckFailed
 from embertide.storage.opening import open_storage
 from embertide.versions.layers.catalog import list_layers
-from tests.support.commands import await_nobody, environment
+from tests.support import random_kills
+from tests.support.commands import environment
+from tests.support.random_kills import RandomKills
 from tests.support.resumed import LAYERS, NODES, Job
 from tests.support.small_job import SmallJob
 
@@ -136,40 +134,11 @@ def test_a_disk_that_takes_no_blocks_is_a_warning(job: Job) -> None:
     assert "_layers" in warning
 
 
-def test_random_kills_lose_nothing(job: Job, pytestconfig: pytest.Config) -> None:
+def test_random_kills_lose_nothing(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     """A worker or the whole command, at any moment, on any grid; then a run to the end."""
-    chance = random.Random(pytestconfig.getoption("randomly_seed", None) or time.time())
-    resumed = []
-    for _ in range(20 if pytestconfig.getoption("--thorough") else 3):
-        for _ in range(chance.choice((1, 2))):
-            _kill_at_random(job, chance)
-        grid = chance.choice(GRIDS)
-        report = job.again(grid)
-        resumed.append(report["kept"]["resumed"])
-        assert job.rows() in job.bits.values()
-        assert job.kept() == []
-    print("resumed after layers", resumed)
-
-
-def _kill_at_random(job: Job, chance: random.Random) -> None:
-    grid = chance.choice(GRIDS)
-    run = job.run(grid, "--resume")
-    count = int(grid[0]) * int(grid[2])
-    try:
-        run.await_stage(chance.choice(("csr", "infer", "infer", "infer")))
-        time.sleep(chance.random() * 1.5)
-        workers = run.workers(count)
-    except AssertionError:
-        # It was over before.
-        run.process.wait()
-        await_nobody(run.process.pid)
-        return
-    if chance.random() < 0.5:
-        os.kill(chance.choice(workers), signal.SIGKILL)
-    else:
-        os.killpg(run.process.pid, signal.SIGKILL)
-    run.process.wait()
-    await_nobody(run.process.pid)
+    job = Job(tmp_path, random_kills.GRIDS, scale=10)
+    kills = RandomKills.of(job, pytestconfig)
+    kills.kill(100 if pytestconfig.getoption("--thorough") else 3)
 
 
 FAULT = """

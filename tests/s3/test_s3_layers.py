@@ -8,17 +8,22 @@ from pathlib import Path
 import pytest
 
 from embertide.spec.workers import StorageSettings
+from tests.support.random_kills import GRIDS, RandomKills
 from tests.support.resumed import LAYERS, Job
 from tests.support.s3.server import S3Server
 
 pytestmark = [pytest.mark.s3, pytest.mark.distributed]
 
 
+def place_in(s3: S3Server) -> tuple[str, StorageSettings]:
+    """An unused output in the store, and the settings of the store."""
+    settings = StorageSettings(endpoint_url=s3.endpoint, region=s3.region)
+    return s3.uri(f"t-{secrets.token_hex(6)}/embeddings"), settings
+
+
 def test_a_killed_run_is_gone_on_with_from_a_store(s3: S3Server, tmp_path: Path) -> None:
     """Whole, with a block that is damaged, and with one that is gone."""
-    settings = StorageSettings(endpoint_url=s3.endpoint, region=s3.region)
-    output = s3.uri(f"t-{secrets.token_hex(6)}/embeddings")
-    job = Job(tmp_path, ("2x1",), output, settings)
+    job = Job(tmp_path, ("2x1",), *place_in(s3))
     assert "was killed by SIGKILL" in job.killed_after(2).message
     assert job.kept() == [1, 2]
     report = job.again("2x1")
@@ -39,3 +44,12 @@ def test_a_killed_run_is_gone_on_with_from_a_store(s3: S3Server, tmp_path: Path)
     assert Path(damaged).name in first
     assert "does not exist" in second or "no such" in second.lower()
     assert job.kept() == []
+
+
+def test_random_kills_lose_nothing(
+    s3: S3Server, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    """A worker or the whole command, at any moment, on any grid; then a run to the end."""
+    job = Job(tmp_path, GRIDS, *place_in(s3), scale=10)
+    kills = RandomKills.of(job, pytestconfig)
+    kills.kill(100 if pytestconfig.getoption("--thorough") else 2)

@@ -168,17 +168,20 @@ class Running:
 
     def workers(self, count: int) -> list[int]:
         """Process ids of the workers by rank, once all have started."""
-        while True:
-            names = {process: name_of(process) for process in members(self.process.pid)}
-            found = {
-                int(name.removeprefix(_WORKER)): process
-                for process, name in names.items()
-                if name.startswith(_WORKER)
-            }
-            if len(found) == count:
-                return [found[rank] for rank in range(count)]
+        while len(found := self.workers_there()) != count:
             assert self.process.poll() is None, self._err.read_text()
             time.sleep(0.005)
+        return found
+
+    def workers_there(self) -> list[int]:
+        """Process ids of the workers by rank that there are right now."""
+        names = {process: name_of(process) for process in members(self.process.pid)}
+        found = {
+            int(name.removeprefix(_WORKER)): process
+            for process, name in names.items()
+            if name.startswith(_WORKER)
+        }
+        return [found[rank] for rank in sorted(found)]
 
     def hold(self) -> None:
         """Stop every process of it, as long as nobody sends SIGCONT."""

@@ -31,6 +31,7 @@ class Job:
         grids: of those runs whose bits are compared.
         output: its URI; default: a folder.
         settings: of the store that the output is in.
+        scale: 2^scale nodes.
     """
 
     def __init__(
@@ -39,10 +40,11 @@ class Job:
         grids: tuple[str, ...],
         output: str = "",
         settings: StorageSettings | None = None,
+        scale: int = 15,
     ) -> None:
         self._folder, self.path = folder, folder / "job"
         self.storage = open_storage(settings)
-        made = Running(folder, "synth", str(self.path), "--scale", "15", "--quiet")
+        made = Running(folder, "synth", str(self.path), "--scale", str(scale), "--quiet")
         assert made.done(WAIT_SECONDS).code == 0
         self.uri = output or (self.path / "embeddings").as_uri()
         manifest = yaml.safe_load((self.path / "job.yaml").read_text())
@@ -94,6 +96,11 @@ class Job:
     def kept(self) -> list[int]:
         """The layers that are complete."""
         return [layer for kept in list_layers(self.storage, self.uri) for layer in kept.layers]
+
+    def kept_objects(self) -> list[str]:
+        """URIs of all that is kept, of incomplete layers too."""
+        found = (objects_of(self.storage, self.uri, key) for key in keys(self.storage, self.uri))
+        return [info.uri for objects in found for info in objects]
 
     def killed_after(self, layer: int, grid: str = "2x1") -> Done:
         """The end of a run of which a worker is killed once a layer is kept."""
