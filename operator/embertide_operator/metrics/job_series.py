@@ -45,12 +45,12 @@ def essentials(job: Object) -> Object:
     meta, spec = job["metadata"], job["spec"]
     kept = ("namespace", "name", "uid", "creationTimestamp")
     workers = spec.get("workers") or {}
-    targets = {} if (spec.get("inference") or {}).get("targets") is not None else None
+    some = (spec.get("inference") or {}).get("targets") is not None
     return {
         "metadata": {key: meta[key] for key in kept},
         "spec": {
             "output": {"uri": spec["output"]["uri"]},
-            "inference": {"targets": targets},
+            "inference": {"targets": {} if some else None},
             "workers": {"device": workers.get("device", "cpu")},
             "backoffLimit": spec.get("backoffLimit", 0),
         },

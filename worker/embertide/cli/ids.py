@@ -66,7 +66,8 @@ def with_targets(
     if ids_from is not None:
         targets["table"] = _table(ids_from)
     else:
-        kind = node_type or (job.spec.output.node_types or [None])[0]
+        published = job.spec.output.node_types
+        kind = node_type or (published[0] if published else None)
         targets["ids"] = typed_ids(job, kind, split_ids(ids))
     if node_type is not None:
         targets["nodeType"] = node_type

@@ -116,8 +116,8 @@ class TargetTable(ObjectInput):
         problems = [*text_problems(self), *table_problems(self)]
         wanted, kind = (str, "a column name") if named_columns(self) else (int, "a 0-based index")
         if not isinstance(self.id_column, wanted):
-            about = self.format if named_columns(self) or self.format == "npy" else "csv without"
-            about += "" if named_columns(self) or self.format == "npy" else " header"
+            plain = named_columns(self) or self.format == "npy"
+            about = str(self.format) if plain else f"{self.format} without header"
             message = f"is {self.id_column!r}; must be {kind} in {about}"
             problems.append((("idColumn",), message))
         if self.format in ("csv", "tsv") and self.ready is not None and self.ready.min_rows:
@@ -193,8 +193,9 @@ def _kind_problems(targets: Targets, kind: str, name: str) -> list[Problem]:
         message = f"is 'npy', which holds numbers, but node type {name!r} has string ids; use"
         return [((*at, "table", "format"), message + " parquet, csv or tsv")]
     wanted = "text (ids: string)" if text else f"whole numbers (ids: {kind})"
-    return [
+    problems: list[Problem] = [
         ((*at, "ids", i), f"is {item!r}, but ids of {name!r} are {wanted}")
         for i, item in enumerate(targets.ids or [])
         if isinstance(item, str) != text
-    ][:1]
+    ]
+    return problems[:1]
