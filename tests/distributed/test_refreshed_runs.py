@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import embertide
 from tests.support.refreshed_job import NightlyJob
 
 pytestmark = pytest.mark.distributed
@@ -98,6 +101,24 @@ def test_runs_say_why_they_compute_all_rows(job: NightlyJob) -> None:
     refresh = job.night("2x1")["refresh"]
     assert refresh["mode"] == "full"
     assert "is likely to take" in refresh["why"]
+
+
+def test_some_nodes_are_computed_over_the_rows_that_were_kept(job: NightlyJob) -> None:
+    job.set(keep=True, mode="auto")
+    version = job.night("1x1")["version"]
+    done = job.embed(5, 900)
+    assert done.code == 0, done.err
+    assert f"after the kept layer 2 of {version}" in done.err
+    ids, rows = embertide.read(job.path / "embeddings", ids=[5, 900]).to_numpy()
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    assert [line["id"] for line in lines] == ids.tolist()
+    found = np.array([line["embedding"] for line in lines], np.float32)
+    assert np.array_equal(found, rows)
+    # Of other inputs they are no use.
+    job.change_edges(5)
+    done = job.embed(5)
+    assert done.code == 0, done.err
+    assert "are not used: inputs, model or job have changed" in done.err
 
 
 def test_what_is_kept_goes_when_no_run_goes_on_from_it(job: NightlyJob) -> None:

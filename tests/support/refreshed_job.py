@@ -57,6 +57,11 @@ class NightlyJob:
         manifest = str(self.path / name)
         return Running(self._folder, "run", manifest, "--grid", grid, "--json", *words)
 
+    def embed(self, *ids: int) -> Done:
+        """The end of computing the embeddings of some nodes."""
+        words = ("embed", str(self.path / "job.yaml"), "--ids", ",".join(map(str, ids)))
+        return Running(self._folder, *words).done(WAIT_SECONDS)
+
     @staticmethod
     def _report(done: Done) -> dict[str, Any]:
         assert done.code == 0, done.err

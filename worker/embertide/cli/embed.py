@@ -115,8 +115,9 @@ def _lines(path: Path) -> list[str]:
 def _summary(embedded: SomeEmbeddings) -> str:
     """What was computed, for people."""
     share = f"{human_count(embedded.edges)} of {human_count(embedded.all_edges)} edges"
-    after = f", after the kept layer {embedded.resumed}" if embedded.resumed else ""
-    return f"{len(embedded.ids)} embeddings over {share}{after}"
+    after = f", after the kept layer {embedded.resumed} of {embedded.resumed_of}"
+    text = f"{len(embedded.ids)} embeddings over {share}{after if embedded.resumed else ''}"
+    return f"{text}; {embedded.unused}" if embedded.unused else text
 
 
 def _write(embedded: SomeEmbeddings, form: Format, out: Path | None) -> None:

@@ -16,12 +16,13 @@ import pyarrow as pa
 import torch
 
 from embertide.context import RunContext
-from embertide.errors import InputError, InputsNotReady
+from embertide.errors import EmbertideError, InputError, InputsNotReady
 from embertide.grid import Grid
 from embertide.kernels.ids import Ids
 from embertide.models.read import read_files
 from embertide.pipeline.compute import compute
 from embertide.pipeline.prepare import Prepared, prepare
+from embertide.pipeline.refresh import kept_key
 from embertide.planning.inputs import Inputs, list_inputs
 from embertide.planning.layer_key import layer_key
 from embertide.planning.matching import match_types
@@ -47,6 +48,9 @@ from embertide.versions.layers.attempts import Attempt
 from embertide.versions.layers.store import LayerStore
 
 _SHOWN = 5
+OTHER_INPUTS = (
+    "the rows that the current version has kept are not used: inputs, model or job have changed"
+)
 Id = int | str
 
 
@@ -58,7 +62,10 @@ class SomeEmbeddings:
         ids: as they were asked for, each once.
         vectors: [k, D'] float32.
         edges: how many edges all layers went over; ``all_edges`` of how many.
-        resumed: the kept layer that this began after; 0: none.
+        resumed: the kept layer that this began after; 0: none. ``resumed_of`` is the run that had
+            kept it.
+        unused: why kept rows of the current version were not used; "": they were, or there are
+            none.
         warnings: sentences for the user.
     """
 
@@ -67,6 +74,8 @@ class SomeEmbeddings:
     edges: int
     all_edges: int
     resumed: int
+    resumed_of: str
+    unused: str
     warnings: list[str]
 
 
@@ -184,5 +193,16 @@ def _embed(
         edges=facts.chosen.edges,
         all_edges=facts.chosen.all_edges,
         resumed=facts.kept.resumed,
+        resumed_of=facts.kept.version,
+        unused="" if facts.kept.resumed else _why_unused(ctx, layers),
         warnings=[*facts.omissions.sentences, *facts.kept.problems, *prepared.warnings],
     )
+
+
+def _why_unused(ctx: RunContext, layers: str) -> str:
+    """Why the rows that the current version has kept were not used; "" where it has kept none."""
+    try:
+        kept = kept_key(ctx.storage, ctx.job.spec.published_uri)
+    except EmbertideError as error:
+        return f"the current version cannot be read: {error}"
+    return OTHER_INPUTS if kept and kept != layers else ""

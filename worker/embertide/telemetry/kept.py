@@ -17,6 +17,7 @@ class KeptFacts:
 
     Attributes:
         resumed: the layer after which the run went on; 0: it computed all.
+        version: the run that had kept that layer, by the version it published or was to; "": none.
         layers: how many the model has; 0: unknown.
         kept: the layers that it kept.
         kept_bytes: of these, of all workers.
@@ -25,6 +26,7 @@ class KeptFacts:
     """
 
     resumed: int = 0
+    version: str = ""
     layers: int = 0
     kept: list[int] = field(default_factory=list)
     kept_bytes: int = 0

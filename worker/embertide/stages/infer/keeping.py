@@ -138,6 +138,7 @@ class LayerKeeper:
             restored = restore(ctx, self._execution, keeping.store, seal)
             if restored is not None:
                 self._go_on(boundary, restored)
+                self._facts.version = seal.version
                 return boundary.at
         return 0
 
