@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -100,6 +101,20 @@ def test_rows_of_samples_are_those_of_the_same_samples(cases: dict[str, Case]) -
     fanout = {"fanout": [3] * 4, "seed": 7}
     answers = on_grid(2, 1, embed_sets, GRAPHS, _given(cases, names), SETS[:3], fanout)
     assert not _problems(cases, answers, exact=True)
+
+
+def test_all_rows_are_computed_where_tensors_are_on_disk(
+    cases: dict[str, Case], tmp_path: Path
+) -> None:
+    given = _given(cases, ["pyg example sage"])
+    by_rank = on_grid(2, 1, embed_sets, GRAPHS, given, SETS[:3], None, str(tmp_path))
+    for number in range(3):
+        ranks = [answers["pyg example sage"][number] for answers in by_rank]
+        assert all(np.array_equal(one.rows, one.expected) for one in ranks)
+        assert sum(len(one.rows) for one in ranks) == len(SETS[number])
+        assert ranks[0].facts.why == (
+            "tensors of nodes are on disk, since they exceed the memory of a worker"
+        )
 
 
 @pytest.mark.parametrize("grid", [(1, 1), (2, 1), (1, 2), (2, 2)])

@@ -25,6 +25,7 @@ from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.storage.opening import open_storage
 from embertide.telemetry.report import RunReport
 from tests.support.commands import Commands
+from tests.support.pods import local_pods
 from tests.support.small_job import NODES, SmallJob
 from tests.support.typed_files import names_of, write_typed_job
 from tests.support.typed_programs import relational
@@ -297,3 +298,23 @@ def test_a_plan_says_how_many_rows_there_will_be(commands: tuple[Commands, Small
     assert "go over 25.0% of the edges" in note
     assert plan["output_bytes"] < 2 * 100
     assert plan["output_uri"].endswith("/_targets")
+
+
+def test_pods_publish_targets(tmp_path: Path) -> None:
+    job = SmallJob.make(tmp_path / "job")
+    table = write_npy(tmp_path / "job" / "wanted", WANTED)
+    job.write_manifest(inference__targets={"table": table})
+    with local_pods(tmp_path / "pods", load_manifest(Path(job.manifest))) as made:
+        pods = made.attempt("2x1", EMBERTIDE_IN_PLACE="0")
+        done = pods[0].until_state("succeeded")
+        assert done.output is not None
+        assert done.report is not None
+        assert done.output.uri.endswith(f"/_targets/versions/{made.versions[0]}")
+        assert (done.output.rows, done.report.target_rows, done.report.target_edges) == (2, 2, 6)
+        for pod in pods:
+            pod.terminate()
+        # An attempt that follows finds the version of the one before.
+        again = made.attempt("2x1", EMBERTIDE_IN_PLACE="0")[0].until_state("succeeded")
+        assert again.output is not None
+        assert again.output.version == made.versions[0]
+    assert rows_of(job.output, targets=True).keys() == {3, 7}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from embertide.kernels.scratch import Scratch
 from embertide.primitives.exchange import Exchange
 from embertide.steps import Program
 from embertide.telemetry.chosen import ChosenFacts
@@ -43,13 +45,20 @@ def embed_sets(
     cases: Cases,
     sets: tuple[tuple[int, ...], ...] = SETS,
     inference: dict[str, Any] | None = None,
+    scratch: str = "",
 ) -> dict[str, list[Chosen]]:
-    """Case -> each set of rows. Collective: every rank must call."""
+    """Case -> each set of rows. Collective: every rank must call.
+
+    Args:
+        scratch: a folder where tensors of nodes are; "": they are in memory.
+    """
     answers: dict[str, list[Chosen]] = {}
     for name, (program, kind, weighted) in cases.items():
         rank = Rank(
             exchange, graphs[kind, weighted], make_job(weighted=weighted, **inference or {})
         )
+        if scratch:
+            rank.ctx = replace(rank.ctx, scratch=Scratch(Path(scratch)), panel=2)
         features = make_features(program.input_width)
         whole, first = rank.embed(program, features), rank.ranges.worker(exchange.grid.rank)[0]
         answers[name] = []

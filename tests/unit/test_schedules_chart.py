@@ -152,6 +152,12 @@ def test_the_command_submits_as_the_values_say() -> None:
     assert field == f"metadata.labels['{JOB_NAME_LABEL}']"
 
 
+def test_the_output_of_targets_is_apart() -> None:
+    template = put(SCHEDULE, "jobTemplate.spec.inference", {"targets": {"ids": [3]}})
+    found = chart.only(rendered(template), "CronJob")["metadata"]["annotations"]
+    assert found["embertide.dev/output"] == "s3://shop/embeddings/products/_targets"
+
+
 def test_time_zone_and_namespace_by_default() -> None:
     short = {key: SCHEDULE[key] for key in ("name", "schedule", "jobTemplate")}
     objects = rendered(short)
