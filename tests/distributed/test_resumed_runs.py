@@ -134,6 +134,22 @@ def test_a_disk_that_takes_no_blocks_is_a_warning(job: Job) -> None:
     assert "_layers" in warning
 
 
+def test_a_layer_that_cannot_be_sealed_does_not_count_as_kept(job: Job) -> None:
+    job.killed_after(2)
+    for uri in job.kept_objects():
+        if uri.endswith(".seal.json"):
+            path = Path(uri.removeprefix("file://"))
+            path.unlink()
+            (path / "in_the_way").mkdir(parents=True)
+    report = job.again("2x1")
+    assert (report["kept"]["resumed"], report["kept"]["kept"]) == (0, [])
+    assert report["kept"]["kept_bytes"] == 0
+    assert job.rows() == job.bits["2x1"]
+    first, second = [text for text in report["warnings"] if "is not kept" in text]
+    assert first.startswith("layer 1 is not kept")
+    assert second.startswith("layer 2 is not kept")
+
+
 def test_random_kills_lose_nothing(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     """A worker or the whole command, at any moment, on any grid; then a run to the end."""
     job = Job(tmp_path, random_kills.GRIDS, scale=10)

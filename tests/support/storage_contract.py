@@ -46,6 +46,18 @@ class StorageContract:
         assert storage.stat(f"{root}/x") == info
         assert storage.read(f"{root}/x") == LARGE[:size]
 
+    def test_what_is_written_soon_is_read_at_once_and_settled_later(
+        self, storage: Storage, root: str
+    ) -> None:
+        uris = [f"{root}/a/{number}" for number in range(3)]
+        for uri in uris:
+            storage.write_soon(uri, memoryview(uri.encode()))
+        storage.write_soon(uris[0], b"")
+        assert [storage.read(uri) for uri in uris] == [b"", *(uri.encode() for uri in uris[1:])]
+        storage.settle(uris)
+        assert keys(storage, root, root) == ["a/0", "a/1", "a/2"]
+        storage.settle([])
+
     def test_the_etag_changes_with_the_content(self, storage: Storage, root: str) -> None:
         first = storage.write(f"{root}/x", b"one")
         second = storage.write(f"{root}/x", b"two")

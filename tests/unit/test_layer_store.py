@@ -12,6 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
+from embertide.errors import OutputError
 from embertide.storage.opening import open_storage
 from embertide.versions.layers import attempts
 from embertide.versions.layers import store as stores
@@ -90,6 +91,50 @@ def test_nothing_is_complete_without_a_seal(output: str) -> None:
     assert store.is_there()
     assert store.sealed(NAME) is None
     assert store.sealed("d" * 32) is None
+
+
+@pytest.mark.parametrize("on_one_machine", [False, True])
+def test_blocks_are_on_the_disk_before_the_seal_is(
+    on_one_machine: bool, output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each at once, or on one machine all of them when the layer is sealed."""
+    synced, os_fsync = list[Path](), os.fsync
+
+    def fsync(number: int) -> None:
+        os_fsync(number)
+        synced.append(Path(f"/proc/self/fd/{number}").readlink())
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    store = replace(open_layers(output), on_one_machine=on_one_machine)
+    tensor = write(store)
+    before = len(synced)
+    seal = Seal(
+        key=KEY, name=NAME, version=VERSION, layer=1, layers=3, feature=1, tensors=(tensor,)
+    )
+    assert store.seal(seal)
+    names = {block.path.rpartition("/")[2] for block in tensor.blocks}
+    blocks = [path for path in synced if path.name in names]
+    folder = Path(key_uri(output, KEY).removeprefix("file://"), "blocks", VERSION)
+    assert folder in synced
+    if on_one_machine:
+        assert (before, {path.name for path in blocks}) == (0, names)
+        assert synced.index(folder) == len(names)
+    else:
+        assert blocks == []
+        assert before == 2 * len(names), "of each block its hidden file, and then its folder"
+    assert np.array_equal(read(store), VALUES)
+
+
+def test_a_layer_whose_block_is_gone_gets_no_seal(output: str) -> None:
+    store = replace(open_layers(output), on_one_machine=True)
+    tensor = write(store)
+    store.remove(tensor.blocks[3:4])
+    seal = Seal(
+        key=KEY, name=NAME, version=VERSION, layer=1, layers=3, feature=1, tensors=(tensor,)
+    )
+    with pytest.raises(OutputError, match="cannot be written: No such file or directory"):
+        store.seal(seal)
+    assert store.sealed(NAME) is None
 
 
 def test_of_two_attempts_one_seals(output: str) -> None:

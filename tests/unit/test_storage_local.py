@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from embertide.errors import ObjectMissing, OutputError, StorageError
-from embertide.storage import local
+from embertide.storage import local_files
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.storage.reading_ahead import begin_to_read
@@ -225,7 +225,7 @@ def test_the_disk_begins_before_the_file_is_complete(
         begun.append((start, length, os.fstat(file).st_size))
         return begin_write_back(file, start, length)
 
-    monkeypatch.setattr(local, "begin_write_back", begin)
+    monkeypatch.setattr(local_files, "begin_write_back", begin)
     piece = bytes(3 << 20)
     with storage.create(f"{root}/part") as file:
         for _ in range(7):

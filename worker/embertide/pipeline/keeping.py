@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from embertide.context import RunContext
 from embertide.errors import EmbertideError
-from embertide.pipeline.refresh import RefreshPlan, kept_key
+from embertide.pipeline.refresh import RefreshPlan, kept_key, on_one_machine
 from embertide.planning.order import WorkOrder
 from embertide.planning.unchanged import touched
 from embertide.stages.infer import Keeping
@@ -52,7 +52,7 @@ def kept_layers(
         else:
             uris = [item["uri"] for item in order.inputs.objects()]
             yield Keeping(
-                LayerStore(storage, output, refresh.key, order.version),
+                LayerStore(storage, output, refresh.key, order.version, on_one_machine(ctx)),
                 range(1, layers + 1) if refresh.keeps else order.keep if resume else (),
                 results=refresh.keeps,
                 # What a version was published with is as good as it, and is computed again.

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from embertide._version import __version__
+from embertide.context import RunContext
 from embertide.errors import EmbertideError
 from embertide.kernels.describe import instruction_set, is_compiled
 from embertide.pipeline.prepare import Prepared
@@ -112,6 +113,11 @@ def kept_key(storage: Storage, output_uri: str) -> str:
     return str((manifest.get("layers") or {}).get("key", ""))
 
 
+def on_one_machine(ctx: RunContext) -> bool:
+    """Whether all workers are known to be on one machine."""
+    return ctx.grid.world == 1 or ctx.exchange.channel("world", "features").in_place
+
+
 def _how(prepared: Prepared) -> dict[str, Any]:
     ctx = prepared.ctx
     inference = ctx.job.spec.inference
@@ -138,7 +144,7 @@ def _unfit(prepared: Prepared) -> str:
         return "tensors of nodes are on disk, since they exceed the memory of a worker"
     if not is_compiled():
         return "the native kernels are not there, without which rows may be rounded otherwise"
-    if ctx.grid.world > 1 and not ctx.exchange.channel("world", "features").in_place:
+    if not on_one_machine(ctx):
         return "the workers do not share one host's memory"
     if ctx.grid.feature > 1 and ctx.job.spec.inference.rows != "float32":
         return "inference.rows is not float32, on a grid with feature slices"

@@ -13,7 +13,7 @@ from embertide.kernels.spilled_csr import in_memory
 from embertide.kernels.torch_threads import on_one_thread
 from embertide.pipeline.prepare import Prepared
 from embertide.pipeline.reach import Reach, count_reach
-from embertide.pipeline.refresh import RefreshPlan
+from embertide.pipeline.refresh import RefreshPlan, on_one_machine
 from embertide.planning.order import WorkOrder
 from embertide.primitives.objects import broadcast_object
 from embertide.stages.changes import OwnNodes, RowDigests, digest_rows, find_changes, keep_digests
@@ -86,7 +86,8 @@ def _digests(prepared: Prepared, sub_ranges: dict[str, Csr]) -> RowDigests:
 def _keep(prepared: Prepared, order: WorkOrder, plan: RefreshPlan, digests: RowDigests) -> None:
     """Keep the digests; without them the layers are of no use. Collective: every rank must call."""
     ctx = prepared.ctx
-    store = LayerStore(ctx.storage, ctx.job.spec.published_uri, plan.key, order.version)
+    output, together = ctx.job.spec.published_uri, on_one_machine(ctx)
+    store = LayerStore(ctx.storage, output, plan.key, order.version, together)
     ranges, _ = prepared.graph.of_types(prepared.names)
     why = keep_digests(ctx.exchange, store, plan.record, digests, ranges)
     if why:

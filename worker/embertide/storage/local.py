@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import os
-import secrets
 import stat as modes
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,6 +18,7 @@ from embertide.errors import InputChanged, ObjectMissing, StorageError
 from embertide.spec.storage import Store
 from embertide.storage.file_lock import locked
 from embertide.storage.local_errors import UNFINISHED, reading, to_path, writing
+from embertide.storage.local_files import FileSink, etag_of, sync, uri_of
 from embertide.storage.protocol import (
     CHANGED,
     GONE,
@@ -29,12 +29,7 @@ from embertide.storage.protocol import (
     OnUpload,
     Span,
 )
-from embertide.storage.write_back import begin_write_back
 from embertide.telemetry.transfers import TransferStats
-
-_BUFFER_BYTES = 1 << 20
-_WRITE_BACK_BYTES = 8 << 20
-"""How much of a file is written before its disk is asked to begin with it."""
 
 
 def open_store(_settings: Store, _on_retry: OnRetry, _on_upload: OnUpload) -> LocalStore:
@@ -153,6 +148,27 @@ class LocalStore:
         finally:
             sink.remove()
 
+    def write_soon(self, uri: str, data: bytes | memoryview) -> None:
+        """As :meth:`write`; the disk is asked to begin, and not waited for."""
+        sink = self._sink(uri)
+        try:
+            sink.write(data)
+            sink.show()
+        finally:
+            sink.remove()
+
+    def settle(self, uris: Iterable[str]) -> None:
+        """Wait for the disk, file by file, then for the names in their directories."""
+        folders: dict[Path, str] = {}
+        for uri in uris:
+            path = to_path(uri)
+            with writing(uri):
+                sync(path)
+            folders[path.parent] = uri
+        for folder, uri in folders.items():
+            with writing(uri):
+                sync(folder)
+
     @contextmanager
     def create(self, uri: str) -> Iterator[BinaryIO]:
         """A hidden file, renamed into place when the block ends cleanly."""
@@ -185,7 +201,7 @@ class LocalStore:
 
     def unfinished(self, folder: str) -> Sequence[str]:
         """Hidden files that `create` left, or is writing."""
-        return sorted(_uri(path) for path in to_path(folder).rglob(f".*{UNFINISHED}"))
+        return sorted(uri_of(path) for path in to_path(folder).rglob(f".*{UNFINISHED}"))
 
     def sweep(self, folder: str, begun: Iterable[str] = ()) -> None:  # noqa: ARG002
         """Remove hidden files that `create` left, and the directory if it becomes empty."""
@@ -195,9 +211,9 @@ class LocalStore:
                 hidden.unlink(missing_ok=True)
         self._remove_empty(path)
 
-    def _sink(self, uri: str) -> _Sink:
+    def _sink(self, uri: str) -> FileSink:
         self._make_directory(uri)
-        return _Sink(uri)
+        return FileSink(uri)
 
     @contextmanager
     def _locked(self, uri: str) -> Iterator[None]:
@@ -244,7 +260,7 @@ class _Watched(io.BufferedReader):
     @property
     def changed(self) -> bool:
         """Whether it has been written to since it was listed."""
-        return self._info is not None and _etag(os.fstat(self.fileno())) != self._info.etag
+        return self._info is not None and etag_of(os.fstat(self.fileno())) != self._info.etag
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         # What cannot be read is perhaps only half written.
@@ -258,68 +274,6 @@ class _Watched(io.BufferedReader):
             ) from error
 
 
-class _Sink(io.BufferedIOBase):
-    """A hidden file that `commit` gives its name. Closing it decides nothing."""
-
-    def __init__(self, uri: str) -> None:
-        self._uri, self._path = uri, to_path(uri)
-        self._hidden = self._path.with_name(f".{secrets.token_hex(6)}{UNFINISHED}")
-        with writing(uri):
-            self._file = self._hidden.open("xb", buffering=_BUFFER_BYTES)
-        # Bytes written, and those of them that the disk was asked to begin with.
-        self._written = self._begun = 0
-
-    def writable(self) -> bool:
-        """True: this file is for writing."""
-        return True
-
-    def tell(self) -> int:
-        """Bytes written so far."""
-        return self._file.tell()
-
-    def write(self, data: Any) -> int:
-        """Write all of ``data``.
-
-        Raises:
-            OutputError: the disk is full.
-        """
-        with writing(self._uri):
-            count = self._file.write(data)
-            self._written += count
-            if self._written - self._begun >= _WRITE_BACK_BYTES:
-                self._file.flush()
-                begin_write_back(self._file.fileno(), self._begun, self._written - self._begun)
-                self._begun = self._written
-        return count
-
-    def commit(self) -> ObjectInfo:
-        """Make the file durable, then visible."""
-        with writing(self._uri):
-            self._file.flush()
-            status = os.fstat(self._file.fileno())
-            os.fsync(self._file.fileno())
-            self._file.close()
-            self._hidden.replace(self._path)
-            _sync_directory(self._path.parent)
-        return ObjectInfo(_uri(self._path), status.st_size, _etag(status))
-
-    def remove(self) -> None:
-        """Remove the hidden file, unless `commit` renamed it already."""
-        # What a full disk did not take is flushed again by close, and fails again.
-        with suppress(OSError):
-            self._file.close()
-        with suppress(OSError):
-            self._hidden.unlink()
-
-
-def _uri(path: Path) -> str:
-    return f"file://{path}"
-
-
-def _etag(status: os.stat_result) -> str:
-    return f"{status.st_mtime_ns}-{status.st_size}-{status.st_ino}"
-
-
 def _info(path: Path) -> ObjectInfo | None:
     """None for a directory; an OSError when there is nothing."""
     return None if modes.S_ISDIR(path.stat().st_mode) else _file_info(path)
@@ -328,10 +282,10 @@ def _info(path: Path) -> ObjectInfo | None:
 def _file_info(path: Path) -> ObjectInfo:
     status = path.stat()
     if not modes.S_ISREG(status.st_mode):
-        raise StorageError(f"{_uri(path)} is a device, pipe or socket, not a file; use files")
+        raise StorageError(f"{uri_of(path)} is a device, pipe or socket, not a file; use files")
     # A copy may keep the times of its original, and a rename changes no times but this one.
     modified = max(status.st_mtime, status.st_ctime)
-    return ObjectInfo(_uri(path), status.st_size, _etag(status), modified)
+    return ObjectInfo(uri_of(path), status.st_size, etag_of(status), modified)
 
 
 def _nothing_in(uri: str) -> ObjectMissing:
@@ -368,16 +322,7 @@ def _files(top: Path, hidden: bool, skipped: list[str] | None = None) -> Iterato
     # of links ends in an error.
     for folder, folders, files in os.walk(top, followlinks=True, onerror=fail):
         if skipped is not None:
-            skipped += [f"{_uri(Path(folder, name))}/" for name in folders if not wanted(name)]
-            skipped += [_uri(Path(folder, name)) for name in files if not wanted(name)]
+            skipped += [f"{uri_of(Path(folder, name))}/" for name in folders if not wanted(name)]
+            skipped += [uri_of(Path(folder, name)) for name in files if not wanted(name)]
         folders[:] = filter(wanted, folders)
         yield from (Path(folder, name) for name in filter(wanted, files))
-
-
-def _sync_directory(path: Path) -> None:
-    """Make a rename durable."""
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

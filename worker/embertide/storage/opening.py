@@ -126,6 +126,19 @@ class Stores:
         uri = as_uri(uri)
         return self._store(uri).write(uri, data)
 
+    def write_soon(self, uri: str, data: bytes | memoryview) -> None:
+        """See :meth:`Storage.write_soon`."""
+        uri = as_uri(uri)
+        self._store(uri).write_soon(uri, data)
+
+    def settle(self, uris: Iterable[str]) -> None:
+        """See :meth:`Storage.settle`."""
+        of_stores: dict[Storage, Any] = {}
+        for uri in map(as_uri, uris):
+            of_stores.setdefault(self._store(uri), []).append(uri)
+        for store, own in of_stores.items():
+            store.settle(own)
+
     def create(self, uri: str) -> AbstractContextManager[BinaryIO]:
         """See :meth:`Storage.create`."""
         uri = as_uri(uri)

@@ -136,6 +136,18 @@ class Storage(Protocol):
     def write(self, uri: str, data: bytes) -> ObjectInfo:
         """Create or replace an object atomically: readers see the old one or the new one."""
 
+    def write_soon(self, uri: str, data: bytes | memoryview) -> None:
+        """As :meth:`write`; until it is settled, a machine that goes down may lose the object."""
+
+    def settle(self, uris: Iterable[str]) -> None:
+        """Return once objects of :meth:`write_soon` outlast a machine that goes down.
+
+        Any process of the machine that wrote them may call, for several at a time.
+
+        Raises:
+            OutputError: an object is gone, or the disk could not write it.
+        """
+
     def create(self, uri: str) -> AbstractContextManager[BinaryIO]:
         """A file to write an object sequentially; it appears when the block ends cleanly."""
 

@@ -39,12 +39,11 @@ from embertide.storage.s3_errors import (
     of_answer,
 )
 from embertide.storage.s3_streams import MultipartSink, RangedFile, committing
+from embertide.storage.s3_upload import S3Upload
 from embertide.telemetry.transfers import TransferStats
 
 _DELETE_AT_ONCE = 1000
 _FIRST_READ_BYTES = 8 << 20
-_PART = ("ETag", "ChecksumCRC32")
-"""What of the answer about a part completes the upload, as far as it is there."""
 
 
 def open_store(settings: Store, on_retry: OnRetry, on_upload: OnUpload) -> S3Store:
@@ -221,14 +220,21 @@ class S3Store:
 
     def write(self, uri: str, data: bytes) -> ObjectInfo:
         """Create or replace the object; a large one by a multipart upload."""
-        upload = _Upload(self._client, uri, self._on_upload)
+        upload = S3Upload(self._client, uri, self._on_upload)
         with committing(lambda: MultipartSink(upload, self._pool)) as stream:
             stream.write(data)
         return ObjectInfo(uri, len(data), upload.etag)
 
+    def write_soon(self, uri: str, data: bytes | memoryview) -> None:
+        """As :meth:`write`: what a store has accepted lasts."""
+        self.write(uri, bytes(data))
+
+    def settle(self, uris: Iterable[str]) -> None:
+        """Nothing is left to do."""
+
     def create(self, uri: str) -> AbstractContextManager[BinaryIO]:
         """A stream that becomes a multipart upload, or one put if it is small."""
-        upload = _Upload(self._client, uri, self._on_upload)
+        upload = S3Upload(self._client, uri, self._on_upload)
         return committing(lambda: MultipartSink(upload, self._pool))
 
     def write_if(self, uri: str, data: bytes, expected: str | None) -> bool:
@@ -259,7 +265,7 @@ class S3Store:
 
     def try_upload(self, uri: str) -> None:
         """Begin a multipart upload and abort it."""
-        upload = _Upload(self._client, uri, self._on_upload)
+        upload = S3Upload(self._client, uri, self._on_upload)
         upload.begin()
         upload.cancel()
 
@@ -343,41 +349,6 @@ class S3Store:
             error = ClientError(response, "DeleteObjects")
             uri = f"s3://{bucket}/{failed.get('Key')}"
             raise of_answer(error, uri, self._client.endpoint, self._client.sign_in)
-
-
-class _Upload:
-    """See :class:`embertide.storage.s3_streams.Upload`."""
-
-    def __init__(self, client: S3Client, uri: str, on_upload: OnUpload) -> None:
-        require_key(uri)
-        self._note = partial(on_upload, uri)
-        self._call = partial(client.call, uri=uri)
-        self._id, self.etag = "", ""
-
-    def put(self, data: bytes | bytearray) -> None:
-        """The whole object in one request."""
-        self.etag = plain(self._call("put_object", Body=data)["ETag"])
-
-    def begin(self) -> None:
-        """Start a multipart upload."""
-        self._note()
-        self._id = self._call("create_multipart_upload")["UploadId"]
-
-    def put_part(self, number: int, data: bytes | bytearray) -> Any:
-        """Upload part ``number``, from 1; returns what ``finish`` needs of it."""
-        sent = self._call("upload_part", UploadId=self._id, PartNumber=number, Body=data)
-        return {"PartNumber": number} | {name: sent[name] for name in _PART if name in sent}
-
-    def finish(self, parts: list[Any]) -> None:
-        """Complete the multipart upload, which makes the object visible."""
-        answer = self._call(
-            "complete_multipart_upload", UploadId=self._id, MultipartUpload={"Parts": parts}
-        )
-        self.etag = plain(answer["ETag"])
-
-    def cancel(self) -> None:
-        """Abort the multipart upload, which removes its parts."""
-        self._call("abort_multipart_upload", UploadId=self._id)
 
 
 def _folder(key: str) -> str:

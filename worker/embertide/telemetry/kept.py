@@ -33,6 +33,11 @@ class KeptFacts:
     wait_seconds: float = 0.0
     problems: list[str] = field(default_factory=list)
 
+    def lost(self, layer: int, size: int) -> None:
+        """A layer of so many bytes that was to be kept is not."""
+        self.kept.remove(layer)
+        self.kept_bytes -= size
+
     def warn(self, problem: str) -> None:
         """Note a problem, and log it."""
         self.problems.append(problem)

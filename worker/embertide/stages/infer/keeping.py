@@ -2,8 +2,9 @@
 
 A layer's tensors are written by threads while the next layer is computed. They are neither changed
 nor freed before they are written, so that no copy is needed: what would do so waits. Once the first
-operation of the next layer is over, all workers exchange what they have written, and one object
-seals the layer. Whatever fails here is a warning, and the run goes on without.
+operation of the next layer is over, all workers exchange what they have written, and a thread of
+rank 0 seals the layer by one object, after it has waited for the disk. Whatever fails here is a
+warning, and the run goes on without.
 """
 
 from __future__ import annotations
@@ -104,6 +105,8 @@ class LayerKeeper:
         self._known = [(b, boundary_digest(plan, b, row_type)) for b in boundaries(plan)]
         self._facts = ctx.graph_facts.kept
         self._pool = ThreadPoolExecutor(_WRITERS, "layers")
+        self._sealer = ThreadPoolExecutor(1, "seals")
+        self._sealing: list[Future[None]] = []
         self._writing: _Writing | None = None
         self._off = False
         self._sealed_names: list[str] = []
@@ -114,6 +117,7 @@ class LayerKeeper:
             self._writing.wait()
             self._writing = None
             self._execution.tensors.hold({})
+        self._finish_seals()
         if self._ctx.grid.rank == 0:
             for name in self._sealed_names:
                 self._keeping.store.drop(name)
@@ -247,7 +251,7 @@ class LayerKeeper:
             self._discard(parts)
 
     def _sealed(self, writing: _Writing, parts: list[tuple[Block, ...]]) -> None:
-        """All is written: rank 0 seals the layer."""
+        """All is written: a thread of rank 0 seals the layer."""
         tensors = [
             replace(t, blocks=blocks) for t, blocks in zip(writing.tensors, parts, strict=True)
         ]
@@ -268,11 +272,25 @@ class LayerKeeper:
             feature=self._execution.grid.feature,
             tensors=tuple(tensors),
         )
+        self._sealing.append(self._sealer.submit(self._seal, seal, parts))
+
+    def _seal(self, seal: Seal, parts: list[tuple[Block, ...]]) -> None:
+        """Runs in the thread."""
         try:
-            if not store.seal(seal):
+            if not self._keeping.store.seal(seal):
                 self._discard(parts)
         except EmbertideError as error:
-            facts.warn(NOT_KEPT.format(layer=boundary.layer, why=error))
+            self._facts.lost(seal.layer, seal.size)
+            self._facts.warn(NOT_KEPT.format(layer=seal.layer, why=error))
+
+    def _finish_seals(self) -> None:
+        """Wait until every layer that was to be sealed is, or has failed."""
+        start = time.perf_counter()
+        for sealing in self._sealing:
+            sealing.result()
+        if self._sealing:
+            self._facts.wait_seconds += time.perf_counter() - start
+        self._sealing.clear()
 
     def _discard(self, parts: list[tuple[Block, ...]]) -> None:
         """Remove what was written in vain."""
@@ -282,5 +300,9 @@ class LayerKeeper:
             self._facts.warn(f"blocks of a layer that is not kept stay for 24 hours: {error}")
 
     def close(self) -> None:
-        """No layer is kept any more."""
-        self._pool.shutdown(cancel_futures=True)
+        """No layer is kept any more; those whose blocks are written are sealed."""
+        try:
+            self._finish_seals()
+        finally:
+            self._pool.shutdown(cancel_futures=True)
+            self._sealer.shutdown()
