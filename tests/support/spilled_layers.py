@@ -15,11 +15,11 @@ from embertide.kernels.spilled_csr import SpilledCsr
 from embertide.pipeline.prepare import target_of
 from embertide.planning.spilled import spilled_costs
 from embertide.plans import spill
-from embertide.plans.spill import without_parts
 from embertide.primitives.exchange import Exchange
 from embertide.steps import Program
 from embertide.telemetry.self_check import SelfCheck
 from tests.support.plans import as_given, order_steps
+from tests.support.typed_world import TypedRank
 from tests.support.world import GROUP_BYTES, Graph, Rank, make_features, make_job
 
 Cases = dict[str, tuple[Program, str, bool]]
@@ -49,6 +49,10 @@ class Answer:
     planned: tuple[float, float]
 
 
+TypedAnswer = tuple[dict[str, np.ndarray], dict[str, np.ndarray], SelfCheck]
+"""Our rows by node type with all tensors in memory and on disk, and what checks the latter."""
+
+
 def spill_layers(
     exchange: Exchange,
     graphs: Graphs,
@@ -56,23 +60,30 @@ def spill_layers(
     folder: str,
     panel: int,
     graph_too: set[str],
-) -> dict[str, Answer | list[str]]:
-    """Our rows of every case, both ways; of those that can't be spilled the operations."""
+    fanout: list[int] | None = None,
+    *,
+    placed: bool = False,
+) -> dict[str, Answer]:
+    """Our rows of every case, both ways.
+
+    Args:
+        graph_too: cases that also run with the graph on disk.
+        fanout: edges that each layer samples of a node; None: all.
+        placed: as of :class:`Rank`.
+    """
     # Few of each: the disk is waited for.
     spill.BLOCK_BYTES = scratch.CHUNK_BYTES = 4096
-    answers: dict[str, Answer | list[str]] = {}
+    answers: dict[str, Answer] = {}
     for name, (program, kind, weighted) in cases.items():
-        graph, job = graphs[kind, weighted], make_job(weighted=weighted)
+        sampled = {} if fanout is None else {"fanout": fanout[: program.layers]}
+        graph, job = graphs[kind, weighted], make_job(weighted=weighted, **sampled)
         ordered = order_steps(program, exchange.grid.world)
         features = make_features(program.input_width)
         rank = Rank(exchange, graph, job)
+        rank.placed = placed
         whole = rank.embed(ordered, features)
         files = Scratch(Path(folder))
         rank.ctx = replace(rank.ctx, scratch=files, panel=panel)
-        missing = without_parts(as_given(ordered, target_of(rank.ctx)))
-        if missing:
-            answers[name] = missing
-            continue
         found, checked = rank.checked(ordered, features, len(features))
         assert checked is not None
         read, written, left = files.read, files.written, files.count
@@ -84,8 +95,25 @@ def spill_layers(
             left=left,
             read=read,
             written=written,
-            planned=_planned(rank, ordered, features.nbytes),
+            planned=_planned(rank, ordered, features.nbytes, placed),
         )
+    return answers
+
+
+def spill_typed(
+    exchange: Exchange, programs: list[Program], folder: str, panel: int
+) -> list[TypedAnswer]:
+    """Our rows of every program over several node types, both ways."""
+    spill.BLOCK_BYTES = scratch.CHUNK_BYTES = 4096
+    rank, answers = TypedRank(exchange), []
+    whole = [rank.embed(program) for program in programs]
+    files = Scratch(Path(folder))
+    rank.ctx = replace(rank.ctx, scratch=files, panel=panel)
+    for program, in_memory in zip(programs, whole, strict=True):
+        spilled, checked = rank.checked(program, 1000)
+        assert checked is not None
+        on_disk = {key: values.copy() for key, values in spilled.items()}
+        answers.append((in_memory, on_disk, checked))
     return answers
 
 
@@ -106,7 +134,7 @@ def _stored(rank: Rank, program: Program, features: torch.Tensor) -> np.ndarray:
     return rows.copy()
 
 
-def _planned(rank: Rank, program: Program, features: int) -> tuple[float, float]:
+def _planned(rank: Rank, program: Program, features: int, placed: bool) -> tuple[float, float]:
     """Bytes read and written by one of several equal workers."""
     target = target_of(rank.ctx)
     size = GraphSize(
@@ -116,5 +144,5 @@ def _planned(rank: Rank, program: Program, features: int) -> tuple[float, float]
         group_bytes=GROUP_BYTES,
         depth=2,
     )
-    costs = spilled_costs(as_given(program, target), size, placed=())
+    costs = spilled_costs(as_given(program, target), size, placed=[""] if placed else [])
     return costs.read, costs.written - features / target.grid.workers

@@ -224,6 +224,9 @@ class TypedRank:
         names = {name: name for name in dict.fromkeys(program.types.values())}
         ranges, locations = self.graph.of_types(names)
         loaded = {name: loaded_features(self.ctx, self.nodes[name]) for name in program.inputs}
+        if (scratch := self.ctx.scratch) is not None:
+            for own in loaded.values():
+                own.data = scratch.empty(*own.data.shape).data.copy_(own.data)
         clock: Any = NoClock()
         layers = arrange(self.ctx, as_given(program, target_of(self.ctx)), ranges)
         checker = None if rows is None else make_checker(self.ctx, layers, rows)

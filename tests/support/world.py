@@ -127,7 +127,13 @@ class NoClock:
 
 
 class Rank:
-    """One rank after the CSR stage. Collective: every rank must call."""
+    """One rank after the CSR stage. Collective: every rank must call.
+
+    Attributes:
+        placed: one rank loads all features in the order of their nodes, if they are in memory.
+    """
+
+    placed = False
 
     def __init__(self, exchange: Exchange, graph: Graph, job: EmbeddingJob) -> None:
         self.ctx = RunContext(job, exchange, None, lambda _progress: None)  # type: ignore[arg-type]
@@ -181,11 +187,14 @@ class Rank:
 
         Collective: every rank must call.
         """
-        mine = loaded_rows(self.ctx.grid.rank, self.ctx.grid.world, len(features))
+        on_disk, mine = self.ctx.scratch is not None, np.arange(len(features))
+        if not self.placed:
+            mine = loaded_rows(self.ctx.grid.rank, self.ctx.grid.world, len(features))
         (node,), values = self.ctx.job.spec.input.nodes, features[mine]
         if self.ctx.scratch is not None:
             values = self.ctx.scratch.empty(*values.shape).data.copy_(values)
-        raw = RawFeatures([], values, placed=False)
+        placed, to_place = self.placed and not on_disk, self.placed and on_disk
+        raw = RawFeatures([], values, placed=placed, to_place=to_place)
         nodes = LoadedNodes(node, self.ids, raw, mine)
         locations = locate_features(self.ctx, nodes, self.ranges)
         located = Located(self.ranges, locations, self.names, self.keys)

@@ -44,11 +44,13 @@ class Loaded:
         ids: [n] int64 dense node ids in the order of the rows, over all chunks.
         data: [n, D] float32.
         placed: this rank has all rows, in the order of their dense ids; ``ids`` is empty then.
+        to_place: on disk, where they are put in that order later: in memory they would be placed.
     """
 
     ids: torch.Tensor
     data: torch.Tensor
     placed: bool = False
+    to_place: bool = False
 
     @property
     def width(self) -> int:

@@ -41,7 +41,7 @@ def within_budget(
     limit: int | None,
     nodes: int,
     estimate: EstimateOn,
-    spill_problem: Callable[[GridShape], str],
+    spill_problem: str,
     graph_problem: Callable[[GridShape], str],
 ) -> Estimate:
     """An estimate with its budget, where there is one; of a run with tensors on disk, if it must.
@@ -50,8 +50,8 @@ def within_budget(
         limit: bytes that a worker may take, its imports included.
         nodes: of the largest node type, of which every worker needs one.
         estimate: of the same job, also on other grids.
-        spill_problem: why tensors can't be on disk on a grid; "" where they can.
-        graph_problem: why the graph can't be there beside them; "" where it can.
+        spill_problem: why tensors can't be on disk; "" where they can.
+        graph_problem: why the graph can't be there beside them on a grid; "" where it can.
     """
     if limit is None:
         return planned
@@ -66,7 +66,7 @@ def within_container(
     container: int,
     nodes: int,
     estimate: EstimateOn,
-    spill_problem: Callable[[GridShape], str],
+    spill_problem: str,
     graph_problem: Callable[[GridShape], str],
 ) -> Estimate:
     """An estimate for workers whose containers have so many bytes, where the job sets no memory.
@@ -96,17 +96,16 @@ class _Tight:
     limit: int
     nodes: int
     estimate: EstimateOn
-    spill_problem: Callable[[GridShape], str]
+    spill_problem: str
     graph_problem: Callable[[GridShape], str]
 
     def estimated(self) -> Estimate:
         """With tensors on disk where that fits; else with the problem."""
-        grid, why = self.planned.grid, self.spill_problem(self.planned.grid)
-        tried = [] if why else self._spilled(grid)
+        tried = [] if self.spill_problem else self._spilled(self.planned.grid)
         if tried and _needs(tried[-1]) <= self.limit:
             return self._with_budget(tried[-1])
         least = tried[-1] if tried else self.planned
-        budget = MemoryBudget(self.limit, _needs(least), self._problem(least, why))
+        budget = MemoryBudget(self.limit, _needs(least), self._problem(least))
         return replace(self.planned, budget=budget)
 
     def _spilled(self, grid: GridShape) -> list[Estimate]:
@@ -125,16 +124,16 @@ class _Tight:
         budget = MemoryBudget(self.limit, _needs(spilled), spills=_sentence(spill, spilled))
         return replace(spilled, budget=budget)
 
-    def _problem(self, least: Estimate, why: str) -> str:
+    def _problem(self, least: Estimate) -> str:
         stages = least.memory_per_worker_bytes
         fullest = max(stages, key=lambda stage: stages[stage])
-        larger, needed = self._larger(spilled=not why), _needs(least)
+        larger, needed = self._larger(spilled=not self.spill_problem), _needs(least)
         advice = (
             f"no grid of up to {MOST_WORKERS} workers fits; give each"
             if larger is None
             else f"use at least {larger.workers} workers (grid {larger}), or give each"
         )
-        disk = f"; {why}" if why else self._on_disk()
+        disk = f"; {self.spill_problem}" if least.spill is None else self._on_disk(least.spill)
         return (
             f"grid {self.planned.grid} needs {human_bytes(needed)} of {human_bytes(self.limit)} for"
             f" a worker (--memory, spec.workers.memory): {human_bytes(stages[fullest])} in the"
@@ -142,13 +141,12 @@ class _Tight:
             f" {human_bytes(needed)}"
         )
 
-    def _on_disk(self) -> str:
+    def _on_disk(self, spill: PlannedSpill) -> str:
         """What is on disk where that is not enough, and why not more."""
         why = self.graph_problem(self.planned.grid)
-        tensors = "all but some columns of each tensor"
-        return (
-            f" with {tensors} on disk; {why}" if why else f" with the graph and {tensors} on disk"
-        )
+        what = "tensors" if why else "the graph and tensors"
+        largest = f" with {what} on disk, of which {spill.largest} has most in memory at a time"
+        return f"{largest}; {why}" if why else largest
 
     def _larger(self, *, spilled: bool) -> GridShape | None:
         """The grid of 2, 4, ... times as many graph partitions that fits; None if none does."""

@@ -217,8 +217,8 @@ def estimate_within(
     how = (
         _nodes(job, inputs),
         estimate,
-        partial(spill_problem, job, program),
-        partial(graph_problem, job, in_place=in_place),
+        spill_problem(job),
+        partial(graph_problem, job, program, in_place=in_place),
     )
     if limit is None and container is not None:
         return within_container(planned, container, *how)
@@ -344,7 +344,8 @@ def _spill(graph: PlannedGraph, plan: Plan) -> PlannedSpill:
     costs = planned_spill(graph, plan)
     seconds = disk_seconds(costs.read, costs.written) * graph.size.workers
     moved = int(costs.disk), int(costs.read), int(costs.written)
-    return PlannedSpill(plan.target.panel, *moved, seconds, plan.target.spills_graph)
+    on_disk = plan.target.spills_graph
+    return PlannedSpill(plan.target.panel, *moved, seconds, on_disk, costs.largest)
 
 
 def _types(graph: PlannedGraph, program: Program) -> list[TypeCount]:

@@ -96,10 +96,12 @@ def layers_bytes(
     patterns = sum(_tiles(graph, program, names) for names in _together(program, tiles=True))
     patterns += sum(_pairs(graph, program, names) for names in _together(program, tiles=False))
     building = {name: cost.building for name, cost in costs.items()}
+    block = {name: cost.block for name, cost in costs.items()}
     if plan.target.panel:
-        peak = spilled_costs(plan, size, placed=placed, building=building, graph=on_disk).memory
+        peak = spilled_costs(
+            plan, size, placed=placed, building=building, block=block, graph=on_disk
+        ).memory
     else:
-        block = {name: cost.block for name, cost in costs.items()}
         peak = tensor_peak(plan, size, placed=placed, building=building, block=block)
     return LayersBytes(
         graphs=whole + sum(cost.graph for cost in costs.values()),

@@ -157,7 +157,8 @@ def _planned_of_worker(
     if arranged.size.grid.feature > 1:
         partitions = sum(partition_bytes(relation, size) for relation, size in relations(graph))
         gathering = sum(of_type.values for of_type in inputs) + csrs + partitions
-    kept = own + sum(0.0 if of_type.placed else of_type.dense for of_type in inputs)
+    in_order = not spills
+    kept = own + sum(0.0 if in_order and of_type.placed else of_type.dense for of_type in inputs)
     results = _results(graph, program)
     buffering = min(threads, _BUFFERING_THREADS)
     writing = _THREAD_BYTES + _uploading(graph, program) if uploads else 0.0
@@ -207,7 +208,7 @@ class _TypeBytes:
     Attributes:
         name: as the program has it.
         is_input: whether the layers read its features.
-        placed: whether they are in order from the start.
+        placed: whether they are in order from the start, where they are in memory.
         values: of its features.
         dense: of the dense ids of the loaded rows.
         loaded: from its features until the layers: values, dense ids, and what finds ids.
@@ -240,7 +241,7 @@ def _type_bytes(
     return _TypeBytes(
         name=name,
         is_input=name in program.inputs,
-        placed=has and of_type.node.ids == "dense" and size.workers == 1 and not spills,
+        placed=has and of_type.node.ids == "dense" and size.workers == 1,
         values=values,
         dense=dense,
         loaded=values + dense + ids.table * nodes,
@@ -281,7 +282,7 @@ def _id_bytes(of_type: PlannedType, size: Size) -> _IdBytes:
 
 
 def _placed(types: list[_TypeBytes]) -> list[str]:
-    """The node types whose features are in order from the start."""
+    """The node types whose features are in order from the start, where they are in memory."""
     return [of_type.name for of_type in types if of_type.is_input and of_type.placed]
 
 

@@ -1,7 +1,7 @@
 """What layers take whose tensors are on disk: memory of the parts, and bytes to the disk and back.
 
-Each operation is counted as it counts itself (:meth:`Run.cost`), of the columns or the rows that it
-runs for at a time.
+Each operation is counted as it counts itself (:meth:`Run.cost`), of the columns, the rows or the
+whole tensors that it runs for at a time.
 """
 
 from __future__ import annotations
@@ -10,18 +10,24 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from embertide.footprint import FLOAT_BYTES, GraphSize
+from embertide.grid import ColumnSlices
 from embertide.kernels.scratch import CHUNK_BYTES
-from embertide.planning.publishing import published
 from embertide.planning.spilled_graph import SpilledGraph
 from embertide.plans.layouts import with_placed
-from embertide.plans.passes import make_plan
-from embertide.plans.plan import Plan, Target
-from embertide.plans.spill import block_rows, not_in_order, panel_columns, parts_of, without_parts
-from embertide.spec.grid import GridShape
+from embertide.plans.panels import for_panel, panel_columns, stored_columns
+from embertide.plans.plan import Plan
+from embertide.plans.spill import (
+    Change,
+    DiskOp,
+    block_rows,
+    change_rows,
+    on_disk,
+    reads_of,
+    stored,
+)
 from embertide.spec.manifest import EmbeddingJob
 from embertide.steps.costs import Costs
-from embertide.steps.program import Program
-from embertide.steps.run import Run
+from embertide.steps.run import Held, Run
 
 _READ_BYTES, _WRITTEN_BYTES = 2e9, 8e8
 """Bytes per second of a local disk: measured, sequential."""
@@ -29,21 +35,12 @@ _CHUNKS = 4
 """Beside the parts: what the thread that reads and the one that writes put together and copy."""
 
 
-def spill_problem(job: EmbeddingJob, program: Program, grid: GridShape) -> str:
+def spill_problem(job: EmbeddingJob) -> str:
     """Why tensors of nodes can't be on disk; "" where they can."""
     if job.spec.workers.device != "cpu":
         return f"tensors of device: {job.spec.workers.device} can't be on disk"
     if job.spec.inference.rows != "float32":
         return f"rows: {job.spec.inference.rows} can't be on disk"
-    if grid.feature > 1:
-        return f"tensors can be on disk on grids of one feature partition, such as {grid.workers}x1"
-    if len(job.spec.input.nodes) > 1:
-        return "tensors of several node types can't be on disk"
-    if job.spec.inference.fanout != "full":
-        return "tensors can't be on disk where layers sample their edges (fanout)"
-    missing = without_parts(make_plan(published(job, program), Target(grid=grid, panel=1)))
-    if missing:
-        return f"these steps need whole tensors in memory: {', '.join(missing[:3])}"
     return ""
 
 
@@ -58,16 +55,19 @@ def spilled_costs(
     *,
     placed: Collection[str],
     building: dict[str, float] | None = None,
+    block: dict[str, float] | None = None,
     graph: SpilledGraph | None = None,
 ) -> SpilledCosts:
     """What a plan takes of one worker, with its tensors on disk.
 
     Args:
-        placed: node types whose features are in order from the start.
+        placed: node types whose features would be in order from the start in memory.
         building: relation -> bytes that its layer graph takes while it is built, beyond what stays.
+        block: relation -> bytes of the blocks of a sum over features where they were loaded.
         graph: the graph on disk, whose moves are counted; None: it is in memory.
     """
-    return SpilledCosts(with_placed(plan, placed), size, dict(building or {}), graph).count()
+    at = with_placed(plan, placed)
+    return SpilledCosts(at, size, dict(building or {}), dict(block or {}), graph).count()
 
 
 @dataclass
@@ -75,9 +75,10 @@ class SpilledCosts:
     """Counts a plan's operations, one after another.
 
     Attributes:
-        building: as of :class:`Costs`.
+        building, block: as of :class:`Costs`.
         graph: as of :func:`spilled_costs`.
         memory: bytes of the largest parts that are in memory at a time.
+        largest: the operation that has them, by its kind and its result.
         disk: bytes of the files, at most.
         read, written: bytes from and to the disk.
     """
@@ -85,68 +86,106 @@ class SpilledCosts:
     plan: Plan
     size: GraphSize
     building: dict[str, float] = field(default_factory=dict)
+    block: dict[str, float] = field(default_factory=dict)
     graph: SpilledGraph | None = None
     memory: float = 0.0
+    largest: str = ""
     disk: float = 0.0
     read: float = 0.0
     written: float = 0.0
-    _files: dict[str, float] = field(default_factory=dict)
+    _files: dict[tuple[str, Held], float] = field(default_factory=dict)
 
     def count(self) -> SpilledCosts:
         """All of them, after the features were written as they were read."""
         for name in self.plan.program.inputs.values():
-            self._files[name] = self._whole(name)
-            self.written += self._files[name]
+            self._make(name, "loaded")
         if self.graph is not None:
             self._note(self.graph.building)
-        for name in self.plan.program.inputs.values():
-            if name in not_in_order(self.plan):
-                self._land(name)
-        for op in self.plan.ops:
+        order = on_disk(self.plan)
+        for op in order.ops:
+            for change in op.changes:
+                self._change(change)
             self._run(op)
+        for change in order.results:
+            self._change(change)
         for name in dict.fromkeys(self.plan.program.results.values()):
-            if self._panel(name) < self.plan.program.widths[name]:
-                self._move(self._stored(name), self._whole(name))
+            if stored_columns(self.plan, name, "rows") < self.plan.program.widths[name]:
+                self.read += self._files[name, "rows"]
+                self.written += self._whole(name)
                 self._note(self._whole(name))
         self.memory += _CHUNKS * CHUNK_BYTES
         if self.graph is not None:
             self.memory += self.graph.part
-            self._move(self.graph.read, self.graph.written)
+            self.read += self.graph.read
+            self.written += self.graph.written
         return self
 
-    def _land(self, name: str) -> None:
-        """Features are put in order, panel by panel: each reads all of them."""
-        part = self._rows(name) * self._panel(name) * FLOAT_BYTES
-        self.memory = max(self.memory, (3 if self._panels(name) > 1 else 2) * part)
-        self._move(self._panels(name) * self._whole(name), self._stored(name))
-        self._note(self._stored(name))
-        self._files[name] = self._stored(name)
+    def _change(self, change: Change) -> None:
+        """Features are put in order some columns at a time, each of which reads all of them."""
+        name, origin = change.name, self._files[change.name, change.origin]
+        if change.origin == "loaded":
+            part = self._rows(name) * self._columns_at_once(name)
+            parts = self._parts(name)
+        else:
+            part = float(change_rows(self.plan, name) * self.plan.program.widths[name])
+            parts = 1
+        # Blocks that are read, changed and written; a panel is read when the last one is written.
+        at_once = 4 if change.origin != "loaded" else 3 if parts > 1 else 2
+        self._need(at_once * FLOAT_BYTES * part, f"order ({name})")
+        self.read += parts * origin
+        self._make(name, change.to)
+        if change.ends:
+            self._files.pop((name, change.origin))
 
-    def _run(self, op: Run) -> None:
-        by_columns = parts_of(op) == "columns"
-        if by_columns and self.graph is not None:
-            self.graph.go_over(op.steps[0], self._panels(op.out))
-        self.memory = max(self.memory, self._by_columns(op) if by_columns else self._by_rows(op))
-        for name in dict.fromkeys(read.name for read in op.inputs):
-            stored = self._files[name]
-            # Features in order stay as they were loaded: each panel takes all of their rows.
-            parts = self._panels(name) if by_columns and name in self._as_loaded() else 1
-            self._move(parts * stored, 0.0)
-        self._move(0.0, self._stored(op.out))
-        self._note(self._stored(op.out))
-        for name in {*op.frees, *filter(None, [op.onto])}:
-            self._files.pop(name, None)
-        self._files[op.out] = self._stored(op.out)
+    def _run(self, disk: DiskOp) -> None:
+        op = disk.op
+        kind, layer = op.steps[0].kind_name, op.steps[0].layer
+        self._need(self._in_memory(disk), f"{kind} ({op.out}, layer {layer})")
+        if disk.parts == "columns" and self.graph is not None:
+            self.graph.go_over(op.steps[0], self._parts(op.out))
+        if disk.parts == "ready":
+            self._files[op.out, stored(self.plan, disk.layout)] = self._files.pop((op.out, "sums"))
+            return
+        for name, layout, _ in reads_of(self.plan, op):
+            # Features that are summed where they were loaded: each panel takes all of their rows.
+            parts = self._parts(name) if layout == "loaded" else 1
+            self.read += parts * self._files[name, stored(self.plan, layout)]
+        self._make(op.out, disk.layout, keep=False)
+        sums = [step.out for step in op.brings if step.out != op.steps[0].out]
+        for name in sums:
+            self._make(name, "sums")
+        for key in [key for key in self._files if key[0] in disk.frees]:
+            del self._files[key]
+        self._files[op.out, stored(self.plan, disk.layout)] = self._stored(op.out, disk.layout)
+
+    # -- memory ------------------------------------------------------------------------------
+
+    def _need(self, size_bytes: float, what: str) -> None:
+        if size_bytes > self.memory:
+            self.memory, self.largest = size_bytes, what
+
+    def _in_memory(self, disk: DiskOp) -> float:
+        match disk.parts:
+            case "columns":
+                return self._by_columns(disk.op)
+            case "rows":
+                return self._by_rows(disk.op)
+            case "whole":
+                return self._cost(disk.op, Costs(self.plan.program, self.size, (), self.building))
+        return 0.0
 
     def _by_columns(self, op: Run) -> float:
-        """Bytes while some columns of a sum are made, and those before written or the next read."""
-        program, panel = self.plan.program, self.plan.target.panel
-        names = [op.out, *(read.name for read in op.inputs)]
-        widths = {name: min(program.widths[name], panel) for name in names}
-        part = replace(program, widths=program.widths | widths)
-        most = max(FLOAT_BYTES * self._rows(name) * width for name, width in widths.items())
-        beside = most if self._panels(op.out) > 1 else 0.0
-        return self._cost(op, Costs(part, self.size, (), self.building)) + beside
+        """Bytes while some columns are made, and those before written or the next read."""
+        program, columns = self.plan.program, self._columns_at_once(op.out)
+        own = for_panel(self.plan, op, [slice(0, columns)])
+        part = replace(program, widths=program.widths | own.widths)
+        made = [op.out, *(step.out for step in op.brings if step.out != op.steps[0].out)]
+        read, written = (
+            sum(FLOAT_BYTES * self._rows(name) * own.widths[name] for name in names)
+            for names in ({read.name for read in op.inputs}, made)
+        )
+        beside = max(read, written) if self._parts(op.out) > 1 else 0.0
+        return self._cost(own.op, Costs(part, self.size, (), self.building, self.block)) + beside
 
     def _by_rows(self, op: Run) -> float:
         """Bytes while some rows are made, those before are written and the next are read."""
@@ -158,7 +197,10 @@ class SpilledCosts:
         return self._cost(op, costs) + sum(costs.whole(name) for name in beside)
 
     def _cost(self, op: Run, costs: Costs) -> float:
-        costs.alive.layouts = {read.name: (read.layout,) for read in op.inputs}
+        layouts: dict[str, tuple[Held, ...]] = {}
+        for read in reads_of(self.plan, op):
+            layouts[read.name] = (*layouts.get(read.name, ()), read.layout)
+        costs.alive.layouts = layouts
         costs.alive.frees, costs.layer = op.frees, op.steps[0].layer
         op.cost(costs)
         return costs.peak
@@ -168,28 +210,38 @@ class SpilledCosts:
     def _rows(self, name: str) -> float:
         return self.size.of_type(self.plan.program.types[name]).nodes / self.size.workers
 
-    def _panel(self, name: str) -> int:
-        return panel_columns(self.plan, name)
+    def _columns_at_once(self, name: str) -> int:
+        """Columns of all slices that are in memory at a time."""
+        width = self.plan.program.widths[name]
+        return min(width, self.plan.grid.feature * panel_columns(self.plan, width))
 
-    def _panels(self, name: str) -> int:
-        return -(-self.plan.program.widths[name] // self._panel(name))
-
-    def _as_loaded(self) -> set[str]:
-        """Features that are read as they were loaded."""
-        return set(self.plan.program.inputs.values()) - not_in_order(self.plan)
+    def _parts(self, name: str) -> int:
+        """Panels of a tensor."""
+        return -(-self.plan.program.widths[name] // self._columns_at_once(name))
 
     def _whole(self, name: str) -> float:
         return FLOAT_BYTES * self._rows(name) * self.plan.program.widths[name]
 
-    def _stored(self, name: str) -> float:
+    def _stored(self, name: str, layout: Held) -> float:
         """Bytes of a tensor's file, whose last panel is as wide as the others."""
-        return FLOAT_BYTES * self._rows(name) * self._panel(name) * self._panels(name)
+        if layout == "loaded":
+            return self._whole(name)
+        width, slices = self.plan.program.widths[name], 1
+        if stored(self.plan, layout) != "rows":
+            slices = self.plan.grid.feature
+        columns = stored_columns(self.plan, name, stored(self.plan, layout))
+        widths = map(ColumnSlices(width, slices).size, range(slices))
+        padded = sum(-(-own // columns) * columns for own in widths)
+        return FLOAT_BYTES * self._rows(name) * padded
 
-    def _move(self, read: float, written: float) -> None:
-        self.read += read
-        self.written += written
+    def _make(self, name: str, layout: Held, *, keep: bool = True) -> None:
+        """A file is made beside those that are there, and written."""
+        size_bytes = self._stored(name, layout)
+        self.written += size_bytes
+        self._note(size_bytes)
+        if keep:
+            self._files[name, stored(self.plan, layout)] = size_bytes
 
     def _note(self, more: float) -> None:
-        """A file is made beside those that are there."""
         graph = 0.0 if self.graph is None else self.graph.disk
         self.disk = max(self.disk, sum(self._files.values()) + graph + more)

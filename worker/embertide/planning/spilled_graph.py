@@ -17,7 +17,10 @@ from embertide.primitives.shuffle import round_edges
 from embertide.primitives.views import EdgeView
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
+from embertide.steps.aggregate import Aggregate
 from embertide.steps.base import Step
+from embertide.steps.program import Program
+from embertide.steps.reach import Reach
 
 _PARTS = 2
 """Parts that are in memory: what the kernels go over, while the next one is read."""
@@ -27,7 +30,7 @@ _PIECES = 4
 """The same of a piece of the edges as they are read: waiting, as columns, packed, and as loaded."""
 
 
-def graph_problem(job: EmbeddingJob, grid: GridShape, *, in_place: bool) -> str:
+def graph_problem(job: EmbeddingJob, program: Program, grid: GridShape, *, in_place: bool) -> str:
     """Why the graph can't be on disk beside the tensors; "" where it can.
 
     Args:
@@ -35,6 +38,14 @@ def graph_problem(job: EmbeddingJob, grid: GridShape, *, in_place: bool) -> str:
     """
     if grid.workers > 1 and not in_place:
         return "the graph can be on disk with one worker, or in a run whose workers are on one host"
+    if grid.feature > 1 or len(job.spec.input.nodes) > 1 or job.spec.inference.fanout != "full":
+        return (
+            "the graph can be on disk on grids of one feature partition, such as"
+            f" {grid.workers}x1, with one node type, and where layers sample no edges (fanout)"
+        )
+    for step in program.steps:
+        if step.reach is Reach.NEIGHBOURS and not isinstance(step, Aggregate):
+            return f"{step.kind_name} ({step.out}, layer {step.layer}) needs the graph in memory"
     featured = [edge for edge in job.spec.input.edges if edge.features is not None]
     return f"edges with features can't be on disk ({featured[0].uri})" if featured else ""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from embertide.plans.plan import Plan
+from embertide.plans.plan import Plan, Target
 from embertide.steps.alive import Alive
 from embertide.steps.run import Run
 
@@ -16,8 +16,8 @@ from embertide.steps.run import Run
 def choose_layouts(plan: Plan) -> Plan:
     """Every operation with its layouts, for what is there as it begins."""
     target, last, ops = plan.target, plan.last_reads, list[Run]()
-    # On disk all features are put in order first.
-    in_order = plan.program.inputs.keys() if target.panel else target.placed
+    # On disk features are put in order where sums read every row in place: bits are the same.
+    in_order = plan.program.inputs.keys() if target.panel and plan.reads_all else target.placed
     at = Alive(plan.program, plan.grid, target.in_place, in_order)
     for number, op in enumerate(plan.ops):
         kept = {name for name, read in last.items() if read > number} | at.sums
@@ -29,10 +29,16 @@ def choose_layouts(plan: Plan) -> Plan:
         at.end(placed)
         ops.append(placed)
     if target.panel:
-        # Rows are multiplied by factors where they would be in memory, so that bits are the same.
         whole = choose_layouts(replace(plan, target=replace(target, panel=0))).ops
-        ops = [replace(op, scales=own.scales) for op, own in zip(ops, whole, strict=True)]
+        ops = [_as_in_memory(op, own, target) for op, own in zip(ops, whole, strict=True)]
     return replace(plan, ops=tuple(ops))
+
+
+def _as_in_memory(op: Run, own: Run, target: Target) -> Run:
+    """An operation on disk that rounds where it would in memory, so that the bits are the same."""
+    loaded = any(read.layout == "loaded" for read in own.inputs)
+    travels = loaded and own.onto is not None and not target.in_place
+    return replace(op, scales=own.scales, adds_last=travels)
 
 
 def with_placed(plan: Plan, node_types: Collection[str]) -> Plan:

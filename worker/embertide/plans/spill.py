@@ -1,23 +1,27 @@
-"""Which operations can run with their tensors on disk, and in which parts.
+"""How operations run with their tensors on disk: in which parts, and which layouts they read.
 
-Sums over edges go over some columns of all rows at a time, as a feature partition does on a grid,
-one part after the other; functions of rows over some rows at a time. A tensor that a sum reads or
-makes is stored panel by panel. Other operations have no such form: they are named, and no run
-starts.
+A sum over edges goes over some columns of all rows at a time, as a feature partition does on a
+grid, one part after the other; a function of rows over some rows at a time. Any other operation has
+whole tensors in memory: those that it reads and makes, while all others are on disk. A tensor that
+a sum reads or makes is stored panel by panel.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from embertide.footprint import FLOAT_BYTES
+from embertide.layouts import Layout
 from embertide.plans.plan import Plan
 from embertide.steps.reach import Reach
-from embertide.steps.run import Run
+from embertide.steps.run import Held, Input, Run
 from embertide.steps.shapes import Shapes
 
-Parts = Literal["columns", "rows"]
+Parts = Literal["columns", "rows", "whole", "ready"]
+"""``ready``: the result is there, made by an operation before that brought its rows."""
 
 BLOCK_BYTES = 8 << 20
 """Bytes of the widest tensor's rows that are in memory at a time."""
@@ -25,12 +29,138 @@ _ROWS = 16
 """A block has a multiple of these: torch rounds what remains of its vectors in another way."""
 
 
-def parts_of(op: Run) -> Parts | None:
-    """In which parts an operation runs with its tensors on disk; None where it can't."""
+@dataclass(frozen=True)
+class Change:
+    """A tensor that is put in another layout, before an operation reads it.
+
+    Attributes:
+        primitive: as of :class:`Input`.
+        ends: the layout that it had is not read any more.
+    """
+
+    name: str
+    origin: Held
+    to: Layout
+    primitive: str
+    ends: bool
+
+
+@dataclass(frozen=True)
+class DiskOp:
+    """An operation with its tensors on disk.
+
+    Attributes:
+        op: what runs. A product of features reads them in order, and makes rows.
+        changes: of layouts, which come first.
+        layout: in which the result is stored.
+        frees: tensors that are on disk and that no later operation reads.
+    """
+
+    op: Run
+    parts: Parts
+    changes: tuple[Change, ...]
+    layout: Layout
+    frees: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DiskPlan:
+    """All operations in order, and what makes rows of the results after them."""
+
+    ops: list[DiskOp]
+    results: tuple[Change, ...]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Some columns of every slice of a tensor.
+
+    Attributes:
+        own: of our slice, counted from its first.
+        columns: the same, of the whole tensor.
+        each: those of every slice, of the whole tensor.
+    """
+
+    own: slice
+    columns: slice
+    each: tuple[slice, ...]
+
+    @property
+    def width(self) -> int:
+        """Columns of all slices."""
+        return sum(part.stop - part.start for part in self.each)
+
+
+def parts_of(plan: Plan, op: Run) -> Parts:
+    """In which parts an operation runs with its tensors on disk."""
+    first, slices = op.steps[0], plan.grid.feature
     if op.reach is Reach.ROW:
         return "rows"
-    apart = op.steps[0].columns_apart and op.product is None and len(op.brings) < 2
-    return "columns" if apart and not op.reads(op.steps[0].out, "sums") else None
+    if op.leader is None and op.reads(first.out, "sums"):
+        return "ready"
+    apart = all(step.columns_together(plan.program.widths, slices) for step in (first, *op.brings))
+    return "columns" if apart else "whole"
+
+
+def stored(plan: Plan, layout: Held) -> Held:
+    """The layout in which a tensor is stored: with one slice a tile and its rows are the same."""
+    return "rows" if layout == "tile" and plan.grid.feature == 1 else layout
+
+
+def reads_of(plan: Plan, op: Run) -> list[Input]:
+    """What an operation reads from the disk: each tensor once in each layout that is stored."""
+    return list({(read.name, stored(plan, read.layout)): read for read in op.inputs}.values())
+
+
+def on_disk(plan: Plan) -> DiskPlan:
+    """A plan with what its operations change and free on disk."""
+    ops = [_as_read(op) for op in plan.ops]
+    results = [Input(name, "rows") for name in dict.fromkeys(plan.program.results.values())]
+    reads: list[Sequence[Input]] = [*(op.inputs for op in ops), results]
+    there: dict[str, set[Held]] = {name: {"loaded"} for name in plan.program.inputs.values()}
+    disk = []
+    for number, op in enumerate(ops):
+        changes = tuple(_changes(plan, there, reads[number:]))
+        sums = [read.name for read in op.inputs if read.layout == "sums"]
+        gone = dict.fromkeys([*op.frees, *filter(None, [op.onto]), *sums])
+        frees = tuple(name for name in gone if there.pop(name, None))
+        there |= {step.out: {"sums"} for step in op.brings if step.out != op.steps[0].out}
+        layout = plan.ops[number].layout
+        there[op.out] = {stored(plan, layout)}
+        disk.append(DiskOp(op, parts_of(plan, op), changes, layout, frees))
+    return DiskPlan(disk, tuple(_changes(plan, there, reads[-1:])))
+
+
+def _as_read(op: Run) -> Run:
+    """A product of features where they were loaded is one of their rows in order, on disk."""
+    if op.reach is not Reach.ROW or not any(read.layout == "loaded" for read in op.inputs):
+        return op
+    inputs = (
+        read._replace(layout="rows" if read.layout == "loaded" else read.layout)
+        for read in op.inputs
+    )
+    return replace(op, inputs=tuple(inputs), layout="rows")
+
+
+def _changes(
+    plan: Plan, there: dict[str, set[Held]], reads: Sequence[Sequence[Input]]
+) -> Iterator[Change]:
+    """What the next inputs need; notes what is there after each change.
+
+    Args:
+        reads: inputs of the operations that are still to run, of the next one first.
+    """
+    wants = {(read.name, stored(plan, read.layout)) for inputs in reads for read in inputs}
+    for name, layout, primitive in reads[0]:
+        wanted, layouts = stored(plan, layout), there[name]
+        if wanted in layouts:
+            continue
+        if wanted not in ("rows", "tile"):
+            raise AssertionError(f"{name!r} is read as {wanted}, which it is not")
+        origin: Held = "loaded" if "loaded" in layouts else next(iter(layouts))
+        ends = (name, origin) not in wants
+        yield Change(name, origin, wanted, primitive, ends)
+        there[name] = (layouts - {origin} if ends else layouts) | {wanted}
 
 
 def block_rows(plan: Plan, op: Run) -> int:
@@ -42,33 +172,6 @@ def block_rows(plan: Plan, op: Run) -> int:
     return -(-BLOCK_BYTES // (FLOAT_BYTES * widest * together)) * together
 
 
-def without_parts(plan: Plan) -> list[str]:
-    """The operations that need whole tensors in memory, each by its kind and its result."""
-    return [
-        f"{op.steps[0].kind_name} ({op.out}, layer {op.steps[0].layer})"
-        for op in plan.ops
-        if parts_of(op) is None
-    ]
-
-
-def panel_columns(plan: Plan, name: str) -> int:
-    """Columns of a panel of a tensor on disk: all, unless a sum reads or makes it.
-
-    Features that are put in order are stored in panels, too.
-    """
-    width, panel = plan.program.widths[name], plan.target.panel
-    if name in not_in_order(plan):
-        return min(width, panel)
-    summed = {
-        tensor
-        for op in plan.ops
-        if parts_of(op) == "columns"
-        for tensor in (op.out, *(read.name for read in op.inputs))
-    }
-    return min(width, panel) if name in summed else width
-
-
-def not_in_order(plan: Plan) -> set[str]:
-    """The features that are not in the order of their nodes as they are read."""
-    inputs = plan.program.inputs
-    return {name for node_type, name in inputs.items() if node_type not in plan.target.placed}
+def change_rows(plan: Plan, name: str) -> int:
+    """Rows of a block of a tensor that is put in another layout."""
+    return -(-BLOCK_BYTES // (FLOAT_BYTES * plan.program.widths[name] * _ROWS)) * _ROWS

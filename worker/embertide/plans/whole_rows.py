@@ -70,7 +70,9 @@ def _moves(plan: Plan) -> list[Move]:
         group_bytes=0,
         depth=1,
     )
-    apart = choose_layouts(replace(plan, target=replace(plan.target, in_place=False)))
+    # On disk as in memory, so that the bits are the same.
+    target = replace(plan.target, in_place=False, panel=0)
+    apart = choose_layouts(replace(plan, target=target))
     return Costs(apart.program, size).count(apart.ops).moves
 
 

@@ -129,7 +129,14 @@ class Checker:
                 self._in_progress.clear()
 
     def hop(
-        self, execution: Execution, step: Step, number: int, shard: Shard, *, scaled: bool
+        self,
+        execution: Execution,
+        step: Step,
+        number: int,
+        shard: Shard,
+        *,
+        scaled: bool,
+        columns: Sequence[slice] | None = None,
     ) -> None:
         """One of the sums of a step that sums several times is there: compare all but the last."""
         assert isinstance(step, Propagate)
@@ -139,15 +146,13 @@ class Checker:
             (own,) = (one for one in self._in_progress if one.unit.over_edges is step)
             self._find_degrees(execution, own, [(step, own.sources)])
             fetch = Fetch.of(execution, own.unit.node_type, own.sources)
-            after = fetch.shard(shard, scaled=scaled)
+            after = own.with_columns(number, fetch.shard(shard, scaled=scaled), columns)
+            if after is None:
+                return
             rows = Rows(own.rows, after.at(own.rows).float(), scaled)
             factors = own.factors(step, own.rows) if scaled else None
             self._judge(own, f"{step.out}, sum {number}", rows, factors, own.compute_hop)
-            total = own.hop[1] if own.hop else None
-            if step.hops is not None:
-                share = step.hops[number] * after.at(own.rows)
-                total = share if total is None else total + share
-            own.hop = after, total
+            own.passed(step, number, after)
 
     def results(self, execution: Execution, results: Mapping[str, Tensor]) -> None:
         """The embeddings are there: see that they are the rows that were compared.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -43,6 +43,7 @@ class Recomputation:
         hop: of a step that sums several times, the result of the sum before, and the sum of results
             [n, D] float64 so far, where the step's result is one.
         params: in float64, as they are needed.
+        pieces: number of such a sum -> its rows, and how many of their columns are there.
     """
 
     unit: Unit
@@ -53,6 +54,7 @@ class Recomputation:
     degrees: dict[DegreeKey, Rows] = field(default_factory=dict)
     hop: tuple[Rows, Tensor | None] | None = None
     params: dict[str, Tensor] = field(default_factory=dict)
+    pieces: dict[int, tuple[Rows, int]] = field(default_factory=dict)
 
     @property
     def sources(self) -> Nodes:
@@ -80,6 +82,35 @@ class Recomputation:
         step = self.unit.over_edges
         assert isinstance(step, Propagate)
         return torch.cat([_Part(self, some, change).hop(step) for some in self._chunks(at)])
+
+    def with_columns(self, number: int, rows: Rows, columns: Sequence[slice] | None) -> Rows | None:
+        """All columns of a sum, once those that come now are there; None before.
+
+        Args:
+            columns: those that come; None: all.
+        """
+        step = self.unit.over_edges
+        if step is None or columns is None:
+            return rows
+        width = self.program.widths[step.out]
+        whole, count = self.pieces.pop(
+            number, (replace(rows, values=rows.values.new_empty(len(rows.values), width)), 0)
+        )
+        parts = [part.stop - part.start for part in columns]
+        for part, values in zip(columns, rows.values.split(parts, 1), strict=True):
+            whole.values[:, part] = values
+        if count + sum(parts) == width:
+            return whole
+        self.pieces[number] = whole, count + sum(parts)
+        return None
+
+    def passed(self, step: Propagate, number: int, after: Rows) -> None:
+        """A sum was compared: the next one follows from it, and the result has its share of it."""
+        total = self.hop[1] if self.hop else None
+        if step.hops is not None:
+            share = step.hops[number] * after.at(self.rows)
+            total = share if total is None else total + share
+        self.hop = after, total
 
     def _chunks(self, at: Nodes) -> list[Nodes]:
         """Some of the rows at a time, by their in-edges."""

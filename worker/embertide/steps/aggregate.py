@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -46,7 +47,6 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
     norm: Norm = "none"
 
     takes_product: ClassVar[bool] = True
-    columns_apart: ClassVar[bool] = True
     exact: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
@@ -227,6 +227,10 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
     def scales_sources(self) -> bool:
         """Whether the norm has factors of sources."""
         return scales_sources(self.norm)
+
+    def columns_together(self, _widths: Mapping[str, int], _slices: int) -> int:
+        """One: each is a sum of its own."""
+        return 1
 
     @property
     def commutes(self) -> bool:

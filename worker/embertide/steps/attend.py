@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch.nn import functional
 from embertide.footprint import FLOAT_BYTES, Size
 from embertide.layouts import Shard
 from embertide.primitives import attention
+from embertide.steps import head_groups
 from embertide.steps.alive import Alive
 from embertide.steps.base import Read
 from embertide.steps.costs import Costs
@@ -117,6 +118,18 @@ class Attend(TogetherStep, kind="attend"):
         results += sum(_score_bytes(step.heads, costs.over(step.edges)) for step in steps)
         fetched = FLOAT_BYTES * heads * _fetched(union, len(steps))
         costs.need(costs.sent(self.x) + results + fetched + union.in_flight(width))
+
+    def columns_together(self, widths: Mapping[str, int], slices: int) -> int:
+        """Those of a head."""
+        return head_groups.columns_together(widths[self.out], self.heads, slices)
+
+    def columns_of(self, name: str, columns: slice, widths: Mapping[str, int]) -> slice:
+        """Those of the same heads."""
+        return head_groups.columns_of(name, self.out, self.heads, columns, widths)
+
+    def of_columns(self, count: int, widths: Mapping[str, int]) -> Attend:
+        """The step for some heads."""
+        return replace(self, heads=head_groups.heads_in(count, self.out, self.heads, widths))
 
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """The scores and the softmax cost as much as the sum."""

@@ -8,6 +8,7 @@ costs. A new kind of step is one file with one class; no other code asks for the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_type_hints
@@ -64,8 +65,6 @@ class Step(ABC):
 
     exact: ClassVar[bool] = False
     """Whether :attr:`exact_alone` holds, whatever the step's fields are."""
-    columns_apart: ClassVar[bool] = False
-    """A column of the result needs the same column of what the step reads, and no other."""
 
     def __init_subclass__(cls, *, kind: str | None = None, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -196,6 +195,24 @@ class Step(ABC):
         """Rows that are computed together, from the first: products of other numbers of rows may
         be rounded in another way."""
         return 1
+
+    # -- some columns of the result ----------------------------------------------------------
+
+    def columns_together(self, _widths: Mapping[str, int], _slices: int) -> int:
+        """Columns of a group of the result, which needs its own columns of what the step reads.
+
+        Groups can be computed apart, and have the same bits so. 0: all columns are one group, or a
+        slice of the grid ends within one.
+        """
+        return 0
+
+    def columns_of(self, _name: str, columns: slice, _widths: Mapping[str, int]) -> slice:
+        """The columns of a tensor that the step reads for some of its result: whole groups."""
+        return columns
+
+    def of_columns(self, _count: int, _widths: Mapping[str, int]) -> Step:
+        """The step for so many columns of its result: whole groups."""
+        return self
 
     # -- how passes may combine it with other steps -----------------------------------------------
 

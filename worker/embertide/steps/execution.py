@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -31,11 +31,26 @@ Collective: every rank must call.
 class OnHop(Protocol):
     """Called with one of the sums of a step that sums several times."""
 
-    def __call__(self, step: Step, number: int, shard: Shard, *, scaled: bool) -> None:
-        """The sum ``number`` of a step, from 1, is done."""
+    def __call__(
+        self,
+        step: Step,
+        number: int,
+        shard: Shard,
+        *,
+        scaled: bool,
+        columns: Sequence[slice] | None = None,
+    ) -> None:
+        """The sum ``number`` of a step, from 1, is done; of some columns of every slice, or all."""
 
 
-def _ignored(step: Step, number: int, shard: Shard, *, scaled: bool) -> None:
+def _ignored(
+    step: Step,
+    number: int,
+    shard: Shard,
+    *,
+    scaled: bool,
+    columns: Sequence[slice] | None = None,
+) -> None:
     """For an execution that is not checked."""
 
 
@@ -53,7 +68,7 @@ class Execution:
         reads_all: we read every row of a tensor, with all columns, where it stands.
         scaled: tensors whose rows are multiplied by the factors of sources of the sum that reads
             them.
-        span: the rows of our partition that operations are run for; None: all.
+        some: layout -> the rows of our partition in it that operations are run for; None: all.
         on_hop: called with a step that sums several times, the number of a sum from 1, its result,
             and whether that is multiplied by the factors of sources already.
             Collective: every rank calls it.
@@ -69,7 +84,7 @@ class Execution:
     row_type: torch.dtype
     reads_all: bool
     scaled: set[str]
-    span: slice | None = None
+    some: Mapping[Layout, slice | torch.Tensor] | None = None
     on_hop: OnHop = _ignored
 
     @property
@@ -132,8 +147,8 @@ class Execution:
 
     def of_ours(self, values: torch.Tensor, layout: Layout, name: str) -> torch.Tensor:
         """The rows of [N/P, ...] values of our partition that a worker has in a layout."""
-        if self.span is not None:
-            return values[self.span]
+        if self.some is not None:
+            return values[self.some[layout]]
         if layout == "tile":
             return values
         return values[slice(*self.ranges_of(name).within(self.grid.rank))]

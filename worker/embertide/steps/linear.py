@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from embertide.kernels.epilogue import Epilogue
+from embertide.kernels.epilogue import NOTHING, Epilogue
 from embertide.kernels.memory import as_type
 from embertide.layouts import Layout, Shard
 from embertide.primitives.gemm import linear, ring_gemm
@@ -109,7 +109,9 @@ def multiply(
             onto=onto,
             dtype=dtype if onto is None else torch.float32,
         )
-    if op.reads(x, "rows"):
+    if onto is not None and op.adds_last:
+        data = last.apply_(onto.add_(linear(execution.rows(x, layer), weight, NOTHING)))
+    elif op.reads(x, "rows"):
         data = linear(execution.rows(x, layer), weight, last, onto, dtype=dtype)
     else:
         tile = as_type(execution.tile(x, layer), execution.row_type)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -17,6 +17,7 @@ from embertide.kernels.memory import as_type, empty_as
 from embertide.layouts import Shard
 from embertide.primitives import attention
 from embertide.primitives.gemm import tile_to_rows
+from embertide.steps import head_groups
 from embertide.steps.alive import Alive
 from embertide.steps.base import Param, Read
 from embertide.steps.costs import Costs
@@ -292,6 +293,20 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         parts = [step for step in steps if step.in_parts]
         if parts:
             _cost_parts(costs, parts)
+
+    def columns_together(self, widths: Mapping[str, int], slices: int) -> int:
+        """Those of a head of dot products, where a softmax has one part."""
+        if self.kind != "dot" or self.in_parts:
+            return 0
+        return head_groups.columns_together(widths[self.out], self.heads, slices)
+
+    def columns_of(self, name: str, columns: slice, widths: Mapping[str, int]) -> slice:
+        """Those of the same heads."""
+        return head_groups.columns_of(name, self.out, self.heads, columns, widths)
+
+    def of_columns(self, count: int, widths: Mapping[str, int]) -> PairAttend:
+        """The step for some heads."""
+        return replace(self, heads=head_groups.heads_in(count, self.out, self.heads, widths))
 
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """Scores read a row of both ends, and the softmax costs as much as the sum."""

@@ -6,6 +6,7 @@ nothing moves between the first and the last, else the rows of neighbours do, on
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -191,6 +192,10 @@ class Propagate(EdgeStep, kind="propagate"):
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """The columns of a row, each time."""
         return float(self.times * widths[self.x])
+
+    def columns_together(self, _widths: Mapping[str, int], _slices: int) -> int:
+        """One: all sums of a column need that column alone."""
+        return 1
 
     @property
     def commutes(self) -> bool:

@@ -72,6 +72,8 @@ class Run:
         brings: steps over edges whose results, or sums, are made here, since the rows that they
             read travel once for all of them; its own among them.
         scales: it multiplies its rows by the factors of sources of ``reader``.
+        adds_last: the product is rounded before ``onto`` is added, as products of features are that
+            travel to their owners.
     """
 
     steps: tuple[Step, ...]
@@ -89,6 +91,7 @@ class Run:
     reuses: str | None = field(default=None, repr=False)
     brings: tuple[EdgeStep, ...] = field(default=(), repr=False)
     scales: bool = field(default=False, repr=False)
+    adds_last: bool = field(default=False, repr=False)
 
     @property
     def reach(self) -> Reach:

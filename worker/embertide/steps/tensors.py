@@ -23,7 +23,7 @@ from embertide.primitives.landing import land
 from embertide.primitives.landing_in_place import RowProduct, land_in_place
 from embertide.steps.base import Step
 from embertide.steps.program import Program
-from embertide.steps.run import Input
+from embertide.steps.run import Input, Run
 
 
 class Tensors:
@@ -77,24 +77,36 @@ class Tensors:
     # -- parts of tensors that are on disk ---------------------------------------------------
 
     def part(
-        self, program: Program, shards: Mapping[str, Shard], columns: slice | None = None
+        self,
+        program: Program,
+        shards: Iterable[tuple[str, Shard]],
+        *,
+        op: Run | None = None,
+        columns: slice | None = None,
+        ranges: Mapping[str, RowRanges] | None = None,
+        loaded: Mapping[str, torch.Tensor] | None = None,
     ) -> Tensors:
-        """Tensors of which parts are there, for the operation that has begun.
+        """Tensors of which parts are there.
 
         Args:
             program: with the widths of the parts.
+            shards: name and part, in one layout or in several.
+            op: what reads them.
             columns: of the operation's result, where the parts are some columns.
+            ranges: as for all tensors, of the rows that the parts have; None: they have all.
+            loaded: name of an input -> [n, k] some of its columns, where it was loaded.
         """
         some = copy(self)
-        some._program, some._columns = program, columns
-        some._alive = {name: {shard.layout: shard} for name, shard in shards.items()}
-        some._settle = {}
-        return some
-
-    def part_loaded(self, program: Program, name: str, values: torch.Tensor) -> Tensors:
-        """A :meth:`part` with [n, k] some columns of an input where it was loaded."""
-        some = self.part(program, {})
-        some._loaded = {name: Loaded(self._loaded[name].ids, values)}
+        some._program, some._columns, some._settle = program, columns, {}
+        some._ranges = {**self._ranges, **(ranges or {})}
+        some._alive = {}
+        for name, shard in shards:
+            some._alive.setdefault(name, {})[shard.layout] = shard
+        some._loaded = {
+            name: Loaded(self._loaded[name].ids, values) for name, values in (loaded or {}).items()
+        }
+        if op is not None:
+            some.begin(op.inputs, op.frees)
         return some
 
     # -- tensors that are kept for later attempts --------------------------------------------

@@ -77,6 +77,7 @@ class PlannedSpill:
         read_bytes, written_bytes: from and to the disk, by one worker.
         seconds: about what that takes, all workers on one disk.
         graph: edges and the graph are there, too.
+        largest: the operation whose part in memory is the largest, by its kind and its result.
     """
 
     panel: int
@@ -85,6 +86,7 @@ class PlannedSpill:
     written_bytes: int
     seconds: float
     graph: bool = False
+    largest: str = ""
 
 
 @dataclass(frozen=True)

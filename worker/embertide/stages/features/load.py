@@ -37,11 +37,13 @@ class RawFeatures:
         values: [n, D] float32, in the order of the ids; or [N, D], each row at its dense id.
         placed: whether it is the latter. Rows of nodes that do not exist are nowhere then, and
             missing ones hold anything: both are refused later.
+        to_place: they are on disk, and in memory would be placed.
     """
 
     ids: list[Ids]
     values: torch.Tensor
     placed: bool
+    to_place: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,8 @@ def load_features(
             a category that the model does not know.
     """
     # On disk, rows in any order would write a page each, where those as they are read fill them.
-    placed = ctx.grid.world == 1 and node.ids == "dense" and ctx.scratch is None
+    places = ctx.grid.world == 1 and node.ids == "dense"
+    placed = places and ctx.scratch is None
     first_rows = [0, *accumulate(split.rows for split in splits)]
     rows = first_rows[-1]
     held = rows + (0 if new is None else len(new.ids))
@@ -119,7 +122,7 @@ def load_features(
     ids = [batch for split in found for batch in split.ids]
     if node.ids == "dense":
         ids = [loading.ids]
-    return RawFeatures(ids, torch.from_numpy(loading.values), placed)
+    return RawFeatures(ids, torch.from_numpy(loading.values), placed, places and not placed)
 
 
 def _room(ctx: RunContext, rows: int, width: int) -> torch.Tensor:

@@ -172,4 +172,4 @@ def loaded_features(ctx: RunContext, nodes: LoadedNodes) -> Loaded:
     """Loaded rows with their dense ids, on the device; placed rows need no ids."""
     raw, dense = nodes.raw, nodes.dense
     ids = torch.from_numpy(dense[:0] if raw.placed else dense)
-    return Loaded(ids, ctx.exchange.staging.upload(raw.values), raw.placed)
+    return Loaded(ids, ctx.exchange.staging.upload(raw.values), raw.placed, raw.to_place)

@@ -65,7 +65,7 @@ def infer(
         these rows, in their order, where some are chosen.
     """
     options, plan = ctx.job.spec.inference, layers.plan
-    if placed := [name for name, features in loaded.items() if features.placed]:
+    if placed := [name for name, own in loaded.items() if own.placed or own.to_place]:
         plan = with_placed(plan, placed)
     # On a GPU a wait returns at once, so there is nothing to time.
     timed = ctx.device.type == "cpu"
@@ -176,8 +176,6 @@ def _run(
     done, steps = sum(len(run.steps) for run in ops[:first]), len(program.steps)
     work = LayerWork(ctx, execution, ops)
     spilled = None if ctx.scratch is None else SpilledLayers(execution, plan, ctx.scratch)
-    if spilled is not None:
-        spilled.begin()
     for at, run in enumerate(ops[first:], first):
         before, done = done, done + len(run.steps)
         if keeper is not None:

@@ -29,7 +29,7 @@ def run_op(
     if spilled is None:
         tensors.keep(op.out, op.lower(execution))
     else:
-        spilled.run(op)
+        spilled.run(at)
     if checker:
         checker.ended(execution, at)
 

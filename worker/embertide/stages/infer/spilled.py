@@ -1,14 +1,13 @@
 """Layers whose tensors are on disk: each operation brings parts of them to memory, one at a time.
 
 A sum over edges takes a panel, some columns of all rows; a function of rows takes a block, all
-columns of some rows. A part is run by the same code as a whole tensor, so that the bits are those
-of a run in memory. The next part is read and the last one written while one is computed. Features
-are put in the order of their nodes first.
+columns of some rows; any other operation takes what it reads and makes whole. A part is run by the
+same code as a whole tensor, so that the bits are those of a run in memory. The next part is read
+and the last one written while one is computed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -17,174 +16,221 @@ import torch
 from embertide.kernels.disk_threads import DiskThreads
 from embertide.kernels.scratch import Scratch, ScratchTensor
 from embertide.layouts import Layout, Shard
+from embertide.plans.panels import Panel, PanelOp, for_panel, panels
 from embertide.plans.plan import Plan
-from embertide.plans.spill import block_rows, panel_columns, parts_of
+from embertide.plans.spill import DiskPlan, block_rows, on_disk, reads_of
+from embertide.stages.infer.disk_changes import change
+from embertide.stages.infer.disk_tensors import (
+    Block,
+    DiskTensors,
+    blocks,
+    write_block,
+    write_whole,
+)
 from embertide.steps.execution import Execution
-from embertide.steps.run import Run
+from embertide.steps.run import Held, Input, Run
+from embertide.steps.tensors import Tensors
 
 
 @dataclass
 class SpilledLayers:
-    """Runs the operations of a plan, with all tensors of nodes on disk.
-
-    Attributes:
-        files: name of a tensor -> where it is; those that later operations read.
-    """
+    """Runs the operations of a plan, with all tensors of nodes on disk."""
 
     execution: Execution
     plan: Plan
     scratch: Scratch
-    files: dict[str, ScratchTensor] = field(default_factory=dict)
+    _disk: DiskTensors = field(init=False)
+    _order: DiskPlan = field(init=False)
 
-    def begin(self) -> None:
-        """Put the features in order. Collective: every rank must call."""
+    def __post_init__(self) -> None:
+        self._order = on_disk(self.plan)
+        self._disk = DiskTensors(self.execution, self.plan, self.scratch)
         for name in self.plan.program.inputs.values():
-            tensors = self.execution.tensors
-            if tensors.is_loaded(name):
-                loaded = self.scratch.of(tensors.loaded(name).data)
-                self._add(name, self._landed(name, loaded))
-                tensors.loaded(name).release()
-                loaded.close()
-            else:
-                shard = tensors.current(name)
-                assert shard is not None, f"features {name!r} are neither loaded nor in order"
-                self.files[name] = self.scratch.of(shard.data)
+            file = self.scratch.of(self.execution.tensors.loaded(name).data)
+            self._disk.files[name, "loaded"] = file
 
-    def run(self, op: Run) -> None:
-        """Make an operation's result; frees what no later one reads.
+    def run(self, at: int) -> None:
+        """Make the result of operation ``at``; frees what no later one reads.
 
         Collective: every rank must call.
         """
-        tensors, out = self.execution.tensors, self._new(op.out)
-        if parts_of(op) == "columns":
-            self._by_columns(op, out)
-        else:
-            self._by_rows(op, out)
-        for name in {*op.frees, *filter(None, [op.onto])} & self.files.keys():
-            self.files.pop(name).close()
+        own, tensors = self._order.ops[at], self.execution.tensors
+        op = own.op
+        for each in own.changes:
+            change(self._disk, each, op.steps[0].layer)
+        match own.parts:
+            case "ready":
+                out = self._disk.files.pop((op.out, "sums"))
+            case "columns":
+                out = self._by_columns(op)
+            case "rows":
+                out = self._by_rows(op, own.layout)
+            case "whole":
+                out = self._whole(op, own.layout)
+        for name in own.frees:
+            self._disk.drop(name)
         if op.onto is not None:
             tensors.take(op.onto)
-        tensors.keep(op.out, Shard(op.layout, out.data, out.width))
-        self.files[op.out] = out
+        tensors.keep(op.out, Shard(own.layout, out.data, self.plan.program.widths[op.out]))
+        self._disk.add(op.out, own.layout, out)
 
     def results(self) -> dict[str, torch.Tensor]:
-        """Key of a result -> [N/(P*M), D'] its values, mapped from the disk."""
+        """Key of a result -> [N/(P*M), D'] its values, mapped from the disk.
+
+        Collective: every rank must call.
+        """
         program = self.plan.program
+        for each in self._order.results:
+            change(self._disk, each, program.layers - 1)
         for name in dict.fromkeys(program.results.values()):
-            file = self.files[name]
+            file = self._disk.of(name, "rows")
             if file.panel < file.width:
-                self._add(name, self._as_rows(file))
+                self._disk.add(name, "rows", self._as_rows(file))
                 file.close()
-        return {key: self.files[name].data for key, name in program.results.items()}
+        return {key: self._disk.of(name, "rows").data for key, name in program.results.items()}
 
     # -- parts -----------------------------------------------------------------------------------
 
-    def _by_columns(self, op: Run, out: ScratchTensor) -> None:
-        """A panel of all inputs at a time, which gives the same columns of the result."""
-        (read,) = op.inputs
-        panels = list(_columns(out.width, self.plan.target.panel))
-        with DiskThreads() as disk:
-            parts = disk.ahead(_panels(self.files[read.name], panels), after_writes=True)
-            for columns in panels:
-                values = self._some_columns(op, columns, next(parts))
-                disk.write(partial(out.write_columns, columns.start), values)
-                del values
+    def _by_columns(self, op: Run) -> ScratchTensor:
+        """A panel of what is read at a time, which gives the same columns of the result.
 
-    def _some_columns(self, op: Run, columns: slice, x: torch.Tensor) -> torch.Tensor:
-        """The columns of the result that are made of the same ones of its input."""
-        (read,), width = op.inputs, columns.stop - columns.start
-        part = self._of_width(width, read.name, op.out)
-        shards = {read.name: Shard(_held(read.layout), x, width)}
-        del x
-        tensors = part.tensors.part(part.program, shards, columns)
-        # What is summed goes as the sum is done with it.
-        del shards
-        return op.lower(replace(part, tensors=tensors)).data
-
-    def _by_rows(self, op: Run, out: ScratchTensor) -> None:
-        """Some rows of all inputs at a time, which give the same rows of the result."""
-        program, execution = self.plan.program, self.execution
-        layouts = {read.name: _held(read.layout) for read in op.inputs}
-        spans = list(_spans(out.rows, block_rows(self.plan, op)))
-
-        def read(first: int, last: int) -> dict[str, torch.Tensor]:
-            return {name: self.files[name].read_rows(first, last) for name in layouts}
-
-        with DiskThreads() as disk:
-            parts = disk.ahead(partial(read, *span) for span in spans)
-            for (first, last), rows in zip(spans, parts, strict=True):
-                shards = {
-                    name: Shard(layouts[name], values, program.widths[name])
-                    for name, values in rows.items()
-                }
-                tensors = execution.tensors.part(program, shards)
-                part = replace(execution, tensors=tensors, span=slice(first, last))
-                disk.write(partial(out.write_rows, first), op.lower(part).data)
-
-    def _landed(self, name: str, loaded: ScratchTensor) -> ScratchTensor:
-        """Features in the order of their nodes, panel by panel.
-
-        Collective: every rank must call.
+        So it does of sums for other operations, if it brings any.
         """
-        out = self._new(name)
-        panels = list(_columns(out.width, self.plan.target.panel))
-        with DiskThreads() as disk:
-            parts = disk.ahead(_panels(loaded, panels), after_writes=True)
-            for columns in panels:
-                values = self._landed_columns(name, columns, next(parts))
-                disk.write(partial(out.write_columns, columns.start), values)
-                del values
+        disk, width = self._disk, self.plan.program.widths[op.out]
+        out, others = disk.new(op.out, op.layout), self._sums_of(op)
+        every = list(panels(self.plan, width, disk.execution.grid.m))
+        own = [for_panel(self.plan, op, panel.each) for panel in every]
+        with DiskThreads() as threads:
+            parts = threads.ahead((partial(self._read, one) for one in own), after_writes=True)
+            for panel, one, read in zip(every, own, parts, strict=True):
+                part = self._of_panel(one, panel, read)
+                values = [one.op.lower(part).data]
+                values += [_made(part.tensors, name).data for name in others]
+                files = [out, *others.values()]
+                threads.write(partial(_write_columns, files, panel.own.start), values)
+                del part, values
+        disk.files |= {(name, "sums"): file for name, file in others.items()}
         return out
 
-    def _landed_columns(self, name: str, columns: slice, x: torch.Tensor) -> torch.Tensor:
-        width = columns.stop - columns.start
-        tensors = self.execution.tensors.part_loaded(self._of_width(width, name).program, name, x)
-        del x
-        return tensors.land(name, None, layout="rows", width=width, layer=0).data
+    def _sums_of(self, op: Run) -> dict[str, ScratchTensor]:
+        """Files for the sums that an operation makes for others, by their names."""
+        names = [step.out for step in op.brings if step.out != op.steps[0].out]
+        return {name: self._disk.new(name, "tile") for name in names}
+
+    def _read(self, own: PanelOp) -> list[tuple[Input, torch.Tensor]]:
+        """What an operation reads for a panel."""
+        return [
+            (read, self._disk.columns(read.name, read.layout, own.reads[read.name]))
+            for read in reads_of(self.plan, own.op)
+        ]
+
+    def _of_panel(
+        self, own: PanelOp, panel: Panel, read: list[tuple[Input, torch.Tensor]]
+    ) -> Execution:
+        """The execution for some columns. What it reads goes as the operation is done with it."""
+        part = self._disk.of_widths(own.widths)
+        loaded = {one.name: x for one, x in read if one.layout == "loaded"}
+        shards = [
+            (one.name, Shard(_tile_or_rows(one.layout), x, own.widths[one.name]))
+            for one, x in read
+            if one.layout != "loaded"
+        ]
+        read.clear()
+        tensors = part.tensors.part(
+            part.program, shards, op=own.op, columns=panel.columns, loaded=loaded
+        )
+        return replace(part, tensors=tensors, on_hop=partial(part.on_hop, columns=panel.each))
+
+    def _by_rows(self, op: Run, layout: Layout) -> ScratchTensor:
+        """Some rows of all inputs at a time, which give the same rows of the result."""
+        disk, execution = self._disk, self.execution
+        out, ranges = disk.new(op.out, layout), execution.ranges_of(op.out)
+        every = list(blocks(ranges, execution.grid, block_rows(self.plan, op)))
+        with DiskThreads() as threads:
+            parts = threads.ahead(partial(self._read_rows, op, block) for block in every)
+            for block, shards in zip(every, parts, strict=True):
+                part = self._of_block(op, block, shards)
+                made = op.lower(part)
+                if made.layout != layout:
+                    part.tensors.restore({op.out: made}, frees=())
+                    made = part.tensors.converted(op.out, layout, part.channel(op.steps[0].layer))
+                threads.write(partial(write_block, out, block), made)
+        return out
+
+    def _read_rows(self, op: Run, block: Block) -> list[tuple[str, Shard]]:
+        """What an operation reads for some rows."""
+        reads = reads_of(self.plan, op)
+        return [
+            (read.name, self._disk.block(read.name, _layout(read.layout), block)) for read in reads
+        ]
+
+    def _of_block(self, op: Run, block: Block, shards: list[tuple[str, Shard]]) -> Execution:
+        """The execution for some rows."""
+        execution = self.execution
+        node_type = self.plan.program.types[op.out]
+        start = execution.ranges[node_type].within(execution.grid.rank)[0]
+        some: dict[Layout, slice | torch.Tensor] = {
+            "rows": slice(start + block.own.start, start + block.own.stop),
+            "tile": _rows_of(block.tile),
+        }
+        ranges = execution.ranges | {node_type: block.ranges}
+        tensors = execution.tensors.part(self.plan.program, shards, op=op, ranges=ranges)
+        shards.clear()
+        return replace(execution, tensors=tensors, ranges=ranges, some=some)
+
+    def _whole(self, op: Run, layout: Layout) -> ScratchTensor:
+        """All of what is read and made."""
+        disk = self._disk
+        shards = [
+            (read.name, disk.whole(read.name, read.layout, _layout(read.layout)))
+            for read in reads_of(self.plan, op)
+        ]
+        tensors = self.execution.tensors.part(self.plan.program, shards, op=op)
+        del shards
+        made = op.lower(replace(self.execution, tensors=tensors))
+        out = disk.new(op.out, layout)
+        write_whole(out, made.data)
+        del made
+        for step in op.brings:
+            if step.out != op.steps[0].out:
+                shard = _made(tensors, step.out)
+                file = disk.files[step.out, "sums"] = disk.new(step.out, shard.layout)
+                write_whole(file, shard.data)
+        return out
 
     def _as_rows(self, file: ScratchTensor) -> ScratchTensor:
         """A tensor of panels as one whose rows are whole."""
         out = self.scratch.empty(file.rows, file.width)
         spans = list(file.blocks(file.width))
-        with DiskThreads() as disk:
-            parts = disk.ahead(partial(file.read_rows, *span) for span in spans)
+        with DiskThreads() as threads:
+            parts = threads.ahead(partial(file.read_rows, *span) for span in spans)
             for (first, _), rows in zip(spans, parts, strict=True):
-                disk.write(partial(out.write_rows, first), rows)
+                threads.write(partial(out.write_rows, first), rows)
         return out
 
-    # -- files -----------------------------------------------------------------------------------
 
-    def _new(self, name: str) -> ScratchTensor:
-        start, stop = self.execution.ranges_of(name).worker(self.execution.grid.rank)
-        panel = panel_columns(self.plan, name)
-        return self.scratch.empty(stop - start, self.plan.program.widths[name], panel)
-
-    def _add(self, name: str, file: ScratchTensor) -> None:
-        self.files[name] = file
-        self.execution.tensors.restore({name: Shard("rows", file.data, file.width)}, frees=())
-
-    def _of_width(self, width: int, *names: str) -> Execution:
-        """The execution of a program in which some tensors have so many columns."""
-        program = self.plan.program
-        widths = program.widths | dict.fromkeys(names, width)
-        return replace(self.execution, program=replace(program, widths=widths))
+def _made(tensors: Tensors, name: str) -> Shard:
+    """What an operation has made beside its result."""
+    shard = tensors.current(name)
+    assert shard is not None, f"{name!r} was not made"
+    return shard
 
 
-def _held(layout: str) -> Layout:
-    return "tile" if layout == "tile" else "rows"
+def _write_columns(files: list[ScratchTensor], first: int, values: list[torch.Tensor]) -> None:
+    for file, made in zip(files, values, strict=True):
+        file.write_columns(first, made)
 
 
-def _columns(width: int, panel: int) -> Iterator[slice]:
-    for start in range(0, width, panel):
-        yield slice(start, min(start + panel, width))
+def _tile_or_rows(held: Held) -> Layout:
+    """Sums of other operations are tiles."""
+    return "rows" if held == "rows" else "tile"
 
 
-def _panels(file: ScratchTensor, panels: Iterable[slice]) -> Iterator[Callable[[], torch.Tensor]]:
-    """What reads each of some panels."""
-    return (partial(file.read_columns, of.start, of.stop) for of in panels)
+def _layout(held: Held) -> Layout:
+    return "tile" if held == "tile" else "rows"
 
 
-def _spans(rows: int, step: int) -> Iterator[tuple[int, int]]:
-    """First and last of the rows of each block; a rank without rows has one, too."""
-    for first in range(0, max(1, rows), step):
-        yield first, min(first + step, rows)
+def _rows_of(runs: tuple[slice, ...]) -> slice | torch.Tensor:
+    if len(runs) == 1:
+        return runs[0]
+    return torch.cat([torch.arange(run.start, run.stop) for run in runs])

@@ -1,0 +1,82 @@
+"""Tensors on disk that change their layout: features that are put in order, tiles and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from embertide.kernels.disk_threads import DiskThreads
+from embertide.kernels.scratch import ScratchTensor
+from embertide.layouts import Layout
+from embertide.plans.panels import count_columns, panels, stored_columns
+from embertide.plans.spill import Change, change_rows
+from embertide.stages.infer.disk_tensors import DiskTensors, blocks, write_block
+
+
+def change(disk: DiskTensors, wanted: Change, layer: int) -> None:
+    """Store a tensor in another layout; what no operation reads any more is closed.
+
+    Collective: every rank must call.
+
+    Args:
+        layer: by which transfers are counted.
+    """
+    if wanted.origin == "loaded":
+        out = _landed(disk, wanted.name, wanted.to, layer)
+    else:
+        out = _converted(disk, wanted, layer)
+    if wanted.ends:
+        disk.drop(wanted.name, wanted.origin)
+    disk.add(wanted.name, wanted.to, out)
+
+
+def _landed(disk: DiskTensors, name: str, to: Layout, layer: int) -> ScratchTensor:
+    """Features in the order of their nodes, some columns at a time.
+
+    Collective: every rank must call.
+    """
+    out, every = disk.new(name, to), list(_columns(disk, name, to))
+    reads = (partial(disk.columns, name, "loaded", each) for _, each in every)
+    with DiskThreads() as threads:
+        parts = threads.ahead(reads, after_writes=True)
+        for first, each in every:
+            part = disk.of_widths({name: count_columns(each)})
+            tensors = part.tensors.part(part.program, [], loaded={name: next(parts)})
+            landed = tensors.land(
+                name, None, layout=to, width=part.program.widths[name], layer=layer
+            )
+            del tensors
+            threads.write(partial(out.write_columns, first), landed.data)
+            del landed
+    return out
+
+
+def _columns(disk: DiskTensors, name: str, to: Layout) -> Iterator[tuple[int, tuple[slice, ...]]]:
+    """Parts of features: the first column of ours, and those of every slice."""
+    plan, width = disk.plan, disk.plan.program.widths[name]
+    if to == "tile":
+        for panel in panels(plan, width, disk.execution.grid.m):
+            yield panel.own.start, panel.each
+        return
+    step = stored_columns(plan, name, to)
+    for first in range(0, width, step):
+        yield first, (slice(first, min(first + step, width)),)
+
+
+def _converted(disk: DiskTensors, wanted: Change, layer: int) -> ScratchTensor:
+    """A tile as rows, or rows as a tile, some rows at a time. Collective: every rank must call."""
+    name, execution = wanted.name, disk.execution
+    origin: Layout = "tile" if wanted.to == "rows" else "rows"
+    out, node_type = disk.new(name, wanted.to), disk.plan.program.types[name]
+    channel = execution.channel(layer, "feature", wanted.primitive)
+    rows, ranges = change_rows(disk.plan, name), execution.ranges[node_type]
+    every = list(blocks(ranges, execution.grid, rows))
+    with DiskThreads() as threads:
+        parts = threads.ahead(partial(disk.block, name, origin, block) for block in every)
+        for block, shard in zip(every, parts, strict=True):
+            tensors = execution.tensors.part(
+                disk.plan.program, [(name, shard)], ranges={node_type: block.ranges}
+            )
+            made = tensors.converted(name, wanted.to, channel)
+            threads.write(partial(write_block, out, block), made)
+    return out

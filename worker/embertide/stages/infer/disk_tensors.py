@@ -1,0 +1,148 @@
+"""The tensors of nodes that are on disk, by name and layout, and parts of them in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+
+import torch
+
+from embertide.grid import ColumnSlices, Grid, RowRanges
+from embertide.kernels.memory import empty
+from embertide.kernels.scratch import Scratch, ScratchTensor
+from embertide.layouts import Layout, Shard
+from embertide.plans.panels import count_columns, stored_columns
+from embertide.plans.plan import Plan
+from embertide.plans.spill import stored
+from embertide.steps.execution import Execution
+from embertide.steps.run import Held
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows of the sub-range of every worker.
+
+    Attributes:
+        ranges: which worker owns which rows of the block.
+        own: those of our sub-range.
+        tile: those of our partition, a run of each sub-range.
+    """
+
+    ranges: RowRanges
+    own: slice
+    tile: tuple[slice, ...]
+
+    def runs(self, layout: Layout) -> Sequence[slice]:
+        """The rows of our part of a tensor in a layout."""
+        return self.tile if layout == "tile" else (self.own,)
+
+
+def blocks(ranges: RowRanges, grid: Grid, step: int) -> Iterator[Block]:
+    """So many rows of each worker at a time; at least one block.
+
+    The workers of a partition have the same number of blocks.
+    """
+    sizes = [stop - start for start, stop in map(ranges.worker, range(grid.world))]
+    partition = grid.feature_axis.ranks
+    for first in range(0, max(1, *(sizes[rank] for rank in partition)), step):
+        spans = [slice(min(first, size), min(first + step, size)) for size in sizes]
+        cuts = [0, *accumulate(span.stop - span.start for span in spans)]
+        starts = [ranges.within(rank)[0] for rank in partition]
+        tile = (
+            slice(spans[rank].start + start, spans[rank].stop + start)
+            for rank, start in zip(partition, starts, strict=True)
+        )
+        own = spans[grid.rank]
+        yield Block(RowRanges.of_workers(cuts, grid.feature), own, tuple(tile))
+
+
+@dataclass
+class DiskTensors:
+    """Files of tensors.
+
+    Attributes:
+        files: name and layout of a tensor -> where it is.
+    """
+
+    execution: Execution
+    plan: Plan
+    scratch: Scratch
+    files: dict[tuple[str, Held], ScratchTensor] = field(default_factory=dict)
+
+    def new(self, name: str, layout: Layout) -> ScratchTensor:
+        """A file for our part of a tensor in a layout."""
+        grid, width = self.execution.grid, self.plan.program.widths[name]
+        ranges = self.execution.ranges_of(name)
+        start, stop = ranges.worker(grid.rank) if layout == "rows" else ranges.partition(grid.p)
+        slices = ColumnSlices(width, grid.feature if layout == "tile" else 1)
+        columns = slices.size(grid.m if layout == "tile" else 0)
+        panel = stored_columns(self.plan, name, stored(self.plan, layout))
+        return self.scratch.empty(stop - start, columns, panel)
+
+    def add(self, name: str, layout: Layout, file: ScratchTensor) -> None:
+        """The tensor is there, for later operations and for checks."""
+        self.files[name, stored(self.plan, layout)] = file
+        shard = Shard(layout, file.data, self.plan.program.widths[name])
+        self.execution.tensors.restore({name: shard}, frees=())
+
+    def drop(self, name: str, *layouts: Held) -> None:
+        """Close the files of a tensor, in some layouts; without any in all."""
+        gone = [key for key in self.files if key[0] == name and (not layouts or key[1] in layouts)]
+        for key in gone:
+            if key[1] == "loaded":
+                self.execution.tensors.loaded(name).release()
+            self.files.pop(key).close()
+
+    def of(self, name: str, held: Held) -> ScratchTensor:
+        """The file of a tensor in a layout."""
+        return self.files[name, stored(self.plan, held)]
+
+    # -- parts in memory ---------------------------------------------------------------------
+
+    def whole(self, name: str, held: Held, layout: Layout) -> Shard:
+        """All of our part of a tensor."""
+        file = self.of(name, held)
+        values = file.read_columns(0, file.width) if file.width else empty((file.rows, 0))
+        return Shard(layout, values, self.plan.program.widths[name])
+
+    def columns(self, name: str, held: Held, each: Sequence[slice]) -> torch.Tensor:
+        """[rows, k] some columns of every slice; of a tile those of our own."""
+        file, grid = self.of(name, held), self.execution.grid
+        if held in ("tile", "sums"):
+            start, _ = ColumnSlices(self.plan.program.widths[name], grid.feature).bounds(grid.m)
+            return file.read_columns(each[grid.m].start - start, each[grid.m].stop - start)
+        if len(each) == 1:
+            return file.read_columns(each[0].start, each[0].stop)
+        out, at = empty((file.rows, count_columns(each))), 0
+        for part in each:
+            values = file.read_columns(part.start, part.stop)
+            out[:, at : at + values.shape[1]] = values
+            at += values.shape[1]
+        return out
+
+    def block(self, name: str, layout: Layout, block: Block) -> Shard:
+        """All columns of some rows of our part."""
+        file, width = self.of(name, layout), self.plan.program.widths[name]
+        runs = [file.read_rows(rows.start, rows.stop) for rows in block.runs(layout)]
+        return Shard(layout, runs[0] if len(runs) == 1 else torch.cat(runs), width)
+
+    def of_widths(self, widths: dict[str, int]) -> Execution:
+        """The execution of a program in which some tensors have so many columns."""
+        program = self.plan.program
+        return replace(self.execution, program=replace(program, widths=program.widths | widths))
+
+
+def write_block(file: ScratchTensor, block: Block, shard: Shard) -> None:
+    """Set some rows of our part of a tensor."""
+    at = 0
+    for rows in block.runs(shard.layout):
+        count = rows.stop - rows.start
+        file.write_rows(rows.start, shard.data[at : at + count])
+        at += count
+
+
+def write_whole(file: ScratchTensor, values: torch.Tensor) -> None:
+    """Set all of our part of a tensor, some rows at a time."""
+    for first, last in file.blocks(max(1, file.width)):
+        file.write_rows(first, values[first:last])
