@@ -162,7 +162,8 @@ class _Loading:
 
     def load(self, split_and_first: tuple[Split, int]) -> _LoadedSplit:
         """Read a split; its first row is the given one of all that we read."""
-        split, at = split_and_first
+        split, begin = split_and_first
+        at = begin
         node, found = self._node, _LoadedSplit([])
         for batch in read_features(
             self._ctx.storage,
@@ -184,6 +185,7 @@ class _Loading:
             self._progress(len(batch))
         if self._ctx.scratch is not None:
             self._ctx.scratch.of(torch.from_numpy(self.values)).settle()
+            self._ctx.scratch.moved(written=self.values[begin:at].nbytes)
         return found
 
     def _kept(self, ids: Ids, at: int) -> Ids:
