@@ -91,7 +91,7 @@ def etag_of(status: os.stat_result) -> str:
 
 
 def sync(path: Path) -> None:
-    """Make a file's bytes durable, whoever wrote them, or the names in a directory."""
+    """Make a file's bytes durable, whatever process wrote them, or the names in a directory."""
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)
