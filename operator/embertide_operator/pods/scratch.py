@@ -36,7 +36,7 @@ def scratch_volume(job: EmbeddingJob, size: int, settings: Settings) -> Object:
 
 def with_scratch(template: Object, job: EmbeddingJob, size: int) -> Object:
     """A worker's whole template with the volume at ``workers.scratch``, and room on the node."""
-    worker = {"name": naming.CONTAINER}
+    worker: Object = {"name": naming.CONTAINER}
     mount = _mount(template, job)
     if mount:
         worker |= {"volumeMounts": [{"name": VOLUME, "mountPath": mount}]}
@@ -60,7 +60,7 @@ def _mount(template: Object, job: EmbeddingJob) -> str:
 def _on_node(template: Object) -> bool:
     """Whether the volume is ours on the node's disk, and no other's of that name."""
     volumes = template["spec"].get("volumes") or []
-    ours = next((item for item in volumes if item.get("name") == VOLUME), {})
+    ours: Object = next((item for item in volumes if item.get("name") == VOLUME), {})
     return bool(ours.get("emptyDir"))
 
 
