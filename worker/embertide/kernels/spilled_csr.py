@@ -11,12 +11,14 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
 from embertide.footprint import FLOAT_BYTES
 from embertide.kernels.block import Block
 from embertide.kernels.csr import Csr
+from embertide.kernels.disk_threads import DiskThreads
 from embertide.kernels.scratch import Scratch, ScratchTensor
 
 
@@ -114,13 +116,15 @@ class SpilledCsr:
         return int(self.indptr[-1])
 
     def parts(self) -> Iterator[tuple[slice, Csr]]:
-        """The rows of each part and their edges, which are in memory until the next one is read.
+        """The rows of each part and their edges; the next part is read while one is gone over.
 
         Raises:
             StorageError: the disk cannot be read.
         """
-        for part in self.spilled:
-            yield part.span, self._read(part)
+        with DiskThreads() as disk:
+            reads = (partial(self._read, part) for part in self.spilled)
+            for part, csr in zip(self.spilled, disk.ahead(reads), strict=True):
+                yield part.span, csr
 
     def read_rows(self, start: int, stop: int) -> Csr:
         """Rows ``start..stop`` in memory; the parts that have some of them are read.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from embertide.footprint import ID_BYTES, Size
 from embertide.kernels.edge_sort import bucket_shift, key_bytes
+from embertide.kernels.pages import LEAST_BYTES
 from embertide.planning.graph import PlannedGraph, PlannedRelation
 from embertide.planning.loads import edge_loads
+from embertide.primitives.edge_log import PIECE_EDGES
 from embertide.primitives.shuffle import round_edges
 from embertide.readers.edges import splits_at_once
 from embertide.readers.parquet import BUFFER_BYTES, UNBUFFERED_BYTES
@@ -25,6 +27,8 @@ _BATCHES_IN_ROUNDS = 2
 """Batches that readers hold no longer, but rounds do."""
 _END_COLUMNS = 3
 """Columns of a file of edges without features: both ends, and a weight."""
+_PIECES = 4
+"""How often a piece of edges on disk is in memory: waiting, as columns, as loaded, and packed."""
 _PAGE_BYTES = 2 << 20
 """A parquet column that is being read: a page of 1 MiB, stored and decoded."""
 
@@ -62,6 +66,7 @@ def ingesting(
     peak = before = 0.0
     for relation, size in _files(graph):
         before += 0.0 if spills else _chunks(relation, size, worker)
+        logging = logging_bytes(relation, size, threads) if spills else 0.0
         ends = (relation.relation.source, relation.relation.destination)
         # With one worker, each reader looks up small batches.
         hashed = size.workers > 1 and any(kinds[name] != "dense" for name in ends)
@@ -76,8 +81,24 @@ def ingesting(
             even = max(size.edges / size.workers, float(BATCH_ROWS))
             arriving = _mapping(min(_read_edges(relation, size, worker), even), text=text)
         reading = arriving + max(_reading(relation, size, threads), float(buffered))
-        peak = max(peak, before + max(reading, buffers))
+        peak = max(peak, before + logging + max(reading, buffers))
     return peak
+
+
+def logged_bytes(relation: PlannedRelation, size: Size) -> float:
+    """Bytes of an edge that is written as it is read."""
+    return float(size.end_bytes + relation.weight_bytes)
+
+
+def logging_bytes(relation: PlannedRelation, size: Size, threads: int = 0) -> float:
+    """Bytes in memory while edges are written as they are read, or read again.
+
+    Args:
+        threads: that read them, each with pages that a batch begins.
+    """
+    edges = min(float(PIECE_EDGES), size.edges / size.workers)
+    pages = min(threads, splits_at_once(relation.splits, threads)) * LEAST_BYTES if threads else 0
+    return _PIECES * edges * logged_bytes(relation, size) + pages
 
 
 def _reading(relation: PlannedRelation, size: Size, threads: int) -> float:

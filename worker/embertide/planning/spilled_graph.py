@@ -10,9 +10,15 @@ from dataclasses import dataclass, field
 
 from embertide.footprint import ID_BYTES, Size
 from embertide.kernels.spilled_sort import READ_EDGES, part_edges
-from embertide.planning.edge_memory import key_bytes_of, looping_bytes, relations
+from embertide.planning.edge_memory import (
+    key_bytes_of,
+    logged_bytes,
+    logging_bytes,
+    looping_bytes,
+    relations,
+)
 from embertide.planning.graph import PlannedGraph, PlannedRelation
-from embertide.primitives.edge_log import PIECE_EDGES, log_bytes
+from embertide.primitives.edge_log import log_bytes
 from embertide.primitives.shuffle import round_edges
 from embertide.primitives.views import EdgeView
 from embertide.spec.grid import GridShape
@@ -22,12 +28,10 @@ from embertide.steps.base import Step
 from embertide.steps.program import Program
 from embertide.steps.reach import Reach
 
-_PARTS = 2
-"""Parts that are in memory: what the kernels go over, while the next one is read."""
+_PARTS = 3
+"""Parts that are in memory: what the kernels go over, the next one, and the one that is read."""
 _BATCHES = 3
 """How often a batch of packed edges is in memory: as it comes, its buckets, and in their order."""
-_PIECES = 4
-"""The same of a piece of the edges as they are read: waiting, as columns, packed, and as loaded."""
 
 
 def graph_problem(job: EmbeddingJob, program: Program, grid: GridShape, *, in_place: bool) -> str:
@@ -50,12 +54,6 @@ def graph_problem(job: EmbeddingJob, program: Program, grid: GridShape, *, in_pl
     return f"edges with features can't be on disk ({featured[0].uri})" if featured else ""
 
 
-def logging_bytes(relation: PlannedRelation, size: Size) -> float:
-    """Bytes in memory while edges are written as they are read."""
-    edges = min(float(PIECE_EDGES), size.edges / size.workers)
-    return _PIECES * edges * _logged(relation, size)
-
-
 def spilled_sorting(graph: PlannedGraph) -> float:
     """Bytes in memory while edges are sorted by way of the disk, one relation after another."""
     return max((_sorting(*each) for each in relations(graph)), default=0.0)
@@ -76,11 +74,6 @@ def _sorting(relation: PlannedRelation, size: Size) -> float:
     if relation.edge.adds_loops:
         sorting = max(sorting, batch + looping_bytes(relation, size, part, nodes * part / edges))
     return max(taking, sorting) + ID_BYTES * nodes
-
-
-def _logged(relation: PlannedRelation, size: Size) -> float:
-    """Bytes of an edge as it was read."""
-    return float(size.end_bytes + relation.weight_bytes)
 
 
 @dataclass
@@ -106,14 +99,15 @@ class SpilledGraph:
         sorted_bytes = 0.0
         for relation, size in relations(self.graph):
             edges = size.edges / size.workers
-            ends, keys = edges * _logged(relation, size), edges * (ID_BYTES + relation.weight_bytes)
+            ends = edges * logged_bytes(relation, size)
+            keys = edges * (ID_BYTES + relation.weight_bytes)
             counted = edges * size.end_bytes / 2 if size.workers > 1 else 0.0
             loops = size.nodes / size.workers if relation.edge.adds_loops else 0.0
             csr = (edges + loops) * _column_bytes(relation, size)
             self.read += ends + counted + keys
             self.written += ends + keys + csr
             self.disk += csr
-            self.building += log_bytes(edges, _logged(relation, size))
+            self.building += log_bytes(edges, logged_bytes(relation, size))
             sorted_bytes = max(sorted_bytes, keys)
         self.building += sorted_bytes
 
