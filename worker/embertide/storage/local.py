@@ -149,7 +149,7 @@ class LocalStore:
             sink.remove()
 
     def write_soon(self, uri: str, data: bytes | memoryview) -> None:
-        """As :meth:`write`; the disk is asked to begin, and not waited for."""
+        """Write as :meth:`write` does; the disk is asked to begin, and not waited for."""
         sink = self._sink(uri)
         try:
             sink.write(data)

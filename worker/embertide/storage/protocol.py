@@ -137,7 +137,7 @@ class Storage(Protocol):
         """Create or replace an object atomically: readers see the old one or the new one."""
 
     def write_soon(self, uri: str, data: bytes | memoryview) -> None:
-        """As :meth:`write`; until it is settled, a machine that goes down may lose the object."""
+        """Write as :meth:`write` does; until it is settled, a crash of the machine may lose it."""
 
     def settle(self, uris: Iterable[str]) -> None:
         """Return once objects of :meth:`write_soon` outlast a machine that goes down.

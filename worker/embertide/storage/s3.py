@@ -226,7 +226,7 @@ class S3Store:
         return ObjectInfo(uri, len(data), upload.etag)
 
     def write_soon(self, uri: str, data: bytes | memoryview) -> None:
-        """As :meth:`write`: what a store has accepted lasts."""
+        """Write as :meth:`write` does: what a store has accepted lasts."""
         self.write(uri, bytes(data))
 
     def settle(self, uris: Iterable[str]) -> None:
