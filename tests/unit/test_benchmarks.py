@@ -98,13 +98,31 @@ def test_files_are_read_and_written_by_both(benchmark: Benchmark) -> None:
 def test_what_comparing_costs_is_a_share_of_a_run(benchmark: Benchmark) -> None:
     words = ["--scale", "6", "--rounds", "1", "--settle", "0"]
     (case,) = benchmark.here(comparing.main, *words)["cases"]
-    compared, alone = case["systems"]["compared"], case["systems"]["alone"]
-    assert (
-        0 < compared["share"] == pytest.approx(compared["comparison"] / compared["work"], rel=0.1)
-    )
-    assert compared["read"] > 0
-    assert alone["comparison"] == alone["checked"] == 0
-    assert case["systems"]["checked"]["of_run"] > 0
+    check_what_comparing_costs(case["systems"])
+
+
+def check_what_comparing_costs(systems: dict[str, Any]) -> None:
+    """The figures of the variants belong together."""
+    alone = systems["alone"]
+    for name in ("all", "compared"):
+        of = systems[name]
+        assert 0 < of["share"] == pytest.approx(of["comparison"] / of["work"], rel=0.1)
+        assert of["read"] > 0
+        assert of["added"] == pytest.approx(of["work"] - alone["work"])
+        assert of["allowed"] == pytest.approx(of["read"] + 0.05 * alone["work"])
+    assert alone["comparison"] == alone["checked"] == alone["added"] == 0
+    assert systems["checked"]["of_run"] > 0
+
+
+@pytest.mark.s3
+def test_what_comparing_costs_is_measured_over_a_store(
+    benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "somebody-elses")
+    words = ["--scale", "6", "--rounds", "1", "--settle", "0", "--gigabits", "0"]
+    (case,) = benchmark.here(comparing.main, *words)["cases"]
+    assert case["gigabits"] == 0
+    check_what_comparing_costs(case["systems"])
 
 
 def test_graphs_are_made_of_all_kinds_of_ids(benchmark: Benchmark) -> None:

@@ -21,9 +21,10 @@ import pyarrow as pa
 
 from embertide.compare.base import Base
 from embertide.compare.base_rows import Previous
-from embertide.compare.rows import KeyedRows, Values
+from embertide.compare.rows import KeyedRows
 from embertide.compare.travel import Travel
 from embertide.kernels.ids import Ids
+from embertide.kernels.row_pairs import Values
 from embertide.storage.protocol import Storage
 from embertide.versions.keyed import taken
 from embertide.versions.parts import PartDigest, PartDtype, PartIds, PartWriter

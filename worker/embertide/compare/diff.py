@@ -14,10 +14,11 @@ from embertide.compare.base import Base, BaseType
 from embertide.compare.base_rows import Previous
 from embertide.compare.previous import Ours, compare
 from embertide.compare.result import TypeShare, put_together
-from embertide.compare.rows import KeyedRows, Values, look_at
+from embertide.compare.rows import KeyedRows, look_at
 from embertide.compare.share import Share
 from embertide.errors import OutputError
 from embertide.kernels.ids import Ids
+from embertide.kernels.row_pairs import Values
 from embertide.storage.protocol import Storage
 from embertide.telemetry.comparison import Comparison
 from embertide.versions.keyed import bounds_of

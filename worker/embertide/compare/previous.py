@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from embertide.compare.base_rows import Previous
-from embertide.compare.rows import KeyedRows, Values, as_published
+from embertide.compare.rows import KeyedRows, as_published
 from embertide.compare.sample import Pairs, draws, limit
 from embertide.compare.share import Moves
 from embertide.compare.travel import Travel, add_earlier_paths
 from embertide.kernels.hashing import Words
-from embertide.kernels.row_pairs import RowMoves, compare_rows, zero_rows
+from embertide.kernels.row_pairs import RowMoves, Values, compare_rows, zero_rows
 from embertide.readers.pool import map_splits
 from embertide.versions.keyed import may_have, rows_within, taken
 from embertide.versions.keys import KeyRange

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from embertide.compare.rows import Values
 from embertide.kernels.hashing import Words, hash_integers
+from embertide.kernels.row_pairs import Values
 
 SAMPLE_ROWS = 20_000
 SAMPLE_BYTES = 16 << 20

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from embertide.compare.base_rows import Previous
-from embertide.compare.rows import KeyedRows, Values
+from embertide.compare.rows import KeyedRows
 from embertide.kernels.ids import Ids
+from embertide.kernels.row_pairs import Values
 from embertide.readers.pool import map_splits
 from embertide.versions.keyed import may_have, rows_within
 from embertide.versions.keys import KeyRange

@@ -16,6 +16,7 @@ from embertide.kernels.hashing import Words, mix
 
 Values = npt.NDArray[np.float32]
 Wide = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 _SHIFT = np.uint64(29)
 _MATCHED, _SAME, _EARLIER_ZERO = 1, 2, 4
 """Bits of a row's state; those of ``native/row_pairs.hpp``."""
@@ -56,14 +57,16 @@ class RowMoves:
     distances: npt.NDArray[np.float64]
 
     @property
-    def same(self) -> npt.NDArray[np.bool_]:
+    def same(self) -> Mask:
         """[k] which rows have the same bits in both versions."""
-        return (self.states & _SAME) != 0
+        same: Mask = (self.states & _SAME) != 0
+        return same
 
     @property
-    def changed(self) -> npt.NDArray[np.bool_]:
+    def changed(self) -> Mask:
         """[k] which rows both versions have, with other bits."""
-        return (self.states & (_MATCHED | _SAME)) == _MATCHED
+        changed: Mask = (self.states & (_MATCHED | _SAME)) == _MATCHED
+        return changed
 
     @property
     def earlier_zeros(self) -> int:
@@ -107,9 +110,10 @@ def count_bins(values: Wide, edges: Wide, counts: npt.NDArray[np.int64]) -> None
     counts += np.bincount(np.searchsorted(edges, finite, "right"), minlength=len(counts))
 
 
-def zero_rows(values: Values) -> npt.NDArray[np.bool_]:
+def zero_rows(values: Values) -> Mask:
     """[n] which rows are zero vectors."""
-    return ~values.any(axis=1)
+    zeros: Mask = np.logical_not(np.any(values, axis=1))
+    return zeros
 
 
 def _compare_rows(

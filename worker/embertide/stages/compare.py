@@ -19,11 +19,12 @@ from embertide.compare.base import Base, current_base
 from embertide.compare.chain import Chain
 from embertide.compare.previous import Ours, compare
 from embertide.compare.result import TypeShare, put_together
-from embertide.compare.rows import KeyedRows, Values, as_published, look_at
+from embertide.compare.rows import KeyedRows, as_published, look_at
 from embertide.compare.share import Share
 from embertide.context import RunContext
 from embertide.errors import EmbertideError
 from embertide.kernels.ids import Ids
+from embertide.kernels.row_pairs import Values
 from embertide.spec.nodes import NodeInput
 from embertide.telemetry.comparison import Comparison
 from embertide.versions.keys import KeyRange, ranges_from
