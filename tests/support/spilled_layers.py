@@ -13,7 +13,10 @@ from embertide.kernels import scratch, spilled_sort
 from embertide.kernels.scratch import Scratch
 from embertide.kernels.spilled_csr import SpilledCsr
 from embertide.pipeline.prepare import target_of
+from embertide.planning.edge_memory import logged_bytes
+from embertide.planning.graph import PlannedGraph, PlannedRelation
 from embertide.planning.spilled import spilled_costs
+from embertide.planning.spilled_graph import spilled_graph
 from embertide.plans import spill
 from embertide.primitives.exchange import Exchange
 from embertide.steps import Program
@@ -27,12 +30,27 @@ Graphs = dict[tuple[str, bool], Graph]
 
 
 @dataclass(frozen=True)
+class Stored:
+    """One case with the graph on disk, too, on one rank.
+
+    Attributes:
+        rows: [our rows, D'].
+        moved: bytes from and to the disk, without the self-check of several ranks.
+        planned: the same two, by the plan.
+    """
+
+    rows: np.ndarray
+    moved: tuple[int, int]
+    planned: tuple[float, float]
+
+
+@dataclass(frozen=True)
 class Answer:
     """One case on one rank.
 
     Attributes:
         whole, spilled: [our rows, D'] with all tensors in memory, and on disk.
-        stored: [our rows, D'] with the graph on disk, too; None where that is in memory.
+        stored: with the graph on disk, too; None where that is in memory.
         checked: of the latter.
         left: files that are there after the run; the result is one.
         read, written: bytes from and to the disk, beside the features as they were read.
@@ -41,7 +59,7 @@ class Answer:
 
     whole: np.ndarray
     spilled: np.ndarray
-    stored: np.ndarray | None
+    stored: Stored | None
     checked: SelfCheck
     left: int
     read: int
@@ -117,25 +135,30 @@ def spill_typed(
     return answers
 
 
-def _stored(rank: Rank, program: Program, features: torch.Tensor) -> np.ndarray:
-    """Our rows with the graph on disk in many parts; the self-check finds nothing.
+def _stored(rank: Rank, program: Program, features: torch.Tensor) -> Stored:
+    """Our rows with the graph on disk in many parts. Collective: every rank must call.
 
-    Collective: every rank must call.
+    Of several ranks the self-check finds nothing; what it reads is not planned.
     """
     spilled_sort.PART_EDGES, spilled_sort.READ_EDGES = 32, 10
-    rank.ctx = replace(rank.ctx, spills_graph=True)
+    files = rank.ctx.scratch
+    assert files is not None
+    ctx, rank.ctx = rank.ctx, replace(rank.ctx, spills_graph=True)
+    read, written = files.read, files.written
     in_memory, rank.sub_range = rank.sub_range, rank.build()
     assert isinstance(rank.sub_range, SpilledCsr)
     assert len(rank.sub_range.spilled) > 2
-    rows, checked = rank.checked(program, features, len(features))
-    assert checked is not None
-    assert not checked.faults
-    rank.sub_range = in_memory
-    return rows.copy()
+    alone = rank.ctx.grid.world == 1
+    rows, checked = rank.checked(program, features, None if alone else len(features))
+    assert checked is None or not checked.faults
+    moved = files.read - read, files.written - written
+    stored = Stored(rows.copy(), moved, _planned(rank, program, features.nbytes, rank.placed))
+    rank.ctx, rank.sub_range = ctx, in_memory
+    return stored
 
 
 def _planned(rank: Rank, program: Program, features: int, placed: bool) -> tuple[float, float]:
-    """Bytes read and written by one of several equal workers."""
+    """Bytes read and written by one of several equal workers; edges are in memory until sorted."""
     target = target_of(rank.ctx)
     size = GraphSize(
         nodes={"": rank.graph.nodes},
@@ -144,5 +167,14 @@ def _planned(rank: Rank, program: Program, features: int, placed: bool) -> tuple
         group_bytes=GROUP_BYTES,
         depth=2,
     )
-    costs = spilled_costs(as_given(program, target), size, placed=[""] if placed else [])
-    return costs.read, costs.written - features / target.grid.workers
+    edge, edges = rank.ctx.job.spec.input.edges[0], len(rank.graph.src)
+    relation = PlannedRelation(
+        relation=edge.relation, edge=edge, splits=[], edges=edges, exact=True, features=0
+    )
+    planned = PlannedGraph(types={}, relations={"": relation}, size=size, several=False)
+    graph = spilled_graph(planned, spills=target.spills_graph)
+    logged = logged_bytes(relation, size.of_relation("")) * edges if graph else 0.0
+    costs = spilled_costs(
+        as_given(program, target), size, placed=[""] if placed else [], graph=graph
+    )
+    return costs.read - logged, costs.written - logged - features / target.grid.workers

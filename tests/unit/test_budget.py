@@ -16,10 +16,14 @@ from embertide.planning.sizing import (
     volume_bytes,
     work_bytes_in,
 )
+from embertide.planning.spilled_graph import graph_problem
 from embertide.spec.grid import GridShape
+from embertide.spec.targets import Targets
 from embertide.spec.workers import Workers, parse_memory
 from embertide.telemetry.estimate import Estimate, MemoryBudget, PlannedSpill
 from tests.support.cli import ESTIMATE
+from tests.support.step_program import program, summed
+from tests.support.world import make_job
 
 MIB, GIB = 1 << 20, 1 << 30
 WIDTH = 64
@@ -156,7 +160,7 @@ def test_the_graph_goes_to_disk_where_tensors_there_are_not_enough() -> None:
 
 
 def test_what_does_not_fit_with_all_of_it_on_disk_names_the_fewest_workers() -> None:
-    problem = budget_of(GIB // 2, problem="", graph_problem="").problem
+    problem = budget_of(GIB // 2, problem="", graph_problem=always).problem
     assert "needs 804.0 MiB of 512.0 MiB" in problem
     assert "with the graph and tensors on disk, of which attend (h, layer 0) has most" in problem
     # Graphs of several hosts stay in memory.
@@ -178,20 +182,20 @@ def test_where_no_grid_fits_it_says_what_this_one_needs(limit: int, nodes: int) 
 
 def in_container(container: int, problem: str = NEVER) -> Estimate:
     """The plan of one worker in a container of so many bytes."""
-    return within_container(on_grid(GridShape()), container, 1000, on_grid, problem)
+    return within_container(on_grid(GridShape()), container, 1000, on_grid, problem, no_graph)
 
 
 def test_a_plan_that_its_container_holds_stays_in_memory() -> None:
     whole = on_grid(GridShape())
     limit = machine_bytes(whole.peak_memory_per_worker_bytes, 1)
     assert container_problem(whole.peak_memory_per_worker_bytes, limit) is None
-    assert in_container(limit, lambda _grid: "") == whole
+    assert in_container(limit, "") == whole
 
 
 def test_a_plan_beyond_its_container_has_tensors_on_disk_with_a_margin() -> None:
     whole = on_grid(GridShape())
     limit = machine_bytes(whole.peak_memory_per_worker_bytes, 1) - 1
-    found = in_container(limit, lambda _grid: "")
+    found = in_container(limit, "")
     assert found.spill is not None
     assert container_bytes(found.peak_memory_per_worker_bytes) <= limit + (64 << 20)
     assert found.budget is not None
@@ -218,3 +222,15 @@ def test_a_scratch_volume_is_larger_than_its_tensors() -> None:
     for disk in (1, GIB, 100 * GIB):
         assert volume_bytes(disk) >= 1.25 * disk + 256 * MIB - 1
         assert volume_bytes(disk) % (64 << 20) == 0
+
+
+def test_a_graph_that_is_needed_in_memory_names_what_needs_it() -> None:
+    job, small = make_job(), GridShape()
+    gcn = program(summed("h", "x"))
+    assert graph_problem(job, gcn, small, in_place=True) == ""
+    assert graph_problem(job, gcn, GridShape.of(4, 1), in_place=True) == ""
+    assert "workers are on one host" in graph_problem(job, gcn, GridShape.of(4, 1), in_place=False)
+    assert "such as 4x1" in graph_problem(job, gcn, GridShape.of(2, 2), in_place=True)
+    assert "fanout" in graph_problem(make_job(fanout=[5]), gcn, small, in_place=True)
+    chosen = make_job(targets=Targets(ids=[1]))
+    assert "inference.targets" in graph_problem(chosen, gcn, small, in_place=True)

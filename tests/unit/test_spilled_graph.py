@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from embertide.errors import StorageError
+from embertide.context import RunContext
+from embertide.errors import GridError, StorageError
+from embertide.grid import Grid, GridShape
 from embertide.kernels import spilled_sort
 from embertide.kernels.block import Block
 from embertide.kernels.counting import add_weights, count_values
@@ -18,10 +21,14 @@ from embertide.kernels.edge_sort import EdgeSorter, bucket_count, bucket_shift, 
 from embertide.kernels.scratch import Scratch
 from embertide.kernels.spilled_csr import SpilledBlock, SpilledCsr
 from embertide.kernels.spilled_sort import SpilledEdgeSorter
+from embertide.pipeline.prepare import check_spilled_graph
 from embertide.primitives import edge_log
 from embertide.primitives.edge_chunks import EdgeChunk
 from embertide.primitives.edge_log import EdgeLog
+from embertide.primitives.exchange import Exchange
 from embertide.primitives.out_degrees import count_sources
+from embertide.telemetry.recorder import CountingRecorder
+from tests.support.world import make_job
 
 FIRST, ROWS, NODES, EDGES = 1000, 9000, 30_000, 50_000
 
@@ -163,6 +170,18 @@ def test_files_of_a_graph_go_with_what_refers_to_them(files: Scratch) -> None:
     assert unweighted.without_columns().spilled == ()
     del unweighted
     assert files.count == 0
+
+
+def test_workers_that_cannot_read_each_other_have_no_graph_on_disk(files: Scratch) -> None:
+    def context(workers: int) -> RunContext:
+        grid = Grid(GridShape.of(workers, 1), 0)
+        exchange = Exchange(grid, torch.device("cpu"), CountingRecorder(), direct=False)
+        ctx = RunContext(make_job(), exchange, None, lambda _event: None)  # type: ignore[arg-type]
+        return replace(ctx, scratch=files, panel=16, spills_graph=True)
+
+    check_spilled_graph(context(1))
+    with pytest.raises(GridError, match=r"grid 2x1: the graph can be on disk where .*; give each"):
+        check_spilled_graph(context(2))
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])

@@ -93,7 +93,7 @@ MemoryOption = Annotated[
         "--memory",
         metavar="SIZE",
         help="Most memory of a worker, with its imports, such as 2GiB: tensors that do not fit "
-        "are on disk. Overrides the manifest.",
+        "are on disk, and edges and the graph where that is not enough. Overrides the manifest.",
         show_default=False,
     ),
 ]
@@ -102,7 +102,7 @@ ScratchOption = Annotated[
     typer.Option(
         "--scratch",
         metavar="DIR",
-        help="Folder on a local disk for tensors that do not fit in --memory. Overrides the "
+        help="Folder on a local disk for what does not fit in --memory. Overrides the "
         "manifest. Default: the system's folder for temporary files.",
         show_default=False,
     ),

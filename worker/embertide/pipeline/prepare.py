@@ -221,21 +221,30 @@ def _chosen(
     return None if rows is None else {of_type: rows}
 
 
+def check_spilled_graph(ctx: RunContext) -> None:
+    """Refuse a graph on disk whose sources workers would exchange in groups.
+
+    Raises:
+        GridError: they cannot read each other's memory, though they are on one host.
+    """
+    if ctx.spills_graph and ctx.grid.world > 1 and not target_of(ctx).in_place:
+        raise GridError(
+            f"grid {ctx.grid.shape}: the graph can be on disk where workers read each other's"
+            " memory, which this host does not let them; give each more memory (--memory,"
+            " spec.workers.memory), or use one worker"
+        )
+
+
 def _plan(
     ctx: RunContext, model: Model, choose: Callable[[RunContext, Program], Program]
 ) -> tuple[Plan, RunFacts]:
     """How the program is computed, and facts of the model.
 
     Raises:
-        GridError: the graph is to be on disk, and workers exchange its sources in groups.
+        GridError: see :func:`check_spilled_graph`.
     """
     whole = model.program()
-    if ctx.spills_graph and ctx.grid.world > 1 and not target_of(ctx).in_place:
-        raise GridError(
-            f"grid {ctx.grid.shape}: the graph can be on disk where workers can read each other's"
-            " memory, which these cannot; give each more memory (--memory, spec.workers.memory), or"
-            " use one worker"
-        )
+    check_spilled_graph(ctx)
     facts = run_facts(ctx, model.library, model.layer_names, whole)
     plan = make_plan(choose(ctx, whole), target_of(ctx))
     return plan, facts

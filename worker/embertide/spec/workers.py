@@ -110,15 +110,16 @@ class Workers(SpecModel):
         pattern=_MEMORY,
         description="Most memory that a worker may take, with its imports and without page cache, "
         "such as 2GiB or 512Mi. Where the plan needs more, tensors of nodes are on disk, in "
-        "scratch; where it still does, the run is refused before anything is computed. If unset, "
-        "all tensors are in memory; on a cluster the container's limit counts then.",
+        "scratch, then edges and the graph, too; where it still does, the run is refused before "
+        "anything is computed. If unset, all tensors are in memory; on a cluster the container's "
+        "limit counts then.",
     )
     scratch: str | None = Field(
         default=None,
         min_length=1,
         max_length=1024,
         pattern="^/",
-        description="Folder on a local disk for tensors that do not fit in memory, an absolute "
+        description="Folder on a local disk for what does not fit in memory, an absolute "
         "path. Its files have no names and are gone with the workers. If unset, the system's "
         "folder for temporary files. On a cluster the worker's scratch volume is mounted there, "
         "unless the podTemplate mounts another one there or above.",
