@@ -134,3 +134,32 @@ def test_what_is_kept_goes_when_no_run_goes_on_from_it(job: NightlyJob) -> None:
     why = job.night("1x1")["refresh"]["why"]
     assert why == f"version {report['version']} has kept no rows"
     assert job.same_as_whole("1x1")
+
+
+def test_rows_that_may_be_wrong_are_not_taken_for_exact_ones(job: NightlyJob) -> None:
+    job.set(keep=True, mode="incremental", tolerance=0.05)
+    first = job.night("2x1")["version"]
+    assert "tolerance" not in job.manifest()["refresh"]
+    job.change_edges(1)
+    report = job.night("2x1")
+    refresh, entry = report["refresh"], job.manifest()["refresh"]
+    assert (entry["mode"], entry["full"], entry["tolerance"]) == ("incremental", first, 0.05)
+    assert (entry["measured"], entry["error"]) == (refresh["measured"], refresh["error"])
+    assert entry["measured"] > 0
+    assert 0 <= entry["error"] <= refresh["max_error"] == 0.5
+    assert refresh["edges"] <= refresh["reached_edges"]
+    assert refresh["unmoved"] > 0
+    # Nothing has changed since, but these rows may be more wrong than the job allows by now.
+    job.set(keep=True, mode="incremental", tolerance=0)
+    again = job.night("2x1")
+    assert not again["confirmed"]
+    assert again["refresh"]["mode"] == "full"
+    assert job.same_as_whole("2x1")
+    job.set(keep=True, mode="incremental", tolerance=0.05)
+    job.change_edges(2)
+    assert job.night("2x1")["refresh"]["mode"] == "incremental"
+    job.set(keep=True, mode="incremental", tolerance=0.01)
+    job.change_edges(3)
+    why = job.night("2x1")["refresh"]["why"]
+    assert why.endswith("computed with refresh.tolerance 0.05, which is more than 0.01")
+    assert job.same_as_whole("2x1")

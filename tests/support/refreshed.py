@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,9 @@ from embertide.pipeline.compute import layer_graphs
 from embertide.pipeline.prepare import target_of
 from embertide.pipeline.reach import count_reach
 from embertide.pipeline.typed_graph import Located, TypedGraph
+from embertide.plans.boundaries import Boundary, boundaries, boundary_digest, results_of
 from embertide.plans.dirty import why_whole
+from embertide.plans.plan import Plan
 from embertide.primitives.exchange import Exchange
 from embertide.stages.changes import OwnNodes, digest_rows, find_changes, keep_digests
 from embertide.stages.features import LoadedNodes, RawFeatures, loaded_features, locate_features
@@ -22,6 +24,7 @@ from embertide.steps import Program
 from embertide.storage.opening import open_storage
 from embertide.telemetry.kept import KeptFacts
 from embertide.telemetry.refresh import RefreshFacts
+from embertide.versions.layers.seals import KeptTensor, Seal
 from embertide.versions.layers.store import LayerStore
 from tests.support.plans import as_given
 from tests.support.world import Graph, NoClock, Rank, loaded_rows, make_checker, make_job
@@ -37,16 +40,22 @@ class Day:
     Attributes:
         ids: [N] ascending; features are those of an id.
         moved: ids whose features are not those of other days.
+        drifts: how many times the features of some ids have moved a little.
     """
 
     graph: Graph
     ids: np.ndarray
     moved: tuple[int, ...] = ()
+    drifts: int = 0
 
     def features(self, width: int) -> torch.Tensor:
         """[N, width] float32."""
         every = torch.randn(256, width, generator=torch.Generator().manual_seed(6))
         every[list(self.moved)] += 1.0
+        for number in range(self.drifts):
+            g = torch.Generator().manual_seed(number)
+            some = torch.randint(0, 97, (6,), generator=g)
+            every[some] += 0.02 * torch.randn(6, width, generator=g)
         return every[torch.from_numpy(self.ids)]
 
 
@@ -58,6 +67,9 @@ class Answer:
         why: why all rows were computed.
         edges: gone over, of ``all_edges``.
         beyond: rows that the self-check found to be wrong, of ``checked``.
+        facts: of the run that goes on.
+        steps: for each tensor that is kept, the largest distance of a row from what its layer makes
+            of the rows that were kept before, relative to its norm.
     """
 
     whole: np.ndarray
@@ -67,6 +79,8 @@ class Answer:
     all_edges: int = 0
     checked: int = 0
     beyond: int = 0
+    facts: RefreshFacts = field(default_factory=RefreshFacts)
+    steps: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -78,13 +92,18 @@ class Days:
     weighted: bool
     uri: str
     inference: dict[str, Any] = field(default_factory=dict)
+    tolerance: float = 0.0
+    max_error: float = 0.0
+    basis: str = ""
 
     def run(self, days: list[Day]) -> list[Answer]:
         """Each day whole, then over the rows that the day before has kept."""
         answers, before = [], None
         for number, day in enumerate(days):
             key = hashlib.sha256(f"{self.uri} {number}".encode()).hexdigest()[:32]
-            store = LayerStore(open_storage(None), self.uri, key, f"2026112{number}T180000Z-3fa9c1")
+            store = LayerStore(
+                open_storage(None), self.uri, key, f"202611{number + 1:02}T180000Z-3fa9c1"
+            )
             rank = Rank(
                 self.exchange, day.graph, make_job(weighted=self.weighted, **self.inference)
             )
@@ -93,6 +112,9 @@ class Days:
             rank.keys = day.ids[first:last].astype(np.uint64)
             answer = Answer(rank.embed(self.program, day.features(self.program.input_width)))
             self._refresh(rank, day, store, before, answer)
+            if self.tolerance:
+                features = day.features(self.program.input_width)
+                answer.steps = step_errors(rank, self.program, features, store, self.basis)
             answers.append(answer)
             before = store
         return answers
@@ -133,8 +155,21 @@ class Days:
             assert seal is not None
             old, changes = find_changes(self.exchange, before, seal, digests, ranges)
             reach = count_reach(self.exchange, layers.plan, changes, sub_ranges)
-            answer.edges, answer.all_edges = reach.edges, reach.all_edges
-            refreshing = Refreshing(store=before, before=old, dirty=reach.dirty, seed=5)
+            answer.all_edges = reach.all_edges
+            refreshing = Refreshing(
+                store=before,
+                basis=self.basis,
+                next_basis=store.key if self.tolerance else "",
+                before=old,
+                changes=changes,
+                reached=reach.dirty,
+                all_edges=reach.all_edges,
+                tolerance=self.tolerance,
+                max_error=self.max_error,
+                seed=5,
+            )
+            facts.basis = refreshing.next_basis
+            facts.reached_edges = reach.edges
         checker = make_checker(ctx, layers, 1000)
         graphs = layer_graphs(ctx, layers, graph, NoClock(), checker)
         keeping = Keeping(store, range(99), results=True)
@@ -142,7 +177,8 @@ class Days:
             ctx, layers, graphs, loaded, {"": locations}, NoClock(), checker, keeping, refreshing
         )
         check = checker.finish()
-        answer.rows, answer.why = rows[""].numpy(), facts.why
+        self.basis, answer.facts = facts.basis, facts
+        answer.rows, answer.why, answer.edges = rows[""].numpy(), facts.why, facts.edges
         answer.checked = check.rows
         answer.beyond = sum(found.beyond for found in check.checked)
 
@@ -150,15 +186,71 @@ class Days:
 Cases = dict[str, tuple[Program, bool, list[Day]]]
 
 
+def step_errors(
+    rank: Rank, program: Program, features: torch.Tensor, store: LayerStore, basis: str
+) -> dict[str, float]:
+    """See :class:`Answer`: each layer once more, over all rows of those that were kept before.
+
+    Collective: every rank must call.
+    """
+    plan, errors, before = as_given(program, target_of(rank.ctx)), dict[str, float](), None
+    for end in (*boundaries(plan), results_of(plan)):
+        key = hashlib.sha256(f"{store.key} {end.layer}".encode()).hexdigest()[:32]
+        again = LayerStore(store.storage, store.output_uri, key, store.version)
+        if before is not None:
+            if rank.ctx.grid.rank == 0:
+                _copy(_sealed(store, plan, before, basis), store, again, plan, before)
+            rank.ctx.exchange.barrier()
+        rank.embed(program, features, Keeping(again, range(99), results=True))
+        rank.ctx.exchange.barrier()
+        kept, exact = _sealed(store, plan, end, basis), _sealed(again, plan, end)
+        for tensor, other in zip(kept.tensors, exact.tensors, strict=True):
+            rows, expected = _rows(store, tensor), _rows(again, other)
+            distance = np.linalg.norm(rows - expected, axis=1)
+            norm = np.maximum(np.linalg.norm(rows, axis=1), 1e-300)
+            errors[f"{end.layer} {tensor.name}"] = float((distance / norm).max())
+        before = end
+    return errors
+
+
+def _sealed(store: LayerStore, plan: Plan, end: Boundary, basis: str = "") -> Seal:
+    seal = store.sealed(boundary_digest(plan, end, "float32", basis))
+    assert seal is not None
+    return seal
+
+
+def _rows(store: LayerStore, tensor: KeptTensor) -> np.ndarray:
+    rows = np.empty((tensor.rows, tensor.width), np.float32)
+    store.read(tensor, (0, tensor.rows), (0, tensor.width), rows)
+    return rows.astype(np.float64)
+
+
+def _copy(seal: Seal, store: LayerStore, again: LayerStore, plan: Plan, end: Boundary) -> None:
+    """Seal the rows of a layer in another store, as those of a full run."""
+    name, tensors = boundary_digest(plan, end, "float32"), []
+    for number, tensor in enumerate(seal.tensors):
+        values = _rows(store, tensor).astype(np.float32)
+        blocks = tuple(again.write(*b) for b in again.blocks(name, number, 0, values, 0, 0))
+        tensors.append(replace(tensor, blocks=blocks))
+    again.seal(replace(seal, key=again.key, name=name, tensors=tuple(tensors)))
+
+
 def refresh_cases(
-    exchange: Exchange, cases: Cases, uri: str, inference: dict[str, Any] | None = None
+    exchange: Exchange,
+    cases: Cases,
+    uri: str,
+    inference: dict[str, Any] | None = None,
+    **tolerance: float,
 ) -> dict[str, list[Answer]]:
     """Case -> answers, day by day. Collective: every rank must call.
 
     Args:
         inference: fields of the job's ``inference``.
+        tolerance: and the largest error, of :class:`Days`.
     """
     return {
-        name: Days(exchange, program, weighted, f"{uri}/{number}", inference or {}).run(days)
+        name: Days(
+            exchange, program, weighted, f"{uri}/{number}", inference or {}, **tolerance
+        ).run(days)
         for number, (name, (program, weighted, days)) in enumerate(cases.items())
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from embertide.kernels.hashing import hash_bytes
 from embertide.plans.dirty import Changes, dirty_rows, why_whole
 from embertide.plans.plan import Plan
 from embertide.spec.grid import GridShape
+from embertide.stages.infer.moved import moved_rows, relative_errors
 from embertide.steps import Activation, Aggregate, Linear, Program, Propagate
 from tests.support.manifests import EXAMPLE, only_problem, put
 from tests.support.plans import in_slices
@@ -111,8 +113,36 @@ def test_hashes_of_bytes_tell_rows_apart() -> None:
     assert (other[1] != same[1]).any()
 
 
+def test_rows_move_beyond_the_tolerance_of_their_norm() -> None:
+    seen = torch.tensor([[3.0, 4.0], [3.0, 4.0], [0.0, 0.0], [0.0, 0.0], [3.0, 4.0], [3e38, 3e38]])
+    new = torch.tensor(
+        [[3.0, 4.4], [3.0, 4.6], [0.0, 0.0], [1e-9, 0.0], [math.nan, 4.0], [0, 3e38]]
+    )
+    moved = [False, True, False, True, True, True]
+    assert moved_rows(seen, new, 0.1, None).tolist() == moved
+    # Zeros of two signs are equal numbers with other bits.
+    zeros = torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+    assert moved_rows(zeros, zeros * torch.tensor([-1.0, 1.0]), 0.0, None).tolist() == [True, True]
+    assert not moved_rows(zeros, zeros.clone(), 0.0, None).any()
+    inf = torch.tensor([[math.inf, 1.0]])
+    assert moved_rows(inf, torch.ones(1, 2), 0.5, None).all()
+    assert relative_errors(seen[:3], new[:3]).tolist() == pytest.approx(
+        [0.4 / math.hypot(3, 4.4), 0.6 / math.hypot(3, 4.6), 0.0]
+    )
+    assert relative_errors(seen[4:5], new[4:5]).tolist() == [math.inf]
+
+
 @pytest.mark.parametrize(
-    ("field", "value"), [("fullEvery", "7"), ("mode", "some"), ("keep", "sometimes")]
+    ("field", "value"),
+    [
+        ("fullEvery", "7"),
+        ("mode", "some"),
+        ("keep", "sometimes"),
+        ("tolerance", 1.0),
+        ("tolerance", -0.1),
+        ("tolerance", float("nan")),
+        ("maxError", 0.0),
+    ],
 )
 def test_a_refresh_that_is_none_is_refused(field: str, value: str) -> None:
     data = put(yaml.safe_load(EXAMPLE), "spec.refresh", {field: value})

@@ -141,7 +141,12 @@ def _refreshed(ctx: RunContext, order: WorkOrder) -> dict[str, Any]:
     entry: dict[str, Any] = {"mode": facts.mode, "full": facts.full or order.version}
     if facts.mode == "incremental":
         entry |= {"from": facts.base, "rows": facts.rows, "of": facts.all_rows}
-    return {"refresh": entry, **({"layers": facts.keeps} if facts.keeps else {})}
+    if facts.tolerance:
+        entry |= {"tolerance": facts.tolerance, "measured": facts.measured, "error": facts.error}
+    if not facts.keeps:
+        return {"refresh": entry}
+    basis = {"basis": facts.basis} if facts.basis else {}
+    return {"refresh": entry, "layers": {**facts.keeps, **basis}}
 
 
 def _write_scores(

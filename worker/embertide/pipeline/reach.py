@@ -11,7 +11,14 @@ from embertide.footprint import FLOAT_BYTES
 from embertide.kernels.csr import Csr, targets_of
 from embertide.planning.duration import Work, likely_seconds
 from embertide.plans.boundaries import boundaries, results_of
-from embertide.plans.dirty import Changes, dirty_rows, ends_of
+from embertide.plans.dirty import (
+    Changes,
+    Targets,
+    changed_inputs,
+    dirty_in,
+    dirty_rows,
+    ends_of,
+)
 from embertide.plans.plan import Plan
 from embertide.plans.wanted import Rows
 from embertide.primitives.exchange import Exchange
@@ -30,10 +37,11 @@ class Reach:
     """What has to be computed again.
 
     Attributes:
-        dirty: tensor -> [N] bool, the rows that differ, or may.
+        dirty: tensor -> [N] bool, the rows that differ, or may: those that changes may reach.
         rows: of the results; ``all_rows`` of how many.
         edges: in-edges of the rows of all sums; ``all_edges`` of how many.
-        seconds: that the layers are likely to take, ``full_seconds`` if all rows are computed.
+        seconds: that the layers are likely to take, ``full_seconds`` if all rows are computed. With
+            a tolerance the least that they take: how far changes reach is not known before.
     """
 
     dirty: Mapping[str, Rows]
@@ -51,12 +59,14 @@ def count_reach(
     changes: Changes,
     sub_ranges: Mapping[str, Csr],
     cores: int = 1,
+    tolerance: float = 0.0,
 ) -> Reach:
     """Follow changes through the layers. Collective: every rank must call.
 
     Args:
         sub_ranges: relation, by the program's name -> the in-edges of our rows.
         cores: of the machine.
+        tolerance: of moves of rows that do not count.
     """
     channel = exchange.channel("world", PRIMITIVE)
 
@@ -65,17 +75,8 @@ def count_reach(
         return torch.cat(channel.all_gather(ours)).bool()
 
     dirty = dirty_rows(plan, changes, targets)
-    ours, whole = dict[str, int](), dict[str, int]()
-    for step in plan.program.steps:
-        if isinstance(step, EdgeStep):
-            csr = sub_ranges[step.relation]
-            rows = dirty[step.out][csr.first : csr.first + csr.rows]
-            ours[step.out] = int(csr.indptr.diff()[rows].sum())
-            whole[step.out] = csr.nnz
-    counts = exchange.all_objects((ours, whole))
-    edges, all_edges = (
-        {name: sum(of_rank[at][name] for of_rank in counts) for name in ours} for at in (0, 1)
-    )
+    least = dirty if tolerance == 0 else _without_moves(plan, changes, targets)
+    edges, all_edges, least_edges = _edges(exchange, plan, sub_ranges, dirty, least)
     results = set(plan.program.results.values())
     every = {name: torch.ones_like(rows) for name, rows in dirty.items()}
     return Reach(
@@ -84,9 +85,45 @@ def count_reach(
         all_rows=sum(len(dirty[name]) for name in results),
         edges=sum(edges.values()),
         all_edges=sum(all_edges.values()),
-        seconds=_seconds(plan, dirty, edges, cores) + _read_seconds(plan, dirty),
+        seconds=_seconds(plan, least, least_edges, cores) + _read_seconds(plan, dirty),
         full_seconds=_seconds(plan, every, all_edges, cores),
     )
+
+
+def _without_moves(plan: Plan, changes: Changes, targets: Targets) -> dict[str, Rows]:
+    """The rows that differ if none that is kept between layers moves, but for those of new nodes.
+
+    Collective: every rank must call.
+    """
+    dirty, known, first = dict[str, Rows](), changed_inputs(plan, changes), 0
+    for end in (*boundaries(plan), results_of(plan)):
+        dirty |= dirty_in(plan, plan.ops[first : end.at], known, changes, targets)
+        known |= {name: changes.new[plan.program.types[name]] for name in end.tensors}
+        first = end.at
+    return dirty
+
+
+def _edges(
+    exchange: Exchange,
+    plan: Plan,
+    sub_ranges: Mapping[str, Csr],
+    dirty: Mapping[str, Rows],
+    least: Mapping[str, Rows],
+) -> list[dict[str, int]]:
+    """Result of a step over edges -> in-edges of its dirty rows, of all, and of the least rows.
+
+    Collective: every rank must call.
+    """
+    ours: list[dict[str, int]] = [{}, {}, {}]
+    for step in plan.program.steps:
+        if isinstance(step, EdgeStep):
+            csr = sub_ranges[step.relation]
+            own, lengths = slice(csr.first, csr.first + csr.rows), csr.indptr.diff()
+            ours[0][step.out] = int(lengths[dirty[step.out][own]].sum())
+            ours[1][step.out] = csr.nnz
+            ours[2][step.out] = int(lengths[least[step.out][own]].sum())
+    every = exchange.all_objects(ours)
+    return [{out: sum(of[at][out] for of in every) for out in ours[0]} for at in range(len(ours))]
 
 
 def _seconds(plan: Plan, rows: Mapping[str, Rows], edges: Mapping[str, int], cores: int) -> float:

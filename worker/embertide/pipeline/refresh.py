@@ -25,6 +25,7 @@ from embertide.planning.layer_key import layer_key
 from embertide.planning.order import WorkOrder
 from embertide.plans.dirty import why_whole
 from embertide.primitives.objects import broadcast_object
+from embertide.spec.manifest import Refresh
 from embertide.spec.version_names import begun
 from embertide.storage.protocol import Storage
 from embertide.telemetry.refresh import FULL_RUN
@@ -44,6 +45,8 @@ class Base:
         key: of its kept layers.
         full: the version of the last full run, which its rows rest on.
         how: how its rows were computed.
+        basis: what its layers rest on, as their names have it.
+        tolerance: by which each of their rows may be wrong, relative to its norm.
         why: why a run does not go on from it; "" where it does, or where nothing was kept.
     """
 
@@ -51,6 +54,8 @@ class Base:
     key: str = ""
     full: str = ""
     how: dict[str, Any] | None = None
+    basis: str = ""
+    tolerance: float = 0.0
     why: str = ""
 
 
@@ -167,17 +172,28 @@ def _base(prepared: Prepared, key: str, how: dict[str, Any]) -> Base:
     if kept is None:
         asked = spec.keep or spec.mode == "incremental"
         return Base(why=f"version {pointer.version} has kept no rows" if asked else "")
-    full = manifest.get("refresh", {}).get("full", pointer.version)
-    base = Base(pointer.version, kept["key"], full, kept["how"])
-    why = _why_not(base, key, how, spec.full_seconds) if spec.mode != "full" else FULL
-    return replace(base, why=why)
+    refreshed = manifest.get("refresh", {})
+    base = Base(
+        version=pointer.version,
+        key=kept["key"],
+        full=refreshed.get("full", pointer.version),
+        how=kept["how"],
+        basis=kept.get("basis", ""),
+        tolerance=refreshed.get("tolerance", 0.0),
+    )
+    return replace(base, why=_why_not(base, key, how, spec) if spec.mode != "full" else FULL)
 
 
-def _why_not(base: Base, key: str, how: dict[str, Any], full_seconds: int) -> str:
+def _why_not(base: Base, key: str, how: dict[str, Any], spec: Refresh) -> str:
     if base.key == key:
         return f"its inputs are those of version {base.version}"
+    if base.tolerance > spec.tolerance:
+        return (
+            f"version {base.version} was computed with refresh.tolerance {base.tolerance:g}, which"
+            f" is more than {spec.tolerance:g}"
+        )
     age = (datetime.now(UTC) - begun(base.full)).total_seconds()
-    if age > full_seconds:
+    if age > spec.full_seconds:
         return f"the last full run, of version {base.full}, is longer ago than refresh.fullEvery"
     before = base.how or {}
     for name, value in how.items():

@@ -16,9 +16,10 @@ from embertide.pipeline.reach import Reach, count_reach
 from embertide.pipeline.refresh import RefreshPlan, on_one_machine
 from embertide.planning.order import WorkOrder
 from embertide.primitives.objects import broadcast_object
+from embertide.spec.manifest import Refresh
 from embertide.stages.changes import OwnNodes, RowDigests, digest_rows, find_changes, keep_digests
 from embertide.stages.infer import Refreshing
-from embertide.telemetry.refresh import FULL_RUN
+from embertide.telemetry.refresh import FULL_RUN, RefreshFacts
 from embertide.versions.layers.seals import Damaged, Seal
 from embertide.versions.layers.store import LayerStore
 
@@ -26,6 +27,10 @@ UNKEPT = "the rows of this version are not kept for the next run: {why}"
 COSTS = (
     "{rows:,} of {all_rows:,} rows and {edges:,} of {all_edges:,} edges would be computed again,"
     " which with reading what was kept is likely to take {seconds:.1f} s, all of them {full:.1f} s"
+)
+REACHED = (
+    "changes since version {base} may reach {rows:,} of {all_rows:,} rows, over {edges:,} of"
+    " {all_edges:,} edges; the others are not computed"
 )
 
 _log = logging.getLogger("embertide")
@@ -52,8 +57,6 @@ def find_unchanged(prepared: Prepared, order: WorkOrder, plan: RefreshPlan) -> R
         if ctx.grid.rank == 0:
             ctx.graph_facts.kept.warn(FULL_RUN.format(why=error))
         return None
-    if ctx.grid.rank == 0:
-        _log.info("%s", ctx.graph_facts.refresh.sentences[0])
     return refreshing
 
 
@@ -110,25 +113,54 @@ def _compare(
         Damaged: the base's digests are not there, or are not what was written; on all ranks alike.
     """
     ctx, base, facts = prepared.ctx, plan.base, prepared.ctx.graph_facts.refresh
+    spec = ctx.job.spec.refresh
     store = LayerStore(ctx.storage, ctx.job.spec.published_uri, base.key, base.version)
     seal = _sealed(prepared, store, plan.record)
     ranges, _ = prepared.graph.of_types(prepared.names)
     before, changes = find_changes(ctx.exchange, store, seal, digests, ranges)
     cores = psutil.cpu_count() or 1
     with on_one_thread():
-        reach = count_reach(ctx.exchange, prepared.plan, changes, sub_ranges, cores)
+        reach = count_reach(ctx.exchange, prepared.plan, changes, sub_ranges, cores, spec.tolerance)
     facts.all_rows, facts.all_edges = reach.all_rows, reach.all_edges
-    if ctx.job.spec.refresh.mode == "auto" and reach.seconds >= reach.full_seconds:
-        facts.whole(_costs(reach))
+    if spec.mode == "auto" and reach.seconds >= reach.full_seconds:
+        facts.whole(_costs(COSTS, reach))
+        if ctx.grid.rank == 0:
+            _log.info("%s", facts.sentences[0])
         return None
-    facts.mode, facts.base, facts.full = "incremental", base.version, base.full
-    facts.rows, facts.edges = reach.rows, reach.edges
+    if ctx.grid.rank == 0:
+        _log.info(_costs(REACHED, reach, base=base.version))
+    _goes_on(facts, order, plan, spec, reach)
     seed = int.from_bytes(hashlib.sha256(order.version.encode()).digest()[:4], "little")
-    return Refreshing(store=store, before=before, dirty=reach.dirty, seed=seed)
+    return Refreshing(
+        store=store,
+        basis=base.basis,
+        next_basis=facts.basis,
+        before=before,
+        changes=changes,
+        reached=reach.dirty,
+        all_edges=reach.all_edges,
+        tolerance=spec.tolerance,
+        max_error=spec.largest_error,
+        seed=seed,
+    )
 
 
-def _costs(reach: Reach) -> str:
-    return COSTS.format(
+def _goes_on(
+    facts: RefreshFacts, order: WorkOrder, plan: RefreshPlan, spec: Refresh, reach: Reach
+) -> None:
+    """Rows of the base are taken over."""
+    facts.mode, facts.base, facts.full = "incremental", plan.base.version, plan.base.full
+    facts.rows, facts.edges = reach.rows, reach.edges
+    facts.reached_rows, facts.reached_edges = reach.rows, reach.edges
+    if spec.tolerance:
+        facts.tolerance, facts.max_error = spec.tolerance, spec.largest_error
+        # No other attempt goes on from layers that are this one's alone.
+        facts.basis = f"{order.version} {spec.tolerance!r}"
+
+
+def _costs(text: str, reach: Reach, **more: str) -> str:
+    return text.format(
+        **more,
         rows=reach.rows,
         all_rows=reach.all_rows,
         edges=reach.edges,

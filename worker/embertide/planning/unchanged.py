@@ -74,6 +74,12 @@ def _change(storage: Storage, job: EmbeddingJob, inputs: Inputs, manifest: Json)
         return "the job has changed"
     if not inputs.model or manifest.get("model", {}).get("objects") != inputs.model:
         return f"the model {job.spec.model.uri} has changed"
+    tolerance = manifest.get("refresh", {}).get("tolerance", 0.0)
+    if tolerance > job.spec.refresh.tolerance:
+        return (
+            f"it was computed with refresh.tolerance {tolerance:g}, which is more than"
+            f" {job.spec.refresh.tolerance:g}"
+        )
     if manifest.get("tables", []) != [asdict(table) for table in inputs.tables]:
         return "a table has another version"
     objects = inputs.objects()

@@ -50,11 +50,14 @@ def _begins(plan: Plan, at: int, layer: int) -> bool:
     return op.steps[0].layer >= layer and op.reach is not Reach.ROW
 
 
-def boundary_digest(plan: Plan, boundary: Boundary, row_type: str) -> str:
+def boundary_digest(plan: Plan, boundary: Boundary, row_type: str, basis: str = "") -> str:
     """A digest of what is computed up to a boundary: operations, weights, and the type of rows.
 
     The grid counts only where bits depend on it: rows that are rounded before they travel are
     rounded where slices of columns make them travel.
+
+    Args:
+        basis: the rows that they rest on, where these may differ from a full run's.
 
     Returns:
         32 hexadecimal digits.
@@ -69,6 +72,7 @@ def boundary_digest(plan: Plan, boundary: Boundary, row_type: str) -> str:
         sorted(plan.program.inputs.items()),
     )
     hashed.update(repr(facts).encode())
+    hashed.update(basis.encode())
     params = set[str]()
     for op in plan.ops[: boundary.at]:
         hashed.update(repr(op).encode())

@@ -7,7 +7,7 @@ or where a row that it is made of does. Rows that are not among these have the b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +18,7 @@ from embertide.spec.relations import Relation
 from embertide.steps.base import EdgeStep, Step
 from embertide.steps.propagate import Propagate
 from embertide.steps.reach import Reach
+from embertide.steps.run import Run
 
 Targets = Callable[[str, Rows], Rows]
 """Relation and rows of its source type -> the rows that have an edge from one of them.
@@ -67,7 +68,36 @@ def dirty_rows(plan: Plan, changes: Changes, targets: Targets) -> dict[str, Rows
 
     Of a plan for which :func:`why_whole` has no reason. Collective where ``targets`` is.
     """
-    return _Dirty(plan, changes, targets).walk()
+    return dirty_in(plan, plan.ops, changed_inputs(plan, changes), changes, targets)
+
+
+def changed_inputs(plan: Plan, changes: Changes) -> dict[str, Rows]:
+    """Name of an input -> [N] bool, its rows that differ."""
+    return {name: changes.features[of] for of, name in plan.program.inputs.items()}
+
+
+def dirty_in(
+    plan: Plan,
+    ops: Sequence[Run],
+    known: Mapping[str, Rows],
+    changes: Changes,
+    targets: Targets,
+) -> dict[str, Rows]:
+    """As :func:`dirty_rows` for some operations of a plan, in order.
+
+    Args:
+        known: tensor -> [N] bool, the rows that differ of those that earlier operations have made.
+
+    Returns:
+        Also what is known.
+    """
+    walk = _Dirty(plan, changes, targets, known)
+    walk.over([step for op in ops for step in op.steps])
+    for op in ops:
+        # Rows that are multiplied already by the factors of the sum that reads them.
+        if op.scales and op.reader is not None:
+            walk.rows[op.out] = walk.rows[op.out] | walk.degrees(op.reader, op.out)
+    return walk.rows
 
 
 def ends_of(relation: str) -> tuple[str, str]:
@@ -81,28 +111,24 @@ def ends_of(relation: str) -> tuple[str, str]:
 class _Dirty:
     """The rows that differ of each tensor, from the features to the results."""
 
-    def __init__(self, plan: Plan, changes: Changes, targets: Targets) -> None:
-        self._plan, self._changes, self._targets = plan, changes, targets
+    def __init__(
+        self, plan: Plan, changes: Changes, targets: Targets, known: Mapping[str, Rows]
+    ) -> None:
+        self._changes, self._targets = changes, targets
         self._types = plan.program.types
-        inputs = plan.program.inputs.items()
-        self._rows: dict[str, Rows] = {name: changes.features[of] for of, name in inputs}
+        self.rows: dict[str, Rows] = dict(known)
 
-    def walk(self) -> dict[str, Rows]:
-        """See :func:`dirty_rows`."""
-        for step in self._plan.program.steps:
+    def over(self, steps: Sequence[Step]) -> None:
+        """Follow the rows through some steps, in order."""
+        for step in steps:
             rows = self._over_edges(step) if isinstance(step, EdgeStep) else self._at_rows(step)
-            self._rows[step.out] = rows | self._changes.new[self._types[step.out]]
-        for op in self._plan.ops:
-            # Rows that are multiplied already by the factors of the sum that reads them.
-            if op.scales and op.reader is not None:
-                self._rows[op.out] = self._rows[op.out] | self._degrees(op.reader, op.out)
-        return self._rows
+            self.rows[step.out] = rows | self._changes.new[self._types[step.out]]
 
     def _at_rows(self, step: Step) -> Rows:
         """Dirty rows of a step that reads only its own row, and numbers of the row's edges."""
-        rows = self._degrees(step, step.out)
+        rows = self.degrees(step, step.out)
         for name in step.reads():
-            rows = rows | self._rows[name]
+            rows = rows | self.rows[name]
         view = step.own_edges
         if view is not None and ends_of(view.relation)[1] == self._types[step.out]:
             rows = rows | self._changes.edges[view.relation]
@@ -112,14 +138,14 @@ class _Dirty:
         """Dirty rows of a step that reads rows of in-neighbours."""
         of_type = self._types[step.out]
         source, _ = ends_of(step.relation)
-        rows = self._changes.edges[step.relation] | self._degrees(step, step.out)
+        rows = self._changes.edges[step.relation] | self.degrees(step, step.out)
         at_sources = read_at_sources(step)
         for name in step.reads():
             if self._types[name] == of_type:
-                rows = rows | self._rows[name]
+                rows = rows | self.rows[name]
         sources = self._degrees_of(step, source)
         for name in at_sources:
-            sources = sources | self._rows[name]
+            sources = sources | self.rows[name]
         for _ in range(step.times if isinstance(step, Propagate) else 1):
             rows = rows | self._targets(step.relation, sources)
             if source == of_type:
@@ -128,7 +154,7 @@ class _Dirty:
                 sources = rows
         return rows
 
-    def _degrees(self, step: Step, out: str) -> Rows:
+    def degrees(self, step: Step, out: str) -> Rows:
         """Rows of a tensor's node type of which the step reads another degree."""
         return self._degrees_of(step, self._types[out])
 

@@ -33,6 +33,23 @@ class Refresh(SpecModel):
         description="After how long a run computes all rows, whatever has changed: a whole number "
         "and a unit (s, m, h or d). Counted from the last run that did.",
     )
+    tolerance: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="How far a row between two layers may move, relative to its Euclidean norm, "
+        "before the rows that are made of it are computed again for its sake. It counts from what "
+        "these rows were made of, so errors do not add up from run to run. 0: results have the "
+        "bits of a run of all rows.",
+    )
+    max_error: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="With a tolerance, the largest error of a published row, relative to its "
+        "norm: some rows that changes may reach are computed from the features, and where one is "
+        "further off, all rows are computed. Default: ten times the tolerance, at most 0.5.",
+    )
     resume: Literal["auto", "always", "never"] = Field(
         default="auto",
         description="Whether an attempt that follows a failed one goes on after the last layer "
@@ -45,3 +62,8 @@ class Refresh(SpecModel):
     def full_seconds(self) -> int:
         """The longest time between full runs, in seconds."""
         return duration_seconds(self.full_every)
+
+    @property
+    def largest_error(self) -> float:
+        """The largest measured error of a row that is published, relative to its norm."""
+        return min(10 * self.tolerance, 0.5) if self.max_error is None else self.max_error

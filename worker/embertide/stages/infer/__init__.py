@@ -21,10 +21,12 @@ from embertide.primitives.merging import Merging
 from embertide.selfcheck.checker import Checker
 from embertide.stages.infer.arrangement import Arrangement, arrange
 from embertide.stages.infer.chosen import Chosen, choose_rows, infer_chosen, why_all_rows
+from embertide.stages.infer.doubt import Doubt
 from embertide.stages.infer.keeping import Keeping, LayerKeeper
-from embertide.stages.infer.refreshing import Doubt, Refreshing, refresh
+from embertide.stages.infer.refreshing import refresh
 from embertide.stages.infer.running import results_in_rows, run_op
 from embertide.stages.infer.spilled import SpilledLayers
+from embertide.stages.infer.taking_over import Refreshing
 from embertide.stages.infer.work import LayerWork
 from embertide.steps.execution import Execution, Graphs
 from embertide.steps.tensors import Tensors
@@ -99,7 +101,8 @@ def infer(
             return _chosen(ctx, execution, plan, loaded, chosen, clock, checker, keeping)
         if keeping is None:
             return _run(ctx, execution, plan, clock, checker)
-        with closing(LayerKeeper(ctx, execution, plan, keeping, checker)) as keeper:
+        basis = "" if refreshing is None else refreshing.next_basis
+        with closing(LayerKeeper(ctx, execution, plan, keeping, checker, basis)) as keeper:
             first = keeper.resume()
             if first and refreshing is not None:
                 ctx.graph_facts.refresh.resumed()
@@ -148,7 +151,7 @@ def _refresh(
 ) -> dict[str, torch.Tensor] | None:
     """The results, of which only rows that changed are computed; None: all must be computed."""
     try:
-        shards = refresh(ctx, execution, plan, loaded, refreshing, clock, checker, keeper)
+        results = refresh(ctx, execution, plan, loaded, refreshing, clock, checker, keeper)
     except Doubt as doubt:
         ctx.graph_facts.refresh.whole(str(doubt))
         if ctx.grid.rank == 0:
@@ -158,8 +161,16 @@ def _refresh(
         keeper.start_again()
         execution.tensors.forget(plan.program.inputs.values())
         return None
-    keeper.keep_results(shards)
-    return {key: shards[name].data for key, name in plan.program.results.items()}
+    _keep_results(keeper, plan, results)
+    return results
+
+
+def _keep_results(keeper: LayerKeeper, plan: Plan, results: dict[str, torch.Tensor]) -> None:
+    """Collective: every rank must call."""
+    names, widths = plan.program.results, plan.program.widths
+    keeper.keep_results(
+        {names[key]: Shard("rows", rows, widths[names[key]]) for key, rows in results.items()}
+    )
 
 
 def _run(
@@ -192,10 +203,5 @@ def _run(
         if checker:
             checker.results(execution, results)
     if keeper is not None:
-        keeper.keep_results(
-            {
-                name: Shard("rows", results[key], program.widths[name])
-                for key, name in program.results.items()
-            }
-        )
+        _keep_results(keeper, plan, results)
     return results

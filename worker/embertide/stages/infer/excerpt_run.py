@@ -9,20 +9,23 @@ from functools import partial
 import torch
 
 from embertide.context import RunContext
-from embertide.kernels.csr import Csr
+from embertide.kernels.csr import Csr, targets_of
 from embertide.kernels.csr import sources_of as sources_in
 from embertide.kernels.spilled_csr import in_memory
+from embertide.kernels.torch_threads import on_one_thread
 from embertide.layouts import Loaded
 from embertide.plans.boundaries import boundaries
 from embertide.plans.dirty import ends_of
 from embertide.plans.layouts import with_placed
 from embertide.plans.plan import Plan
-from embertide.plans.wanted import GraphRows, Rows
+from embertide.plans.wanted import GraphRows, Rows, wanted_in
 from embertide.primitives.graph import LayerGraph
 from embertide.primitives.node_sets import any_rank
 from embertide.selfcheck.checker import Checker
 from embertide.selfcheck.part import check_some
-from embertide.stages.infer.excerpt import Excerpt
+from embertide.stages.infer.excerpt import Excerpt, excerpt_of
+from embertide.stages.infer.running import results_in_rows, run_op
+from embertide.stages.infer.work import LayerWork
 from embertide.steps.execution import Execution
 from embertide.steps.run import Run
 from embertide.steps.tensors import Tensors
@@ -89,6 +92,21 @@ class ExcerptRun:
                 csr = self._csrs[id(graph)][1]
                 found |= sources_in(csr, rows[first:last], len(found))
         return any_rank(self._whole.exchange, found, PRIMITIVE)
+
+    def targets(self, relation: str, rows: Rows) -> Rows:
+        """The rows that have an edge from some sources. Collective: every rank must call."""
+        found = torch.zeros(self._nodes[ends_of(relation)[1]], dtype=torch.bool)
+        for (_, name), graph in self._graphs.items():
+            if name == relation:
+                first, last = graph.targets.partition(self._whole.grid.p)
+                found[first:last] |= targets_of(self._csrs[id(graph)][1], rows)
+        return any_rank(self._whole.exchange, found, PRIMITIVE)
+
+    def wanted(
+        self, plan: Plan, ops: Sequence[Run], results: Mapping[str, Rows]
+    ) -> tuple[GraphRows, dict[str, Rows]]:
+        """See :func:`wanted_in`. Collective: every rank must call."""
+        return wanted_in(plan, ops, results, self._nodes, self.sources)
 
     def count_edges(self, wanted: GraphRows | None = None) -> dict[tuple[int, str], int]:
         """Layer and relation -> edges of the rows that are wanted, or of all; of all ranks.
@@ -160,6 +178,41 @@ class ExcerptRun:
         if checker is not None:
             execution = replace(execution, on_hop=partial(checker.hop, execution))
         return execution, checker
+
+    def run(
+        self,
+        plan: Plan,
+        first: int,
+        last: int,
+        results: Mapping[str, Rows],
+        *,
+        counted: bool = True,
+    ) -> tuple[Excerpt, Execution]:
+        """Run operations ``first`` to ``last``, whose graphs are open, for some rows of what they
+        make. Where they end the plan, results are left in ``rows``.
+
+        Collective: every rank must call.
+
+        Args:
+            results: tensor -> [N] bool.
+            counted: as progress of the run.
+        """
+        with on_one_thread():
+            wanted, rows = self.wanted(plan, plan.ops[first:last], results)
+            excerpt = excerpt_of(rows, self._nodes, self._whole.ranges)
+            execution, checker = self.begin(plan, first, excerpt, wanted)
+        work = LayerWork(self._ctx, execution, plan.ops) if counted else None
+        for at, op in enumerate(plan.ops[first:last], first):
+            if work is not None:
+                work.begins(op, at / len(plan.ops), (at + 1) / len(plan.ops))
+            run_op(execution, op, at, checker)
+            if work is not None:
+                work.done(op)
+        if last == len(plan.ops):
+            made = results_in_rows(execution)
+            if checker:
+                checker.results(execution, made)
+        return excerpt, execution
 
     def _features(self, plan: Plan, first: int, excerpt: Excerpt, node_type: str) -> Loaded:
         """The features of some nodes, if an operation from ``first`` on reads them."""

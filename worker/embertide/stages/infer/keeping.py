@@ -89,7 +89,11 @@ class _Writing:
 
 
 class LayerKeeper:
-    """Keeps the layers of one execution."""
+    """Keeps the layers of one execution.
+
+    Args:
+        basis: what its rows rest on, where these may differ from a full run's.
+    """
 
     def __init__(
         self,
@@ -98,11 +102,11 @@ class LayerKeeper:
         plan: Plan,
         keeping: Keeping,
         checker: Checker | None = None,
+        basis: str = "",
     ) -> None:
         self._ctx, self._execution, self._plan, self._keeping = ctx, execution, plan, keeping
-        self._checker = checker
-        row_type = ctx.job.spec.inference.rows
-        self._known = [(b, boundary_digest(plan, b, row_type)) for b in boundaries(plan)]
+        self._checker, self._basis = checker, basis
+        self._known = [(end, self._name(end)) for end in boundaries(plan)]
         self._facts = ctx.graph_facts.kept
         self._pool = ThreadPoolExecutor(_WRITERS, "layers")
         self._sealer = ThreadPoolExecutor(1, "seals")
@@ -111,8 +115,14 @@ class LayerKeeper:
         self._off = False
         self._sealed_names: list[str] = []
 
+    def _name(self, end: Boundary) -> str:
+        return boundary_digest(self._plan, end, self._ctx.job.spec.inference.rows, self._basis)
+
     def start_again(self) -> None:
-        """What this attempt has kept is not believed any more. Collective: every rank must call."""
+        """What this attempt has kept is not believed any more, and all rows are computed.
+
+        Collective: every rank must call.
+        """
         if self._writing is not None:
             self._writing.wait()
             self._writing = None
@@ -122,6 +132,8 @@ class LayerKeeper:
             for name in self._sealed_names:
                 self._keeping.store.drop(name)
         self._sealed_names.clear()
+        self._basis = ""
+        self._known = [(end, self._name(end)) for end in boundaries(self._plan)]
         self._facts.kept.clear()
         self._facts.kept_bytes = 0
         self._ctx.exchange.barrier()
@@ -183,8 +195,7 @@ class LayerKeeper:
         if self._off or not self._keeping.results:
             return
         end = results_of(self._plan)
-        name = boundary_digest(self._plan, end, self._ctx.job.spec.inference.rows)
-        self._begin(end, name, results)
+        self._begin(end, self._name(end), results)
         self.after()
 
     def _begin(self, boundary: Boundary, name: str, shards: Mapping[str, Shard]) -> None:

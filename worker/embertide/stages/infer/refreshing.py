@@ -1,9 +1,12 @@
 """Layers of which only the rows that changed are computed; the others are an earlier run's.
 
 From one end of a layer to the next the rows that changed are computed in an excerpt of the graph
-(:mod:`embertide.stages.infer.excerpt`), and put among the rows that the earlier run has kept. A few
-rows that did not change are computed too: they must have the bits that were kept. Whatever is in
-doubt ends in :class:`Doubt`, and all rows are computed.
+(:mod:`embertide.stages.infer.excerpt`), and put among the rows that the earlier run has kept. A row
+that has not moved by more than the tolerance stays as it was kept, and the rows that are made of it
+are not computed for its sake: what is kept of a row is what they were made of. So each row is
+within the tolerance of what its layer makes of the rows before, however many runs have gone on
+from one another. A few rows that did not change are computed too, and must agree with what was
+kept. Whatever is in doubt ends in :class:`Doubt`, and all rows are computed.
 """
 
 from __future__ import annotations
@@ -19,50 +22,34 @@ from embertide.kernels.memory import empty
 from embertide.kernels.torch_threads import on_one_thread
 from embertide.layouts import ROW_TYPES, Loaded, Shard
 from embertide.plans.boundaries import Boundary, boundaries, boundary_digest, results_of
+from embertide.plans.dirty import changed_inputs, dirty_in
 from embertide.plans.plan import Plan
-from embertide.plans.wanted import Rows, wanted_in
+from embertide.plans.wanted import Rows
+from embertide.primitives.node_sets import any_rank
 from embertide.selfcheck.checker import Checker
 from embertide.selfcheck.draw import draw
-from embertide.stages.infer.excerpt import Excerpt, excerpt_of
-from embertide.stages.infer.excerpt_run import ExcerptRun, placed_plan
+from embertide.stages.infer.doubt import agree
+from embertide.stages.infer.excerpt import Excerpt
+from embertide.stages.infer.excerpt_run import PRIMITIVE, ExcerptRun, placed_plan
+from embertide.stages.infer.measuring import measure
+from embertide.stages.infer.moved import moved_rows
 from embertide.stages.infer.restoring import as_array, place_of
-from embertide.stages.infer.running import results_in_rows, run_op
-from embertide.stages.infer.work import LayerWork
+from embertide.stages.infer.running import results_in_rows
+from embertide.stages.infer.taking_over import Refreshing
+from embertide.steps.base import EdgeStep
 from embertide.steps.execution import Execution
 from embertide.telemetry.clock import Clock
 from embertide.versions.layers.seals import Damaged, KeptTensor, Seal
-from embertide.versions.layers.store import LayerStore
 
 if TYPE_CHECKING:
     from embertide.stages.infer.keeping import LayerKeeper
 
 AUDIT = "rows of {name} that did not change have other bits than those that were kept"
+MOVED = (
+    "rows of {name} that did not change are further than the tolerance from those that were kept"
+)
 AUDITED_ROWS = 64
 """Rows that did not change and are computed all the same, of each node type and layer."""
-
-
-class Doubt(Exception):
-    """An earlier run's rows cannot be used, or may not be right; the message says why.
-
-    Raised on all ranks alike.
-    """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Refreshing:
-    """What a run takes over.
-
-    Attributes:
-        store: of the key under which the earlier run has kept its layers.
-        before: node type -> [N] int64, the dense id that each node had then; -1: it is new.
-        dirty: tensor -> [N] bool, the rows that differ, or may.
-        seed: decides which unchanged rows are computed too.
-    """
-
-    store: LayerStore
-    before: Mapping[str, torch.Tensor]
-    dirty: Mapping[str, Rows]
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -83,8 +70,8 @@ def refresh(
     clock: Clock,
     checker: Checker | None,
     keeper: LayerKeeper | None,
-) -> dict[str, Shard]:
-    """Tensor -> our shard of the results in ``rows``. Collective: every rank must call.
+) -> dict[str, torch.Tensor]:
+    """Key of a result -> our rows of it. Collective: every rank must call.
 
     Args:
         whole: holds the tensors of all rows where a layer ends; it runs nothing.
@@ -93,7 +80,12 @@ def refresh(
     Raises:
         Doubt: all rows must be computed.
     """
-    work = _Refresh(ctx, whole, plan, loaded, refreshing, checker)
+    excerpts, placed = ExcerptRun(ctx, whole, loaded, checker), placed_plan(plan)
+    exact = ExcerptRun(ctx, whole, loaded, None)
+    if refreshing.tolerance > 0:
+        # Before columns of the graphs are dropped, which they are once a layer has all rows.
+        exact.open(placed.ops)
+    work = _Refresh(ctx, whole, placed, excerpts, refreshing)
     for part in work.parts():
         if keeper is not None:
             keeper.before(part.first)
@@ -104,9 +96,11 @@ def refresh(
             keeper.after()
         whole.tensors.restore(shards, _freed(plan, part, shards))
     ctx.progress("infer", 1.0, plan.program.layers, plan.program.layers)
-    return {
-        name: whole.tensors.to_keep(name) for name in dict.fromkeys(plan.program.results.values())
-    }
+    results = results_in_rows(whole)
+    if refreshing.tolerance > 0:
+        with clock.layer(plan.program.layers):
+            measure(exact, placed, whole, results, refreshing, ctx.graph_facts.refresh)
+    return results
 
 
 def _freed(plan: Plan, part: _Part, there: Mapping[str, Shard]) -> set[str]:
@@ -123,14 +117,14 @@ class _Refresh:
         ctx: RunContext,
         whole: Execution,
         plan: Plan,
-        loaded: Mapping[str, Loaded],
+        excerpts: ExcerptRun,
         refreshing: Refreshing,
-        checker: Checker | None,
     ) -> None:
-        self._ctx, self._whole, self._refreshing = ctx, whole, refreshing
-        self._plan = placed_plan(plan)
-        self._nodes = {name: ranges.nodes for name, ranges in whole.ranges.items()}
-        self._excerpts = ExcerptRun(ctx, whole, loaded, checker)
+        self._ctx, self._whole, self._excerpts = ctx, whole, excerpts
+        self._plan, self._refreshing = plan, refreshing
+        self._facts = ctx.graph_facts.refresh
+        self._facts.begin()
+        self._moved: dict[str, Rows] = changed_inputs(plan, refreshing.changes)
 
     def parts(self) -> list[_Part]:
         """The operations between ends of layers of which all rows were kept.
@@ -138,9 +132,9 @@ class _Refresh:
         Collective: every rank must call.
         """
         plan, row_type = self._plan, self._ctx.job.spec.inference.rows
-        ends, found, first, why = [*boundaries(plan), results_of(plan)], list[_Part](), 0, ""
+        ends, parts, first, why = [*boundaries(plan), results_of(plan)], list[_Part](), 0, ""
         for end in ends:
-            name = boundary_digest(plan, end, row_type)
+            name = boundary_digest(plan, end, row_type, self._refreshing.basis)
             try:
                 seal = self._refreshing.store.sealed(name)
                 if seal is None:
@@ -150,10 +144,10 @@ class _Refresh:
             except Damaged as error:
                 why = why or str(error)
                 continue
-            found.append(_Part(first, end, seal))
+            parts.append(_Part(first, end, seal))
             first = end.at
         self._agree(why)
-        return found
+        return parts
 
     def _check(self, seal: Seal) -> None:
         """Refuse rows that are multiplied by factors in another way than this run's."""
@@ -172,24 +166,42 @@ class _Refresh:
         names = [name for name in part.end.tensors if name in made]
         with on_one_thread():
             shards = self._kept([kept[name] for name in names])
-            dirty = {name: self._refreshing.dirty[name] for name in names}
-            results = {name: dirty[name] | self._audited(part, types[name]) for name in names}
             self._excerpts.open(ops)
-            sources = self._excerpts.sources
-            wanted, rows = wanted_in(self._plan, ops, results, self._nodes, sources)
-            excerpt = excerpt_of(rows, self._nodes, self._whole.ranges)
-            execution, checker = self._excerpts.begin(self._plan, part.first, excerpt, wanted)
-        self._execute(part, execution, checker)
+            every = dirty_in(
+                self._plan, ops, self._moved, self._refreshing.changes, self._excerpts.targets
+            )
+            dirty = {name: every[name] for name in names}
+            audited = {n: self._audited(part, types[n]) & ~dirty[n] for n in names}
+        self._count(part, every)
+        results = {name: dirty[name] | audited[name] for name in names}
+        computed = self._excerpts.run(self._plan, part.first, part.end.at, results)
         with on_one_thread():
             audit = [
-                self._put(excerpt, execution, shards[n], results[n] & ~dirty[n], n) for n in names
+                self._put(computed, shards[n], dirty[n], audited[n], n, self._is_read(part, n))
+                for n in names
             ]
         self._agree(next(filter(None, audit), ""))
         return shards
 
+    def _is_read(self, part: _Part, name: str) -> bool:
+        """Whether an operation after a part reads a tensor."""
+        later = self._plan.ops[part.end.at :]
+        return any(name in step.reads() for op in later for step in op.steps)
+
+    def _count(self, part: _Part, dirty: Mapping[str, Rows]) -> None:
+        """Count what a part computes of the rows that changed."""
+        ops, results = self._plan.ops[part.first : part.end.at], self._plan.program.results.values()
+        steps = [step for op in ops for step in op.steps]
+        for step in (step for step in steps if isinstance(step, EdgeStep)):
+            rows = {(step.layer, step.relation): dirty[step.out]}
+            self._facts.edges += sum(self._excerpts.count_edges(rows).values())
+        made = {op.out for op in ops}
+        self._facts.rows += sum(int(dirty[n].sum()) for n in dict.fromkeys(results) if n in made)
+
     def _audited(self, part: _Part, node_type: str) -> Rows:
         """[N] bool, some rows that are computed although they did not change, or may have."""
-        count, rows = self._nodes[node_type], torch.zeros(self._nodes[node_type], dtype=torch.bool)
+        count = self._whole.ranges[node_type].nodes
+        rows = torch.zeros(count, dtype=torch.bool)
         drawn = draw(min(AUDITED_ROWS, count), count, self._refreshing.seed, part.end.layer)
         rows[torch.from_numpy(drawn)] = True
         return rows
@@ -227,48 +239,43 @@ class _Refresh:
         out[known] = rows[old - low]
         return Shard(tensor.layout, out, width)
 
-    def _execute(self, part: _Part, execution: Execution, checker: Checker | None) -> None:
-        """Run the operations; those that end a model leave their results in ``rows``."""
-        work = LayerWork(self._ctx, execution, self._plan.ops)
-        for at, op in enumerate(self._plan.ops[part.first : part.end.at], part.first):
-            work.begins(op, at / len(self._plan.ops), (at + 1) / len(self._plan.ops))
-            run_op(execution, op, at, checker)
-            work.done(op)
-        if part.end.at == len(self._plan.ops):
-            results = results_in_rows(execution)
-            if checker:
-                checker.results(execution, results)
-
     def _put(
-        self, excerpt: Excerpt, execution: Execution, shard: Shard, audited: Rows, name: str
+        self,
+        computed: tuple[Excerpt, Execution],
+        shard: Shard,
+        dirty: Rows,
+        audited: Rows,
+        name: str,
+        is_read: bool,
     ) -> str:
-        """Put the rows that were computed among those that were kept; says what is wrong of these.
+        """Put rows that were computed among those that were kept; says what is wrong of these.
 
-        Collective: every rank of the feature axis must call.
+        Rows of a tensor that later operations read are put where they have moved. Collective:
+        every rank must call.
 
         Args:
-            audited: [N] bool, rows that must have the bits that were kept.
+            dirty: [N] bool, the rows that changed, or may have.
+            audited: [N] bool, other rows, which must not have moved.
         """
-        of_type = self._plan.program.types[name]
-        computed = execution.tensors.converted(name, shard.layout, execution.channel(0))
-        (first, last), _ = place_of(self._whole, name, shard.layout)
-        ours = excerpt.of_ours(self._whole, of_type, shard.layout)
-        rows = self._refreshing.dirty[name][first:last][ours]
-        same = audited[first:last][ours]
-        differ = (_bits(computed.data[same]) != _bits(shard.data[ours[same]])).any()
-        shard.data[ours[rows]] = computed.data[rows]
-        return AUDIT.format(name=name) if differ else ""
+        excerpt, execution = computed
+        of_type, whole = self._plan.program.types[name], self._whole
+        values = execution.tensors.converted(name, shard.layout, execution.channel(0)).data
+        (first, last), _ = place_of(whole, name, shard.layout)
+        ours = excerpt.of_ours(whole, of_type, shard.layout)
+        tolerance = self._refreshing.tolerance if is_read else 0.0
+        channel = whole.exchange.channel("feature", PRIMITIVE) if shard.layout == "tile" else None
+        moved = moved_rows(shard.data[ours], values, tolerance, channel)
+        moved |= self._refreshing.before[of_type][first:last][ours] < 0
+        put = dirty[first:last][ours] & moved
+        shard.data[ours[put]] = values[put]
+        rows = torch.zeros(len(dirty), dtype=torch.bool)
+        rows[first + ours[put]] = True
+        self._moved[name] = any_rank(whole.exchange, rows, PRIMITIVE)
+        if is_read:
+            self._facts.unmoved += int(dirty.sum()) - int(self._moved[name].sum())
+        if not bool((moved & audited[first:last][ours]).any()):
+            return ""
+        return (MOVED if tolerance else AUDIT).format(name=name)
 
     def _agree(self, why: str) -> None:
-        """Collective: every rank must call.
-
-        Raises:
-            Doubt: any rank has a reason.
-        """
-        reasons = [reason for reason in self._whole.exchange.all_objects(why) if reason]
-        if reasons:
-            raise Doubt(reasons[0])
-
-
-def _bits(rows: torch.Tensor) -> torch.Tensor:
-    return rows.contiguous().view(torch.int32 if rows.dtype == torch.float32 else torch.int16)
+        agree(self._whole.exchange, why)

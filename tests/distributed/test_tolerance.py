@@ -1,0 +1,92 @@
+"""Runs with a tolerance, day after day: what is kept and published is as wrong as it may be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.catalogue import Case, catalogue
+from tests.support.ranks import on_grid
+from tests.support.refreshed import Answer, Day, refresh_cases
+from tests.support.world import NODES, Graph
+
+pytestmark = pytest.mark.distributed
+
+TOLERANCE, DAYS = 0.02, 20
+ROUNDING = 2e-6
+"""Of float32 rows, relative to their norm."""
+MODELS = ["pyg example sage", "pyg GAT", "made both single", "pyg example gcn", "dgl jk-cat"]
+
+
+@pytest.fixture(scope="module")
+def cases() -> dict[str, Case]:
+    every = catalogue()
+    return {name: every[name] for name in MODELS}
+
+
+def days_of(graph: Graph, count: int = DAYS) -> list[Day]:
+    """Each day features of some nodes drift, and two edges have other sources."""
+    days, g, ids = [Day(graph, np.arange(NODES))], np.random.default_rng(3), np.arange(NODES)
+    for number in range(1, count):
+        src = graph.src.copy()
+        src[g.choice(len(src), 2, replace=False)] = g.integers(0, 93, 2)
+        graph = replace(graph, src=src)
+        days.append(Day(graph, ids, drifts=number))
+    return days
+
+
+def run(
+    cases: dict[str, Case], uri: str, grid: tuple[int, int], days: int = DAYS, **tolerance: float
+) -> list[dict[str, list[Answer]]]:
+    given = {n: (c.program, c.weighted, days_of(c.graph, days)) for n, c in cases.items()}
+    return on_grid(*grid, partial(refresh_cases, **tolerance), given, uri, one_host=True)
+
+
+def errors(answer: Answer) -> np.ndarray:
+    """Of our rows, relative to the larger norm."""
+    assert answer.rows is not None
+    rows, whole = answer.rows.astype(np.float64), answer.whole.astype(np.float64)
+    norms = np.maximum(np.linalg.norm(rows, axis=1), np.linalg.norm(whole, axis=1))
+    return np.linalg.norm(rows - whole, axis=1) / np.maximum(norms, 1e-300)
+
+
+@pytest.mark.parametrize("grid", [(1, 1), (2, 1), (1, 2), (2, 2)])
+def test_errors_stay_within_the_tolerance_of_each_layer(
+    grid: tuple[int, int], cases: dict[str, Case], tmp_path: Path
+) -> None:
+    some = cases if grid == (1, 1) else {n: cases[n] for n in MODELS[:3]}
+    by_rank = run(some, tmp_path.as_uri(), grid, tolerance=TOLERANCE, max_error=0.5)
+    for name, days in by_rank[0].items():
+        spared = unmoved = 0
+        for number, answer in enumerate(days):
+            assert not answer.why, (name, number)
+            assert answer.checked
+            assert not answer.beyond
+            last = max(int(of.split()[0]) for of in answer.steps)
+            for of, error in answer.steps.items():
+                final = int(of.split()[0]) == last
+                assert error <= (ROUNDING if final else TOLERANCE + ROUNDING), (name, number, of)
+            spared += answer.facts.reached_edges - answer.facts.edges if number else 0
+            unmoved += answer.facts.unmoved
+            every = np.concatenate([errors(rank[name][number]) for rank in by_rank])
+            # What was measured is the error of some of these rows.
+            assert answer.facts.error <= every.max() + ROUNDING
+            assert every.max() <= 0.5
+            assert answer.facts.measured or not number
+        assert unmoved > 0, name
+        assert spared > 0, name
+        assert max(answer.facts.error for answer in days) > ROUNDING, name
+
+
+def test_a_run_that_is_too_wrong_computes_all_rows(cases: dict[str, Case], tmp_path: Path) -> None:
+    some = {MODELS[0]: cases[MODELS[0]]}
+    (answers,) = run(some, tmp_path.as_uri(), (1, 1), days=4, tolerance=0.3, max_error=1e-5)
+    whys = [day.why for day in answers[MODELS[0]][1:]]
+    assert any("more than 1e-05 (refresh.maxError)" in why for why in whys)
+    for day in answers[MODELS[0]]:
+        if day.why:
+            assert np.array_equal(day.rows, day.whole)
