@@ -39,6 +39,7 @@ class Shape:
 
     Attributes:
         compared: a version is published first, with which the others are compared.
+        kept: rows are kept for the next run, with their digests.
     """
 
     nodes: int
@@ -49,13 +50,14 @@ class Shape:
     pyg: bool = False
     types: bool = False
     compared: bool = False
+    kept: bool = False
 
     def make(self, folder: Path, times: float) -> Path:
         """Write the job; its manifest's path."""
         job = write_types(folder, times) if self.types else self._make_one_type(folder, times)
         manifest = yaml.safe_load(job.read_text())
         # The same inputs and model, on another grid, would only be confirmed.
-        manifest["spec"]["refresh"] = {"mode": "full"}
+        manifest["spec"]["refresh"] = {"mode": "full", "keep": self.kept}
         manifest["spec"]["output"]["compare"] = self.compared
         if self.self_loops:
             manifest["spec"]["input"]["edges"][0]["selfLoops"] = self.self_loops
@@ -115,6 +117,7 @@ SHAPES = {
         1 << 19, 4 << 20, ("1x1", "2x1"), {**NARROW, "weights": True}, self_loops="addToAll"
     ),
     "compared": Shape(1 << 20, 2 << 20, ("1x1", "2x1"), {"layers": 1}, compared=True),
+    "kept": Shape(4 << 20, 8 << 20, ("1x1", "2x1", "1x2"), WIDE, kept=True),
     "single-loops": Shape(1 << 19, 10 << 20, ("1x1", "2x1"), {}, pyg=True),
 }
 

@@ -20,6 +20,7 @@ CASES = [
     ("0.5", "0.2", ("deep@1x4", "hubs@1x4", "growing@2x1,1x2")),
     ("0.25", "0.2", ("edge-features@1x1",)),
     ("0.5", "0.2", ("compared@1x1,2x1",)),
+    ("0.5", "0.2", ("kept@1x1,2x1",)),
     ("1", "0.2", ("dotgat@1x2", "wide-int64@2x1")),
     # Ids in the order of degrees: by work alone, who has few edges would have 1.37 of its rows.
     ("0.5", "0.2", ("hubs@2x1,4x1",)),

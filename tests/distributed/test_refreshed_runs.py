@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import embertide
+from embertide.telemetry.format import human_bytes
 from tests.support.refreshed_job import NightlyJob
 
 pytestmark = pytest.mark.distributed
@@ -163,3 +164,26 @@ def test_rows_that_may_be_wrong_are_not_taken_for_exact_ones(job: NightlyJob) ->
     why = job.night("2x1")["refresh"]["why"]
     assert why.endswith("computed with refresh.tolerance 0.05, which is more than 0.01")
     assert job.same_as_whole("2x1")
+
+
+def test_plans_say_what_a_run_would_take_over(job: NightlyJob) -> None:
+    kept, *more = job.planned("2x1")
+    assert not [note for note in more if note.startswith("a run would")]
+    first = job.night("2x1")["version"]
+    (layers,) = job.kept()
+    rows, digests = (human_bytes(size) for size in job.kept_sizes(layers))
+    assert kept == (
+        "the rows of its layers are kept below the output for the run that follows:"
+        f" {rows}, and {digests} of digests (refresh.keep)"
+    )
+    confirms = f"a run would confirm version {first}: nothing has changed since"
+    assert job.planned("2x1")[0] == confirms
+    job.change_edges(1)
+    assert job.planned("2x1")[0] == (
+        f"a run would compute only rows that have changed since version {first}; the last full run"
+        f" was that of version {first}"
+    )
+    other = f"version {first} was computed with grid 2x1, not 1x1"
+    assert job.planned("1x1")[0] == f"a run would compute all rows: {other}"
+    job.set(keep=True, mode="full")
+    assert job.planned("2x1")[0] == "a run would compute all rows: spec.refresh.mode is full"

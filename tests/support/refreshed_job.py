@@ -13,9 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from embertide.planning.estimate import estimate_job
+from embertide.spec.grid import GridShape
+from embertide.spec.manifest import load_manifest
 from embertide.storage.opening import open_storage
 from embertide.versions.catalog import latest
 from embertide.versions.layers.catalog import KeptLayers, list_layers
+from embertide.versions.layers.seals import from_bytes
 from embertide.versions.manifest import read_manifest, types_in
 from embertide.versions.reading import iter_embeddings
 from tests.support.commands import Done, Running
@@ -117,6 +121,21 @@ class NightlyJob:
     def kept(self) -> list[KeptLayers]:
         """What is kept."""
         return list_layers(self.storage, self.uri)
+
+    def planned(self, grid: str) -> list[str]:
+        """Notes of the plan."""
+        job = load_manifest(self.path / "job.yaml")
+        return estimate_job(job, grid=GridShape.parse(grid)).notes
+
+    def kept_sizes(self, layers: KeptLayers) -> tuple[int, int]:
+        """Bytes of the rows and of the digests of a key."""
+        of_rows = of_digests = 0
+        for path in (self.path / "embeddings" / "_layers" / layers.key).glob("*.seal.json"):
+            name = path.name.removesuffix(".seal.json")
+            seal = from_bytes(path.as_uri(), path.read_bytes(), layers.key, name)
+            of_rows += seal.size if seal.layer else 0
+            of_digests += 0 if seal.layer else seal.size
+        return of_rows, of_digests
 
     def damage(self, layer: int) -> None:
         """Change a byte of every block of a layer; 0: of the digests of rows."""

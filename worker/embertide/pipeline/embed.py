@@ -22,7 +22,7 @@ from embertide.kernels.ids import Ids
 from embertide.models.read import read_files
 from embertide.pipeline.compute import compute
 from embertide.pipeline.prepare import Prepared, prepare
-from embertide.pipeline.refresh import kept_key
+from embertide.planning.base_version import kept_key
 from embertide.planning.inputs import Inputs, list_inputs
 from embertide.planning.layer_key import layer_key
 from embertide.planning.matching import match_types

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 from embertide.context import RunContext
 from embertide.errors import EmbertideError
-from embertide.pipeline.refresh import RefreshPlan, kept_key, on_one_machine
+from embertide.pipeline.refresh import RefreshPlan, on_one_machine
+from embertide.planning.base_version import kept_key
 from embertide.planning.order import WorkOrder
 from embertide.planning.unchanged import touched
 from embertide.stages.infer import Keeping

@@ -24,6 +24,7 @@ from embertide.planning.inputs import Inputs, list_inputs, with_tables
 from embertide.planning.keeping import describe_kept, layers_to_keep
 from embertide.planning.matching import check_model, narrow, unread
 from embertide.planning.memory import planned_gpu_memory, planned_memory, planned_spill
+from embertide.planning.next_version import next_version_notes
 from embertide.planning.omissions import plan_notes
 from embertide.planning.publishing import published
 from embertide.planning.readiness import describe, missing_inputs
@@ -91,6 +92,7 @@ def estimate_job(
         for shape in grids_to_compare(estimate.grid, _nodes(job, inputs), program.sliced_widths)
     ]
     ready_notes += delta_notes(storage, job, estimate.output_bytes)
+    ready_notes += next_version_notes(storage, job, inputs, program, estimate)
     cores = os.cpu_count() or 1
     problem = machine_problem(estimate.grid, estimate.peak_memory_per_worker_bytes, this_machine())
     return replace(
@@ -273,6 +275,7 @@ def estimate_program(
         compares=job.spec.output.compare,
         checked_rows=job.spec.inference.checked_rows,
         deltas=job.spec.output.delta is not None,
+        digests=job.spec.refresh.keep or job.spec.refresh.mode == "incremental",
     )
     more = target_memory(job, program, graph, inputs.width)
     memory = {

@@ -6,7 +6,7 @@ computing it again would: then all runs pay less than what one failed attempt in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -44,7 +44,7 @@ def layers_to_keep(
         if cores is not None:
             saved += _seconds(plan, size, fanout, traffic, (first, end), cores)
         first = end.at
-        size_bytes = _bytes(plan, size, end, rounded)
+        size_bytes = kept_bytes(plan, size, [end], rounded=rounded)
         seconds = size_bytes / KEPT_BYTES
         pays = saved >= LEAST_SECONDS and seconds <= MOST_SHARE * saved
         kept = resume == "always" or (resume == "auto" and pays)
@@ -72,11 +72,17 @@ def _seconds(
     return likely_seconds(replace(work, edges=0.0, read_bytes=0.0), cores)
 
 
-def _bytes(plan: Plan, size: GraphSize, end: Boundary, rounded: bool) -> int:
+def kept_bytes(plan: Plan, size: GraphSize, ends: Iterable[Boundary], *, rounded: bool) -> int:
+    """Bytes of the tensors that are kept where layers end.
+
+    Args:
+        rounded: rows that are only read over edges are held as bfloat16.
+    """
     program = plan.program
     half = program.only_gathered if rounded else frozenset[str]()
     values = [
         size.nodes[program.types[name]] * program.widths[name] * (1 if name in half else 2)
+        for end in ends
         for name in end.tensors
     ]
     return sum(values) * FLOAT_BYTES // 2

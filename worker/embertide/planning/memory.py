@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from embertide.compare.memory import comparing_bytes, noting_bytes
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, LOCATION_BYTES, Size
 from embertide.kernels.staging import PINNED_BYTES
+from embertide.planning.digest_memory import digest_memory
 from embertide.planning.edge_memory import (
     STRING_BYTES,
     csr_bytes,
@@ -86,6 +87,7 @@ def planned_memory(
     compares: bool = False,
     checked_rows: int | None = 0,
     deltas: bool = False,
+    digests: bool = False,
 ) -> dict[str, int]:
     """Bytes of the fullest worker per stage, beyond its imports.
 
@@ -97,6 +99,8 @@ def planned_memory(
         compares: rows are compared with those of the current version.
         checked_rows: the manifest's ``inference.checkedRows``.
         deltas: changes since the current version are written, too.
+        digests: rows are digested, and compared with those that were kept; not where tensors are
+            on disk.
     """
     each = [
         _planned_of_worker(graph, plan, fanout, worker, threads, gpu, uploads, compares, deltas)
@@ -104,7 +108,17 @@ def planned_memory(
     ]
     stages = {name: max(stages[name] for stages in each) for name in each[0]}
     stages["infer"] += int(_checking(graph, plan, checked_rows))
+    if digests and not plan.target.panel:
+        stages["csr"] = max(stages["csr"], _digesting(graph, plan))
     return stages
+
+
+def _digesting(graph: PlannedGraph, plan: Plan) -> int:
+    """Bytes of a worker while rows are digested, when edges are sorted and ids no longer found."""
+    types = [_type_bytes(name, graph, plan.program, 0, False) for name in graph.types]
+    there = sum(of.values + of.dense + of.own for of in types)
+    csrs = sum(csr_bytes(relation, size, spills=False) for relation, size in relations(graph))
+    return int(there + csrs + digest_memory(plan, graph.size)) + _OVERHEAD
 
 
 def _checking(graph: PlannedGraph, plan: Plan, wanted: int | None) -> float:

@@ -13,6 +13,7 @@ from typing import Any
 
 from embertide._version import __version__
 from embertide.errors import ObjectMissing, OutputError
+from embertide.planning.base_version import FULL
 from embertide.planning.confirmed import Confirmed
 from embertide.planning.input_age import input_age
 from embertide.planning.inputs import Inputs
@@ -40,30 +41,44 @@ def confirm_unchanged(storage: Storage, job: EmbeddingJob, inputs: Inputs) -> st
         StorageError: the store refuses or does not answer.
     """
     output = job.spec.published_uri
+    version, change = change_since(storage, job, inputs)
+    if change:
+        return change
+    if not confirm(storage, output, version):
+        return "another run has published meanwhile"
+    raise Confirmed(finish(storage, output, version, job.spec.output.keep_versions))
+
+
+def change_since(storage: Storage, job: EmbeddingJob, inputs: Inputs) -> tuple[str, str]:
+    """The current version, and why a run would not compute just that again; "": it would.
+
+    Raises:
+        InputTooSmall: fewer edges or nodes were read for it than the job allows by now.
+        StorageError: the store refuses or does not answer.
+    """
+    output = job.spec.published_uri
     pointer = read_pointer(storage, output)
     if pointer is None:
-        return "there is no version yet"
+        return "", "there is no version yet"
     if job.spec.refresh.mode == "full":
-        return "spec.refresh.mode is full"
+        return pointer.version, FULL
     version = pointer.version
     try:
         manifest, digest = read_manifest(storage, output, version)
         if digest != pointer.manifest_digest:
-            return f"the manifest of version {version} was changed after it was published"
+            return version, f"the manifest of version {version} was changed after it was published"
         change = _change(storage, job, inputs, manifest)
         if change:
-            return change
+            return version, change
         check_objects(storage, output, version, manifest)
     except (ObjectMissing, OutputError) as error:
-        return str(error)
+        return version, str(error)
     if storage.stat(f"{version_uri(output, version)}/{REPORT_DATA}") is None:
-        return f"version {version} has no report"
+        return version, f"version {version} has no report"
     if _too_old(storage, job, inputs):
-        return "the inputs are older than spec.output.gate.maxInputAge"
+        return version, "the inputs are older than spec.output.gate.maxInputAge"
     check_least(job, ReadRows(**manifest["read"]))
-    if not confirm(storage, output, version):
-        return "another run has published meanwhile"
-    raise Confirmed(finish(storage, output, version, job.spec.output.keep_versions))
+    return version, ""
 
 
 def _change(storage: Storage, job: EmbeddingJob, inputs: Inputs, manifest: Json) -> str:

@@ -1,0 +1,119 @@
+"""The current version as what a run may go on from: its kept rows, and why they are not used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from embertide._version import __version__
+from embertide.errors import EmbertideError
+from embertide.spec.grid import GridShape
+from embertide.spec.manifest import EmbeddingJob, Refresh
+from embertide.spec.version_names import begun
+from embertide.storage.protocol import Storage
+from embertide.versions.manifest import read_manifest
+from embertide.versions.pointer import read_pointer
+
+FULL = "spec.refresh.mode is full"
+
+
+@dataclass(frozen=True)
+class Base:
+    """The current version, if a run may go on from it.
+
+    Attributes:
+        version: its name; "": there is none to go on from.
+        key: of its kept layers.
+        full: the version of the last full run, which its rows rest on.
+        how: how its rows were computed.
+        basis: what its layers rest on, as their names have it.
+        tolerance: by which each of their rows may be wrong, relative to its norm.
+        why: why a run does not go on from it; "" where it does, or where nothing was kept.
+    """
+
+    version: str = ""
+    key: str = ""
+    full: str = ""
+    how: dict[str, Any] | None = None
+    basis: str = ""
+    tolerance: float = 0.0
+    why: str = ""
+
+
+def kept_key(storage: Storage, output_uri: str) -> str:
+    """The key under which the current version has kept its rows; "" where it has not.
+
+    Raises:
+        EmbertideError: its manifest cannot be read.
+    """
+    pointer = read_pointer(storage, output_uri)
+    if pointer is None:
+        return ""
+    manifest, _ = read_manifest(storage, output_uri, pointer.version)
+    return str((manifest.get("layers") or {}).get("key", ""))
+
+
+def planned_how(job: EmbeddingJob, grid: GridShape) -> dict[str, Any]:
+    """How a run computes its rows, as far as the job and the grid have it."""
+    inference = job.spec.inference
+    return {
+        "release": __version__,
+        "device": job.spec.workers.device,
+        "grid": str(grid),
+        "rows": inference.rows,
+        "fanout": inference.fanout,
+        "seed": 0 if inference.fanout == "full" else inference.seed,
+    }
+
+
+def read_base(
+    storage: Storage, output_uri: str, spec: Refresh, key: str, how: dict[str, Any]
+) -> Base:
+    """What the current version has kept, and why a run does not go on from it.
+
+    Args:
+        key: of the run's own layers.
+        how: how its rows are computed; what it leaves out is not compared.
+    """
+    try:
+        pointer = read_pointer(storage, output_uri)
+        if pointer is None:
+            return Base()
+        manifest, _ = read_manifest(storage, output_uri, pointer.version)
+    except EmbertideError as error:
+        return Base(why=str(error))
+    kept = manifest.get("layers")
+    if kept is None:
+        asked = spec.keep or spec.mode == "incremental"
+        return Base(why=f"version {pointer.version} has kept no rows" if asked else "")
+    refreshed = manifest.get("refresh", {})
+    base = Base(
+        version=pointer.version,
+        key=kept["key"],
+        full=refreshed.get("full", pointer.version),
+        how=kept["how"],
+        basis=kept.get("basis", ""),
+        tolerance=refreshed.get("tolerance", 0.0),
+    )
+    return replace(base, why=_why_not(base, key, how, spec) if spec.mode != "full" else FULL)
+
+
+def _why_not(base: Base, key: str, how: dict[str, Any], spec: Refresh) -> str:
+    if base.key == key:
+        return f"its inputs are those of version {base.version}"
+    if base.tolerance > spec.tolerance:
+        return (
+            f"version {base.version} was computed with refresh.tolerance {base.tolerance:g}, which"
+            f" is more than {spec.tolerance:g}"
+        )
+    age = (datetime.now(UTC) - begun(base.full)).total_seconds()
+    if age > spec.full_seconds:
+        return f"the last full run, of version {base.full}, is longer ago than refresh.fullEvery"
+    before = base.how or {}
+    for name, value in how.items():
+        if before.get(name) != value:
+            return (
+                f"version {base.version} was computed with {name} {before.get(name)}, not {value}"
+            )
+    return ""

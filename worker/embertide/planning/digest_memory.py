@@ -1,0 +1,48 @@
+"""Digests of rows: how large they are, and what a worker takes to make and compare them."""
+
+from __future__ import annotations
+
+from embertide.footprint import GraphSize
+from embertide.plans.dirty import ends_of
+from embertide.plans.plan import Plan
+
+DIGEST_BYTES = 16
+_DEGREE_BYTES = 8
+_GATHERED_BYTES = 2 * DIGEST_BYTES
+"""A node's digest as all ranks send theirs, and in one piece."""
+_COMPARED_BYTES = DIGEST_BYTES + 4 * 8
+"""A node that was there: its digest, the first half of it, its place when sorted, and as before."""
+_DIGESTED_EDGES = 1 << 20
+_EDGE_BYTES = 2 * DIGEST_BYTES
+"""An edge while its row is digested: its source's digest, and the same in a row of bytes."""
+
+
+def digest_bytes(plan: Plan, size: GraphSize) -> int:
+    """Bytes of what is kept of each node: digests of its id, its features and its in-edges of each
+    relation, and its out-degrees where the program reads them."""
+    program = plan.program
+    counted = {
+        step.own_edges.relation
+        for step in program.steps
+        if step.own_edges is not None and any(end == "out" for end, _ in step.degrees_read)
+    }
+    out = sum(size.nodes[ends_of(name)[0]] for name in counted)
+    with_features = sum(size.nodes[of] for of in program.inputs)
+    in_edges = sum(size.nodes[ends_of(name)[1]] for name in program.relations)
+    return DIGEST_BYTES * (sum(_nodes(plan, size)) + with_features + in_edges) + _DEGREE_BYTES * out
+
+
+def digest_memory(plan: Plan, size: GraphSize) -> float:
+    """Bytes of a worker beside the graph, at the peak of making and comparing digests."""
+    nodes = _nodes(plan, size)
+    own = digest_bytes(plan, size) / size.grid.workers
+    edges = max((size.edges[name] for name in plan.program.relations), default=0)
+    digesting = min(_DIGESTED_EDGES, edges / size.grid.workers) * _EDGE_BYTES
+    gathering = max(nodes) * _GATHERED_BYTES + digesting
+    comparing = max(nodes) * _COMPARED_BYTES + sum(nodes) * 8
+    return own + max(gathering, comparing)
+
+
+def _nodes(plan: Plan, size: GraphSize) -> list[int]:
+    """Nodes of each type of the program."""
+    return [size.nodes[of] for of in dict.fromkeys(plan.program.types.values())]

@@ -1,0 +1,91 @@
+"""What a run would do beside the current version, for plans: confirm it, go on from it, or neither.
+
+How far changes reach is known only once the inputs are read.
+"""
+
+from __future__ import annotations
+
+from embertide.errors import EmbertideError
+from embertide.footprint import GraphSize
+from embertide.planning.base_version import planned_how, read_base
+from embertide.planning.digest_memory import digest_bytes
+from embertide.planning.graph import plan_graph
+from embertide.planning.inputs import Inputs, with_tables
+from embertide.planning.keeping import kept_bytes
+from embertide.planning.layer_key import layer_key
+from embertide.planning.publishing import published
+from embertide.planning.unchanged import change_since
+from embertide.plans.boundaries import boundaries, results_of
+from embertide.plans.dirty import why_whole
+from embertide.plans.passes import make_plan
+from embertide.plans.plan import Plan, Target
+from embertide.spec.manifest import EmbeddingJob
+from embertide.steps.program import Program
+from embertide.storage.protocol import Storage
+from embertide.telemetry.estimate import Estimate
+from embertide.telemetry.format import human_bytes
+
+CONFIRMS = "a run would confirm version {version}: nothing has changed since"
+GOES_ON = (
+    "a run would compute only rows that have changed since version {version}{unless}; the last full"
+    " run was that of version {full}"
+)
+UNKNOWN = "whether a run would take over rows of the current version is not known: {why}"
+ALL_ROWS = "a run would compute all rows: {why}"
+KEEPS = (
+    "the rows of its layers are kept below the output for the run that follows: {rows}, and"
+    " {digests} of digests (refresh.keep)"
+)
+KEEPS_NONE = "no rows are kept for the run that follows (refresh.keep): {why}"
+
+
+def next_version_notes(
+    storage: Storage, job: EmbeddingJob, inputs: Inputs, program: Program, estimate: Estimate
+) -> list[str]:
+    """Notes on the next run: what it would do, and what it keeps for the one that follows."""
+    job = with_tables(job, inputs.model_tables)
+    sampled, grid = job.spec.inference.fanout != "full", estimate.grid
+    panel = estimate.spill.panel if estimate.spill else 0
+    plan = make_plan(published(job, program), Target(grid=grid, sampled=sampled, panel=panel))
+    size, unfit = plan_graph(job, inputs, plan.program, grid).size, _unfit(job, plan)
+    return [*_does(storage, job, inputs, plan, unfit), *_kept(job, plan, size, unfit)]
+
+
+def _does(storage: Storage, job: EmbeddingJob, inputs: Inputs, plan: Plan, unfit: str) -> list[str]:
+    """What it would do; [] before the first version."""
+    try:
+        version, change = change_since(storage, job, inputs)
+    except EmbertideError as error:
+        return [UNKNOWN.format(why=error)]
+    if not version:
+        return []
+    if not change:
+        return [CONFIRMS.format(version=version)]
+    spec, how = job.spec.refresh, planned_how(job, plan.target.grid)
+    base = read_base(storage, job.spec.published_uri, spec, layer_key(job, inputs), how)
+    why = base.why or (unfit if base.version else change)
+    if why:
+        return [ALL_ROWS.format(why=why)]
+    unless = "" if spec.mode == "incremental" else ", unless all are likely to take less time"
+    return [GOES_ON.format(version=base.version, unless=unless, full=base.full)]
+
+
+def _unfit(job: EmbeddingJob, plan: Plan) -> str:
+    """Why no rows can be taken over or kept, as far as the job and the plan have it."""
+    if job.spec.workers.device != "cpu":
+        return "rows are computed alone on a CPU only"
+    if plan.target.panel:
+        return "tensors of nodes are on disk, since they exceed the memory of a worker"
+    if plan.target.grid.feature > 1 and job.spec.inference.rows != "float32":
+        return "inference.rows is not float32, on a grid with feature slices"
+    return why_whole(plan, sampled=job.spec.inference.fanout != "full")
+
+
+def _kept(job: EmbeddingJob, plan: Plan, size: GraphSize, unfit: str) -> list[str]:
+    if not job.spec.refresh.keep:
+        return []
+    if unfit:
+        return [KEEPS_NONE.format(why=unfit)]
+    rounded = job.spec.inference.rows != "float32"
+    rows = kept_bytes(plan, size, [*boundaries(plan), results_of(plan)], rounded=rounded)
+    return [KEEPS.format(rows=human_bytes(rows), digests=human_bytes(digest_bytes(plan, size)))]
