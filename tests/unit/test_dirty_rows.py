@@ -15,6 +15,8 @@ from embertide.kernels.hashing import hash_bytes
 from embertide.plans.dirty import Changes, dirty_rows, why_whole
 from embertide.plans.plan import Plan
 from embertide.spec.grid import GridShape
+from embertide.stages.changes.digests import _of_edges
+from embertide.stages.changes.kept import _places
 from embertide.stages.infer.moved import moved_rows, relative_errors
 from embertide.steps import Activation, Aggregate, Linear, Program, Propagate
 from tests.support.manifests import EXAMPLE, only_problem, put
@@ -130,6 +132,34 @@ def test_rows_move_beyond_the_tolerance_of_their_norm() -> None:
         [0.4 / math.hypot(3, 4.4), 0.6 / math.hypot(3, 4.6), 0.0]
     )
     assert relative_errors(seen[4:5], new[4:5]).tolist() == [math.inf]
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_nodes_have_the_places_that_their_ids_had(in_order: bool) -> None:
+    kept = np.random.default_rng(2).integers(0, 2**63, (50, 2)).astype(np.uint64)
+    kept = kept[np.argsort(kept[:, 0])] if in_order else kept
+    asked = np.concatenate(
+        [kept[[49, 0, 17]], kept[:1] + np.uint64(1), kept[17:18] | np.uint64(1 << 63)]
+    )
+    assert _places(kept, asked).tolist() == [49, 0, 17, -1, -1]
+
+
+def test_digests_of_edges_are_those_of_their_parts() -> None:
+    g = np.random.default_rng(3)
+    ids = g.integers(0, 2**63, (40, 2)).astype(np.uint64)
+    lengths = g.integers(0, 5, 30)
+    indptr = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)]))
+    cols = torch.from_numpy(g.integers(0, 40, int(indptr[-1])).astype(np.int32))
+    weights = torch.rand(len(cols))
+    csr = Csr(0, indptr, cols, weights)
+    expected = []
+    for row in range(30):
+        some = csr.slice(row, row + 1)
+        pairs = zip(some.cols.tolist(), some.weights.numpy(), strict=True)
+        data = np.frombuffer(b"".join(ids[c].tobytes() + w.tobytes() for c, w in pairs), np.uint8)
+        expected.append(hash_bytes(np.array([0, len(data)]), data)[0])
+    assert (_of_edges(csr, ids) == np.array(expected)).all()
+    assert (_of_edges(csr.without_weights(), ids) != np.array(expected)).any()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ _GATHERED_BYTES = 2 * DIGEST_BYTES
 """A node's digest as all ranks send theirs, and in one piece."""
 _COMPARED_BYTES = DIGEST_BYTES + 4 * 8
 """A node that was there: its digest, the first half of it, its place when sorted, and as before."""
-_DIGESTED_EDGES = 1 << 20
+_DIGESTED_EDGES = 1 << 18
 _EDGE_BYTES = 2 * DIGEST_BYTES
 """An edge while its row is digested: its source's digest, and the same in a row of bytes."""
 

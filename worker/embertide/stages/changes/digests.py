@@ -28,8 +28,8 @@ PRIMITIVE = "refresh"
 """Under which the transfers are counted."""
 DIGEST_WORDS = 4
 """int32 of a digest as it is kept."""
-_EDGES = 1 << 20
-"""Whose ends are put together at a time."""
+_EDGES = 1 << 18
+"""Edges whose sources are put together at a time, in memory that is used again."""
 
 
 @dataclass(frozen=True)
@@ -129,21 +129,30 @@ def _of_edges(csr: Csr, ids: Words) -> Words:
         ids: [N, 2] digests of the ids of all sources.
     """
     words, indptr = np.empty((csr.rows, 2), np.uint64), csr.indptr.numpy()
+    table = torch.from_numpy(ids.view(np.int64))
+    longest = int(csr.indptr.diff().max()) if csr.rows else 0
+    sources = torch.empty(max(min(_EDGES, csr.nnz), longest), 2, dtype=torch.int64)
     first = 0
     while first < csr.rows:
         limit = indptr[first] + _EDGES
         last = max(first + 1, int(np.searchsorted(indptr, limit, "right")) - 1)
         some = slice(int(indptr[first]), int(indptr[last]))
-        parts = [ids[csr.cols[some].numpy()].view(np.uint8)]
-        if csr.weights is not None:
-            parts.append(csr.weights[some].numpy().reshape(-1, 1).view(np.uint8))
-        if csr.features is not None:
-            parts.append(np.ascontiguousarray(csr.features[some].numpy()).view(np.uint8))
-        edges = np.ascontiguousarray(np.concatenate(parts, axis=1))
+        torch.index_select(table, 0, csr.cols[some], out=sources[: some.stop - some.start])
+        edges = _joined(sources[: some.stop - some.start], csr, some)
         offsets = (indptr[first : last + 1] - indptr[first]) * edges.shape[1]
         hash_bytes(offsets.astype(np.int64), edges.reshape(-1), words[first:last])
         first = last
     return words
+
+
+def _joined(sources: torch.Tensor, csr: Csr, some: slice) -> npt.NDArray[np.uint8]:
+    """[n, bytes] some edges: the digest of the source, the weight, the features."""
+    parts = [sources.numpy().view(np.uint8)]
+    if csr.weights is not None:
+        parts.append(csr.weights[some].numpy().reshape(-1, 1).view(np.uint8))
+    if csr.features is not None:
+        parts.append(np.ascontiguousarray(csr.features[some].numpy()).view(np.uint8))
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 
 def _out_edges(channel: Channel, ranges: RowRanges, csr: Csr) -> npt.NDArray[np.int64]:

@@ -161,13 +161,14 @@ class _Comparison:
         tensor = self._tensor(f"ids {of_type}")
         kept = self._read(tensor, 0, tensor.rows, 4).view(np.uint64)
         before = np.full(len(ids), -1, np.int64)
-        if len(kept):
-            order = np.argsort(kept[:, 0], kind="stable")
-            at = np.searchsorted(kept[:, 0], ids[:, 0], sorter=order)
-            rows = order[np.minimum(at, len(kept) - 1)]
-            # Of several ids with one first half, those that are not met at once count as new.
-            same = (kept[rows] == ids).all(axis=1)
-            before[same] = rows[same]
+        # Where no node is new and none is gone, all are where they were.
+        first, _ = self._ranges[of_type].worker(self._exchange.grid.rank)
+        there = kept[first : first + len(ids)]
+        (same,) = np.nonzero((there == ids[: len(there)]).all(axis=1))
+        before[same] = first + same
+        (others,) = np.nonzero(before < 0)
+        if len(others) and len(kept):
+            before[others] = _places(kept, ids[others])
         return before
 
     def _differ(self, name: str, values: Rows32, before: Dense) -> torch.Tensor:
@@ -191,3 +192,14 @@ class _Comparison:
         out = np.empty((last - first, width), np.int32)
         self._store.read(tensor, (first, last), (0, width), out)
         return out
+
+
+def _places(kept: Words, ids: Words) -> Dense:
+    """[k] the row of each id among those that were kept; -1: it is not among them."""
+    heads, order = np.ascontiguousarray(kept[:, 0]), None
+    if (heads[1:] < heads[:-1]).any():
+        order = np.argsort(heads, kind="stable")
+    at = np.minimum(np.searchsorted(heads, ids[:, 0], sorter=order), len(kept) - 1)
+    rows = at if order is None else order[at]
+    # Of several ids with one first half, those that are not met at once count as new.
+    return np.where((kept[rows] == ids).all(axis=1), rows, -1)
