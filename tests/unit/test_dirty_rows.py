@@ -12,7 +12,7 @@ import yaml
 
 from embertide.kernels.csr import Csr, targets_of
 from embertide.kernels.hashing import hash_bytes
-from embertide.plans.dirty import Changes, dirty_rows, why_whole
+from embertide.plans.dirty import Changes, dirty_in, dirty_rows, why_whole
 from embertide.plans.plan import Plan
 from embertide.spec.grid import GridShape
 from embertide.stages.changes.digests import _of_edges
@@ -73,6 +73,32 @@ def test_rows_that_read_the_degree_of_a_source_differ_with_it() -> None:
     assert dirty(by_in, edges=rows(3))["out"] == [3, 4]
     alone = plan_of(Aggregate(out="out", layer=0, x="x", norm="in"))
     assert dirty(alone, edges=rows(3))["out"] == [3]
+
+
+def test_factors_that_are_in_the_rows_count_where_the_rows_differ() -> None:
+    plan = plan_of(
+        Linear(out="a", layer=0, x="x", weight="w"),
+        Aggregate(out="b", layer=0, x="a", norm="both"),
+        Aggregate(out="out", layer=1, x="b", norm="both"),
+        layers=2,
+    )
+    assert [op.out for op in plan.ops if op.scales] == ["b"]
+    changes = Changes(**{n: {"": rows(*at)} for n, at in CHANGES.items()})
+    calls: list[list[int]] = []
+
+    def targets(_name: str, sources: torch.Tensor) -> torch.Tensor:
+        calls.append(sources.nonzero().flatten().tolist())
+        return targets_of(path(), sources)
+
+    found = dirty_in(plan, plan.ops[-1:], {"b": rows()}, changes, targets)
+    # Its own factor is not in its row.
+    assert found["out"].nonzero().flatten().tolist() == [3]
+    assert calls == [[]]
+    # All of it, where rows with another factor differ.
+    assert dirty(plan, out=rows(3))["out"] == [3, 4, 5]
+
+
+CHANGES: dict[str, tuple[int, ...]] = {"new": (), "features": (), "edges": (), "out": (3,)}
 
 
 def test_sums_of_sums_reach_as_far_as_they_are_many() -> None:

@@ -43,11 +43,11 @@ def next_version_notes(
     storage: Storage, job: EmbeddingJob, inputs: Inputs, program: Program, estimate: Estimate
 ) -> list[str]:
     """Notes on the next run: what it would do, and what it keeps for the one that follows."""
-    job = with_tables(job, inputs.model_tables)
+    arranged = with_tables(job, inputs.model_tables)
     sampled, grid = job.spec.inference.fanout != "full", estimate.grid
     panel = estimate.spill.panel if estimate.spill else 0
-    plan = make_plan(published(job, program), Target(grid=grid, sampled=sampled, panel=panel))
-    size, unfit = plan_graph(job, inputs, plan.program, grid).size, _unfit(job, plan)
+    plan = make_plan(published(arranged, program), Target(grid=grid, sampled=sampled, panel=panel))
+    size, unfit = plan_graph(arranged, inputs, plan.program, grid).size, _unfit(job, plan)
     return [*_does(storage, job, inputs, plan, unfit), *_kept(job, plan, size, unfit)]
 
 

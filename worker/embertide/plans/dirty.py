@@ -92,8 +92,8 @@ def dirty_in(
         Also what is known.
     """
     walk = _Dirty(plan, changes, targets, known)
-    walk.over([step for op in ops for step in op.steps])
     for op in ops:
+        walk.over(op.steps)
         # Rows that are multiplied already by the factors of the sum that reads them.
         if op.scales and op.reader is not None:
             walk.rows[op.out] = walk.rows[op.out] | walk.degrees(op.reader, op.out)
@@ -116,6 +116,7 @@ class _Dirty:
     ) -> None:
         self._changes, self._targets = changes, targets
         self._types = plan.program.types
+        self._scaled = {op.reader.out for op in plan.ops if op.scales and op.reader is not None}
         self.rows: dict[str, Rows] = dict(known)
 
     def over(self, steps: Sequence[Step]) -> None:
@@ -144,6 +145,9 @@ class _Dirty:
             if self._types[name] == of_type:
                 rows = rows | self.rows[name]
         sources = self._degrees_of(step, source)
+        if step.out in self._scaled:
+            # The factors are in the rows that it reads, which differ if a factor does.
+            sources = torch.zeros_like(sources)
         for name in at_sources:
             sources = sources | self.rows[name]
         for _ in range(step.times if isinstance(step, Propagate) else 1):
