@@ -177,7 +177,7 @@ def test_tensors_on_disk_have_the_bits_of_those_in_memory_and_memmaps_agree(
     assert case["systems"]["memmaps"]["max_error"] < 1e-4
 
 
-def test_a_model_that_needs_whole_tensors_is_compared_with_memmaps_alone(
+def test_without_a_run_on_disk_memmaps_are_compared_with_one_in_memory(
     benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(out_of_core, "DISK_BYTES", 8 << 20)

@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float32]
 
 CHUNK_BYTES = 8 << 20
 """Put together from several panels at a time."""
-_ROWS = 1024
+PAGE_ROWS = 1024
 """So many values of a column fill a page: parts of a multiple of these rows begin on one."""
 
 
@@ -206,7 +206,7 @@ class ScratchTensor:
     def blocks(self, columns: int) -> Iterator[tuple[int, int]]:
         """First and last of some rows at a time, of so many columns; at least once."""
         step = max(1, CHUNK_BYTES // (FLOAT_BYTES * columns))
-        step = step // _ROWS * _ROWS or step
+        step = step // PAGE_ROWS * PAGE_ROWS or step
         for start in range(0, max(1, self.rows), step):
             yield start, min(start + step, self.rows)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from embertide.footprint import FLOAT_BYTES
+from embertide.kernels.scratch import PAGE_ROWS
 from embertide.layouts import Layout
 from embertide.plans.plan import Plan
 from embertide.steps.reach import Reach
@@ -169,9 +170,17 @@ def block_rows(plan: Plan, op: Run) -> int:
     widest = max(program.widths[name] for name in [op.out, *(read.name for read in op.inputs)])
     shapes = Shapes(program.widths, program.params)
     together = math.lcm(_ROWS, *(step.rows_at_once(shapes) for step in op.steps))
-    return -(-BLOCK_BYTES // (FLOAT_BYTES * widest * together)) * together
+    return _rows_at_once(widest, together)
 
 
 def change_rows(plan: Plan, name: str) -> int:
     """Rows of a block of a tensor that is put in another layout."""
-    return -(-BLOCK_BYTES // (FLOAT_BYTES * plan.program.widths[name] * _ROWS)) * _ROWS
+    return _rows_at_once(plan.program.widths[name], _ROWS)
+
+
+def _rows_at_once(width: int, together: int) -> int:
+    """Rows of a block, a multiple of some; of whole pages of every panel unless that is too much,
+    since those go past the page cache."""
+    rows = -(-BLOCK_BYTES // (FLOAT_BYTES * width * together)) * together
+    pages = math.lcm(PAGE_ROWS, together)
+    return rows // pages * pages or rows
