@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -93,7 +94,7 @@ def spill_layers(
     spill.BLOCK_BYTES = scratch.CHUNK_BYTES = 4096
     answers: dict[str, Answer] = {}
     for name, (program, kind, weighted) in cases.items():
-        sampled = {} if fanout is None else {"fanout": fanout[: program.layers]}
+        sampled: dict[str, Any] = {} if fanout is None else {"fanout": fanout[: program.layers]}
         graph, job = graphs[kind, weighted], make_job(weighted=weighted, **sampled)
         ordered = order_steps(program, exchange.grid.world)
         features = make_features(program.input_width)

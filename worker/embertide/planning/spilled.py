@@ -179,10 +179,10 @@ class SpilledCosts:
         program, columns = self.plan.program, self._columns_at_once(op.out)
         own = for_panel(self.plan, op, [slice(0, columns)])
         part = replace(program, widths=program.widths | own.widths)
-        made = [op.out, *(step.out for step in op.brings if step.out != op.steps[0].out)]
+        results = [op.out, *(step.out for step in op.brings if step.out != op.steps[0].out)]
         read, written = (
             sum(FLOAT_BYTES * self._rows(name) * own.widths[name] for name in names)
-            for names in ({read.name for read in op.inputs}, made)
+            for names in ({read.name for read in op.inputs}, results)
         )
         beside = max(read, written) if self._parts(op.out) > 1 else 0.0
         return self._cost(own.op, Costs(part, self.size, (), self.building, self.block)) + beside

@@ -87,14 +87,14 @@ def for_panel(plan: Plan, op: Run, each: Sequence[slice]) -> PanelOp:
         for name in step.reads():
             reads[name] = tuple(step.columns_of(name, columns, full) for columns in each)
     widths = {name: count_columns(columns) for name, columns in reads.items()}
-    made = [step.out for step in (*op.steps, *op.brings)]
+    results = [step.out for step in (*op.steps, *op.brings)]
     steps = (first.of_columns(count, full), *op.steps[1:])
     brings = tuple(step.of_columns(count, full) for step in op.brings)
     edge_steps = tuple(step for step in brings if isinstance(step, EdgeStep))
     if op.reads(first.out, "sums"):
         reads = {first.out: tuple(each)}
     narrow = replace(op, steps=steps, brings=edge_steps)
-    return PanelOp(narrow, reads, widths | dict.fromkeys(made, count))
+    return PanelOp(narrow, reads, widths | dict.fromkeys(results, count))
 
 
 def count_columns(each: Sequence[slice]) -> int:

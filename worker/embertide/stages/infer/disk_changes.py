@@ -77,6 +77,6 @@ def _converted(disk: DiskTensors, wanted: Change, layer: int) -> ScratchTensor:
             tensors = execution.tensors.part(
                 disk.plan.program, [(name, shard)], ranges={node_type: block.ranges}
             )
-            made = tensors.converted(name, wanted.to, channel)
-            threads.write(partial(write_block, out, block), made)
+            changed = tensors.converted(name, wanted.to, channel)
+            threads.write(partial(write_block, out, block), changed)
     return out

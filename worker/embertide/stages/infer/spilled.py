@@ -101,10 +101,10 @@ class SpilledLayers:
         every = list(panels(self.plan, width, disk.execution.grid.m))
         own = [for_panel(self.plan, op, panel.each) for panel in every]
         with DiskThreads() as threads:
-            parts = threads.ahead((partial(self._read, one) for one in own), after_writes=True)
-            for panel, one, read in zip(every, own, parts, strict=True):
-                part = self._of_panel(one, panel, read)
-                values = [one.op.lower(part).data]
+            parts = threads.ahead((partial(self._read, some) for some in own), after_writes=True)
+            for panel, some, read in zip(every, own, parts, strict=True):
+                part = self._of_panel(some, panel, read)
+                values = [some.op.lower(part).data]
                 values += [_made(part.tensors, name).data for name in others]
                 files = [out, *others.values()]
                 threads.write(partial(_write_columns, files, panel.own.start), values)
@@ -129,11 +129,11 @@ class SpilledLayers:
     ) -> Execution:
         """The execution for some columns. What it reads goes as the operation is done with it."""
         part = self._disk.of_widths(own.widths)
-        loaded = {one.name: x for one, x in read if one.layout == "loaded"}
+        loaded = {name: x for (name, layout, _), x in read if layout == "loaded"}
         shards = [
-            (one.name, Shard(_tile_or_rows(one.layout), x, own.widths[one.name]))
-            for one, x in read
-            if one.layout != "loaded"
+            (name, Shard(_tile_or_rows(layout), x, own.widths[name]))
+            for (name, layout, _), x in read
+            if layout != "loaded"
         ]
         read.clear()
         tensors = part.tensors.part(
@@ -150,11 +150,11 @@ class SpilledLayers:
             parts = threads.ahead(partial(self._read_rows, op, block) for block in every)
             for block, shards in zip(every, parts, strict=True):
                 part = self._of_block(op, block, shards)
-                made = op.lower(part)
-                if made.layout != layout:
-                    part.tensors.restore({op.out: made}, frees=())
-                    made = part.tensors.converted(op.out, layout, part.channel(op.steps[0].layer))
-                threads.write(partial(write_block, out, block), made)
+                result = op.lower(part)
+                if result.layout != layout:
+                    part.tensors.restore({op.out: result}, frees=())
+                    result = part.tensors.converted(op.out, layout, part.channel(op.steps[0].layer))
+                threads.write(partial(write_block, out, block), result)
         return out
 
     def _read_rows(self, op: Run, block: Block) -> list[tuple[str, Shard]]:
@@ -187,10 +187,10 @@ class SpilledLayers:
         ]
         tensors = self.execution.tensors.part(self.plan.program, shards, op=op)
         del shards
-        made = op.lower(replace(self.execution, tensors=tensors))
+        result = op.lower(replace(self.execution, tensors=tensors))
         out = disk.new(op.out, layout)
-        write_whole(out, made.data)
-        del made
+        write_whole(out, result.data)
+        del result
         for step in op.brings:
             if step.out != op.steps[0].out:
                 shard = _made(tensors, step.out)
@@ -217,8 +217,8 @@ def _made(tensors: Tensors, name: str) -> Shard:
 
 
 def _write_columns(files: list[ScratchTensor], first: int, values: list[torch.Tensor]) -> None:
-    for file, made in zip(files, values, strict=True):
-        file.write_columns(first, made)
+    for file, columns in zip(files, values, strict=True):
+        file.write_columns(first, columns)
 
 
 def _tile_or_rows(held: Held) -> Layout:
