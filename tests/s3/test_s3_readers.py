@@ -37,7 +37,7 @@ SOME_IDS = [6, 0, 3]
 """Of both parts."""
 
 
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(4 * 3600)
 def test_no_read_is_mixed(s3: S3Server, pytestconfig: pytest.Config) -> None:
     """With --thorough a hundred thousand reads."""
     reads = THOROUGH_READS if pytestconfig.getoption("--thorough") else READS
