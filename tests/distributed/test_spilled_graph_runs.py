@@ -24,15 +24,15 @@ from tests.support.memory_group import LIMITS, run_limited
 pytestmark = pytest.mark.distributed
 
 MIB = 1 << 20
-NODES, EDGES, WIDTH = 1 << 16, 10 << 20, 32
-MEMORY = {"1x1": 450, "2x1": 428}
+NODES, EDGES, WIDTH = 1 << 16, 16 << 20, 32
+MEMORY = {"1x1": 465, "2x1": 455}
 """MiB of a worker by grid; with edges and graph in memory it needs more, whatever of its tensors is
 on disk."""
 
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A job whose edges, 80 MiB as they are read, outweigh its tensors."""
+    """A job whose edges, 128 MiB as they are read, outweigh its tensors."""
     folder = tmp_path_factory.mktemp("spilled-graph")
     options = SynthOptions(nodes=NODES, edges=EDGES, width=WIDTH, hidden=WIDTH, out=WIDTH, layers=2)
     synthesize(open_storage(None), folder.as_uri(), options)
