@@ -1,6 +1,6 @@
 """Requests to S3: counted, retried, and with this project's errors.
 
-botocore does the signing, the retries with back-off and the credential chain. It takes a while to
+boto3 does the signing, the retries with back-off and the credential chain. It takes a while to
 import, so the first ``s3://`` URI imports this module, and nothing else does.
 """
 
@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
+import boto3
 from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import ClientError, IncompleteReadError
@@ -31,7 +32,7 @@ from embertide.storage.s3_errors import (
     reason_of,
     translated,
 )
-from embertide.storage.s3_identity import session_of
+from embertide.storage.s3_identity import session_of, share_loader
 from embertide.storage.s3_retries import Retries
 from embertide.telemetry.transfers import TransferStats
 
@@ -89,9 +90,11 @@ class S3Client:
             user_agent_extra="embertide",
         )
         waiting = Retries("the service of the credentials", settings.max_attempts, on_retry)
-        session = session_of(settings, waiting)
-        # Not boto3's session, which adds a folder to the shared loader each time.
-        client = session.create_client(
+        ours = session_of(settings, waiting)
+        session = boto3.session.Session(botocore_session=ours)
+        # Not before: boto3's session adds a folder to the loader that it finds.
+        share_loader(ours)
+        client = session.client(
             "s3", endpoint_url=settings.endpoint_url, region_name=settings.region, config=config
         )
         # Every call's first attempt is taken off the retries.
@@ -130,7 +133,7 @@ class S3Client:
     def call(
         self, operation: str, uri: str, *, answers: Set[str] = NO_FAULT, **arguments: Any
     ) -> Any:
-        """One operation of botocore's client on the bucket and key of ``uri``.
+        """One operation of boto3's client on the bucket and key of ``uri``.
 
         Args:
             answers: codes of errors that are raised but not counted, since they answer what is
@@ -160,7 +163,7 @@ class S3Client:
     def get(self, uri: str, start: int, length: int, etag: str = "") -> tuple[bytes, ObjectInfo]:
         """A range of bytes and the object it comes from; with ``etag`` from that state only.
 
-        A connection lost within the body is retried here: botocore retries until the first byte.
+        A connection lost within the body is retried here: boto3 retries until the first byte.
 
         Raises:
             InputChanged: with ``etag``: the object has another state now, or is gone.

@@ -72,7 +72,6 @@ def session_of(settings: Store, retries: Retries) -> Any:
     profile = None if naming.ENV_IN_POD in os.environ else settings.profile
     folder = folder_of(settings)
     session = botocore.session.Session(profile=profile)
-    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
     # Of STS; a client of the store has its own settings of the same.
     once = Config(
         retries={"total_max_attempts": 1},
@@ -91,9 +90,13 @@ def session_of(settings: Store, retries: Retries) -> Any:
     return session
 
 
+def share_loader(session: Any) -> None:
+    """Have a session use the descriptions of services that others have read: that takes 0.1 s."""
+    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
+
+
 @cache
 def _loader(data_path: str | None) -> Any:
-    """Reads what botocore knows of services: once for all sessions, since that takes 0.1 s."""
     return create_loader(data_path)
 
 
