@@ -14,7 +14,7 @@ from embertide.grid import ColumnSlices
 from embertide.kernels.scratch import CHUNK_BYTES
 from embertide.planning.spilled_graph import SpilledGraph
 from embertide.plans.layouts import with_placed
-from embertide.plans.panels import for_panel, panel_columns, stored_columns
+from embertide.plans.panels import for_panel, panel_columns, panels, stored_columns
 from embertide.plans.plan import Plan
 from embertide.plans.spill import (
     Change,
@@ -141,15 +141,16 @@ class SpilledCosts:
         op = disk.op
         kind, layer = op.steps[0].kind_name, op.steps[0].layer
         self._need(self._in_memory(disk), f"{kind} ({op.out}, layer {layer})")
-        if disk.parts == "columns" and self.graph is not None:
-            self.graph.go_over(op.steps[0], self._parts(op.out))
+        if self.graph is not None:
+            self._go_over(self.graph, disk)
         if disk.parts == "ready":
             self._files[op.out, stored(self.plan, disk.layout)] = self._files.pop((op.out, "sums"))
             return
         for name, layout, _ in reads_of(self.plan, op):
-            # Features that are summed where they were loaded: each panel takes all of their rows.
-            parts = self._parts(name) if layout == "loaded" else 1
-            self.read += parts * self._files[name, stored(self.plan, layout)]
+            if disk.parts == "columns":
+                self.read += self._panels_read(op, name, stored(self.plan, layout))
+            else:
+                self.read += self._files[name, stored(self.plan, layout)]
         self._make(op.out, disk.layout, keep=False)
         sums = [step.out for step in op.brings if step.out != op.steps[0].out]
         for name in sums:
@@ -157,6 +158,35 @@ class SpilledCosts:
         for key in [key for key in self._files if key[0] in disk.frees]:
             del self._files[key]
         self._files[op.out, stored(self.plan, disk.layout)] = self._stored(op.out, disk.layout)
+
+    def _go_over(self, graph: SpilledGraph, disk: DiskOp) -> None:
+        """A sum reads the edges for each panel; any step may need degrees."""
+        first, *others = disk.op.steps
+        if disk.parts == "columns":
+            graph.go_over(first, self._parts(disk.op.out))
+        else:
+            graph.read_degrees(first)
+        for step in others:
+            graph.read_degrees(step)
+
+    def _panels_read(self, op: Run, name: str, held: Held) -> float:
+        """Bytes of a tensor that are read for the panels of a result.
+
+        Columns that are stored together are read together, also for a few of them: so features
+        are that are summed where they were loaded, and scores of several heads.
+        """
+        width, slices = self.plan.program.widths[name], self.plan.grid.feature
+        stored_together = width if held == "loaded" else stored_columns(self.plan, name, held)
+        starts = [0] * slices
+        if held in ("tile", "sums"):
+            starts = [ColumnSlices(width, slices).bounds(at)[0] for at in range(slices)]
+        count = 0
+        for panel in panels(self.plan, self.plan.program.widths[op.out], 0):
+            each = for_panel(self.plan, op, panel.each).reads[name]
+            for columns, start in zip(each, starts, strict=True):
+                first, last = columns.start - start, columns.stop - start
+                count += -(-last // stored_together) - first // stored_together
+        return FLOAT_BYTES * self._rows(name) * stored_together * count
 
     # -- memory ------------------------------------------------------------------------------
 

@@ -25,8 +25,11 @@ from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.steps.aggregate import Aggregate
 from embertide.steps.base import Step
+from embertide.steps.degree import Degree
+from embertide.steps.norms import ends_read, weighs
 from embertide.steps.program import Program
 from embertide.steps.reach import Reach
+from embertide.steps.reference import End
 
 _PARTS = 3
 """Parts that are in memory: what the kernels go over, the next one, and the one that is read."""
@@ -129,18 +132,26 @@ class SpilledGraph:
         """A step goes so many times over its edges, and once for what it first needs of them."""
         view = step.edges
         assert view is not None
-        size = self.graph.size.of_relation(view.relation)
-        for end, weighted in sorted(step.degrees_read):
-            if end == "out" or weighted:
-                self._once(view, end, weighted)
-        if size.workers > 1:
+        self.read_degrees(step)
+        if self.graph.size.of_relation(view.relation).workers > 1:
             self._once(view, "places")
+        self.read += times * self._csr(view)
+
+    def read_degrees(self, step: Step) -> None:
+        """A step reads degrees, which stay once they are known; in memory is where a row ends."""
+        view = step.edges
+        if view is None:
+            return
         if view.loops != "keep" and ("loops", view._replace(layer=0)) not in self._passes:
             self._passes.add(("loops", view._replace(layer=0)))
             self.read += self._csr(view._replace(loops="keep"))
             self.written += self._csr(view)
             self.disk += self._csr(view)
-        self.read += times * self._csr(view)
+        ends, by_weight = _degrees(step)
+        weighted = by_weight and self.graph.relations[view.relation].weight_bytes > 0
+        for end in sorted(ends):
+            if end == "out" or weighted:
+                self._once(view, end, weighted)
 
     def _once(self, view: EdgeView, *what: object) -> None:
         key = (*what, view._replace(layer=0))
@@ -154,6 +165,16 @@ class SpilledGraph:
         size = self.graph.size.of_relation(view.relation)
         loops = size.nodes if view.loops in ("single", "replace", "more") else 0
         return (size.edges + loops) / size.workers * _column_bytes(relation, size)
+
+
+def _degrees(step: Step) -> tuple[set[End], bool]:
+    """The ends whose degrees a step reads, and whether weights are added up for them."""
+    if isinstance(step, Aggregate):
+        return ends_read(step.norm), weighs(step.norm)
+    if isinstance(step, Degree):
+        by_weight = step.of in ("weight", "out_weight")
+        return ({"out"} if step.of.startswith("out") else {"in"}), by_weight
+    return set(), False
 
 
 def _column_bytes(relation: PlannedRelation, size: Size) -> int:

@@ -67,6 +67,11 @@ def counts_out(norm: Norm) -> bool:
     return any(power is not None and power[0] == "out" for power in _POWERS[norm])
 
 
+def ends_read(norm: Norm) -> set[End]:
+    """The ends whose degrees a norm has factors of."""
+    return {power[0] for power in _POWERS[norm] if power is not None}
+
+
 def weighs(norm: Norm) -> bool:
     """Whether a norm's degrees are sums of weights."""
     return norm.endswith("_weighted")
