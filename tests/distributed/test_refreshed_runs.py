@@ -92,7 +92,7 @@ def test_runs_say_why_they_compute_all_rows(job: NightlyJob) -> None:
     assert refresh["why"] == f"version {first} was computed with grid 1x1, not 2x1"
     job.change_edges(2)
     job.set(keep=True, mode="full")
-    assert job.night("2x1")["refresh"]["why"] == "spec.refresh.mode is full"
+    assert job.night("2x1")["refresh"]["why"] == "spec.refresh.mode is full, or --force was given"
     job.change_edges(3)
     job.set(keep=True, mode="incremental", fullEvery="1s")
     time.sleep(1)
@@ -186,4 +186,7 @@ def test_plans_say_what_a_run_would_take_over(job: NightlyJob) -> None:
     other = f"version {first} was computed with grid 2x1, not 1x1"
     assert job.planned("1x1")[0] == f"a run would compute all rows: {other}"
     job.set(keep=True, mode="full")
-    assert job.planned("2x1")[0] == "a run would compute all rows: spec.refresh.mode is full"
+    assert (
+        job.planned("2x1")[0]
+        == "a run would compute all rows: spec.refresh.mode is full, or --force was given"
+    )

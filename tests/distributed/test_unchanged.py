@@ -144,7 +144,7 @@ def _change_format(job: Published) -> str:
 
 def _ask_for_all(job: Published) -> str:
     job.edit(refresh={"mode": "full"})
-    return "spec.refresh.mode is full"
+    return "spec.refresh.mode is full, or --force was given"
 
 
 def _bound_the_age(job: Published) -> str:

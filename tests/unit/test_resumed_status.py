@@ -23,7 +23,7 @@ KEPT = KeptFacts(resumed=2, layers=3, kept=[1], kept_bytes=4096)
 def test_the_report_and_its_page_say_after_which_layer() -> None:
     report = make_report(2, 1, kept=KEPT)
     assert RunReport.from_json(json.loads(json.dumps(report.to_json()))) == report
-    sentences = ["resumed after layer 2 of 3", "kept layer 1 for a next attempt: 4.0 KiB"]
+    sentences = ["resumed after layer 2 of 3", "kept layer 1 for a next attempt or run: 4.0 KiB"]
     assert KEPT.sentences == sentences
     assert "; ".join(sentences) in str(draw_page(report, {}))
     assert "resumed after" not in str(draw_page(make_report(2, 1), {}))
@@ -48,7 +48,7 @@ REFRESHED = RefreshFacts(mode="incremental", base="v0", rows=4215, all_rows=1 <<
 def test_the_status_has_the_rows_that_were_computed_or_why_all_were() -> None:
     status = run_status(make_report(1, 1, refresh=REFRESHED), 1).to_object()
     assert (status["refreshedRows"], status.get("fullRun")) == (4215, None)
-    why = "spec.refresh.mode is full"
+    why = "spec.refresh.mode is full, or --force was given"
     status = run_status(make_report(1, 1, refresh=RefreshFacts(why=why)), 1).to_object()
     assert (status.get("refreshedRows"), status["fullRun"]) == (None, why)
     long = run_status(make_report(1, 1, refresh=RefreshFacts(why="x" * 9999)), 1).to_object()

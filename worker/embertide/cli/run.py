@@ -75,7 +75,7 @@ def run(
         typer.Option(
             "--force",
             help="Compute a version also where the current one is up to date. Overrides the "
-            "manifest's refresh.mode.",
+            "manifest.",
         ),
     ] = False,
     resume: Annotated[

@@ -51,6 +51,7 @@ def print_report(console: Console, report: RunReport) -> None:
         did,
         *report.chosen.sentences,
         *report.kept.sentences,
+        *report.refresh.sentences,
         speed,
         *kernels,
         *_checked(report),

@@ -15,7 +15,7 @@ from embertide.storage.protocol import Storage
 from embertide.versions.manifest import read_manifest
 from embertide.versions.pointer import read_pointer
 
-FULL = "spec.refresh.mode is full"
+FULL = "spec.refresh.mode is full, or --force was given"
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,9 @@ class KeptFacts:
             found.append(f"resumed after layer {self.resumed} of {self.layers}")
         if self.kept:
             numbers = ", ".join(map(str, self.kept))
-            found.append(f"kept layer {numbers} for a next attempt: {human_bytes(self.kept_bytes)}")
+            found.append(
+                f"kept layer {numbers} for a next attempt or run: {human_bytes(self.kept_bytes)}"
+            )
         return found
 
     @classmethod
