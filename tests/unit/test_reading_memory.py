@@ -8,9 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from embertide.launch.bootstrap.start import first_read, prepare
+from embertide.launch.bootstrap.start import first_read, plan_run, prepare
 from embertide.launch.run_folder import RunFolder
+from embertide.models.read import read_model
+from embertide.planning.estimate import estimate_within
 from embertide.planning.inputs import list_inputs
+from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
 from embertide.storage import reading_ahead
 from embertide.storage.opening import open_storage
@@ -55,3 +58,16 @@ def test_the_disk_begins_before_anything_is_planned(
             on_planned=lambda _estimate: None,
         )
     assert list(reached.value.args) == first_read(list_inputs(storage, job))
+
+
+def test_workers_in_pods_are_planned_to_exchange_rows_as_their_planner_does(tmp_path: Path) -> None:
+    job, storage = load_manifest(Path(SmallJob.make(tmp_path).manifest)), open_storage(None)
+    inputs, grid = list_inputs(storage, job), GridShape.of(2, 1)
+    here, apart = (
+        plan_run(job, inputs, grid, None, RunFolder(tmp_path), workers_here=count)
+        for count in (None, 1)
+    )
+    planner = estimate_within(read_model(storage, job.spec.model.uri), job, inputs, grid)
+    assert apart.memory_per_worker_bytes == planner.memory_per_worker_bytes
+    assert apart.traffic == planner.traffic
+    assert here.traffic != planner.traffic

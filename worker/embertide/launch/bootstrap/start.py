@@ -54,7 +54,8 @@ def prepare(
         tables: versions of tables to read, by their fields in ``spec.input``; of others the one
             that the job asks for.
         container: bytes of each worker's container; None: unknown, or no container.
-        workers_here: how many of the workers have this machine's scratch folder; None: all.
+        workers_here: how many of the workers are on this host, share its scratch folder and can
+            read each other's tensors in place; None: all.
         began: when the command or the attempt began, in seconds since the epoch.
         on_progress: may be called from another thread.
         on_listed: called once the inputs are listed; may end it by raising.
@@ -82,7 +83,7 @@ def prepare(
     begin_to_read(first_read(inputs), _FIRST_BYTES)
     # Waits for the fork server's imports.
     with folder.following(on_progress):
-        estimate = call(plan_run, job, inputs, grid, workers, folder, container)
+        estimate = call(plan_run, job, inputs, grid, workers, folder, container, workers_here)
     if estimate.budget is not None and estimate.budget.problem:
         raise GridError(estimate.budget.problem)
     check_scratch(job, estimate, workers_here or estimate.grid.workers)
@@ -119,8 +120,13 @@ def plan_run(
     workers: int | None,
     folder: RunFolder,
     container: int | None = None,
+    workers_here: int | None = None,
 ) -> Estimate:
     """Choose the grid where it is left open, and estimate the run; retries go into ``folder``.
+
+    Args:
+        workers_here: as of :func:`prepare`. Workers in pods exchange rows, which takes more memory
+            than reading them in place.
 
     Raises:
         EmbertideError: the model cannot be read, or the grid does not fit.
@@ -133,8 +139,8 @@ def plan_run(
     chosen = choose_grid(job, inputs, grid, workers)
     reporter = StageReporter(folder.append_progress, "plan")
     storage = open_storage(job.spec.storage, reporter.waits)
-    # All workers of this run are on this host.
-    in_place = may_share() and job.spec.workers.device == "cpu"
+    together = workers_here in (None, chosen.workers)
+    in_place = together and may_share() and job.spec.workers.device == "cpu"
     program = read_model(storage, job.spec.model.uri)
     return estimate_within(program, job, inputs, chosen, in_place=in_place, container=container)
 
