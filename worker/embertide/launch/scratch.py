@@ -42,8 +42,12 @@ def check_scratch(job: EmbeddingJob, plan: Estimate, workers: int) -> None:
 
 
 def _problem(folder: Path, needed: int) -> str:
-    if not folder.is_dir():
-        return "is not a folder of this machine"
+    try:
+        if not folder.is_dir():
+            return "is not a folder of this machine"
+    except OSError as error:
+        # One above it may not be entered, or its name is too long.
+        return f"cannot be looked at ({error.strerror})"
     if not os.access(folder, os.W_OK | os.X_OK):
         return "cannot be written to"
     if (kind := _file_system(folder)) in _IN_MEMORY:
