@@ -78,7 +78,7 @@ def budget_of(
 ) -> Any:
     """Of a plan on a grid."""
     found = on_grid(GridShape.parse(grid))
-    return within_budget(found, limit, nodes, on_grid, problem, graph_problem).budget
+    return within_budget(found, limit, nodes, WIDTH, on_grid, problem, graph_problem).budget
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_other_texts_are_refused(text: str) -> None:
 
 def test_without_a_budget_the_estimate_is_as_it_was() -> None:
     found = on_grid(GridShape())
-    assert within_budget(found, None, 1000, on_grid, NEVER, always) is found
+    assert within_budget(found, None, 1000, WIDTH, on_grid, NEVER, always) is found
 
 
 def test_a_plan_that_fits_stays_in_memory() -> None:
     needed = CONSTANT + SHARED + IMPORTS_BYTES
-    found = within_budget(on_grid(GridShape()), needed, 1000, on_grid, "", always)
+    found = within_budget(on_grid(GridShape()), needed, 1000, WIDTH, on_grid, "", always)
     assert found.spill is None
     assert found.budget == MemoryBudget(needed, needed)
     assert found.budget.sentence == "fits: 2.4 GiB of 2.4 GiB a worker"
@@ -113,7 +113,7 @@ def test_a_plan_that_fits_stays_in_memory() -> None:
 
 def test_tensors_go_to_disk_with_as_many_columns_in_memory_as_fit() -> None:
     # Half of the 2 GiB, and of the other half three of four panels.
-    found = within_budget(on_grid(GridShape()), 2 * GIB, 1000, on_grid, "", always)
+    found = within_budget(on_grid(GridShape()), 2 * GIB, 1000, WIDTH, on_grid, "", always)
     assert found.spill is not None
     assert found.spill.panel == 32
     assert found.budget is not None
@@ -122,6 +122,16 @@ def test_tensors_go_to_disk_with_as_many_columns_in_memory_as_fit() -> None:
         "spills 1.0 GiB of each worker to disk, 32 columns at a time in memory (2.0 GiB written,"
         " 3.0 GiB read, about +40 % of work): 1.9 GiB of 2.0 GiB a worker"
     )
+
+
+def test_the_widest_tensor_may_be_one_that_a_layer_makes() -> None:
+    """And neither the features nor the result."""
+    limit = CONSTANT + SHARED // 2 + SHARED // 2 * 128 // WIDTH + IMPORTS_BYTES
+    planned = on_grid(GridShape(), panel=4 * WIDTH)
+    for widest, panel in ((WIDTH, WIDTH), (4 * WIDTH, 128)):
+        found = within_budget(planned, limit, 1000, widest, on_grid, "", always)
+        assert found.spill is not None
+        assert found.spill.panel == panel
 
 
 def test_what_does_not_fit_names_the_stage_the_steps_and_the_fewest_workers() -> None:
@@ -149,7 +159,7 @@ def test_the_fewest_workers_may_have_tensors_on_disk() -> None:
 
 def test_the_graph_goes_to_disk_where_tensors_there_are_not_enough() -> None:
     # A half of the columns, and an eighth of the graph.
-    found = within_budget(on_grid(GridShape()), 13 * GIB // 10, 1000, on_grid, "", always)
+    found = within_budget(on_grid(GridShape()), 13 * GIB // 10, 1000, WIDTH, on_grid, "", always)
     assert found.spill is not None
     assert (found.spill.graph, found.spill.panel) == (True, 32)
     assert found.budget is not None
@@ -182,7 +192,9 @@ def test_where_no_grid_fits_it_says_what_this_one_needs(limit: int, nodes: int) 
 
 def in_container(container: int, problem: str = NEVER) -> Estimate:
     """The plan of one worker in a container of so many bytes."""
-    return within_container(on_grid(GridShape()), container, 1000, on_grid, problem, no_graph)
+    return within_container(
+        on_grid(GridShape()), container, 1000, WIDTH, on_grid, problem, no_graph
+    )
 
 
 def test_a_plan_that_its_container_holds_stays_in_memory() -> None:

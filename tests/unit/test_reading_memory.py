@@ -8,15 +8,19 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from embertide.cli.options import with_memory
 from embertide.launch.bootstrap.start import first_read, plan_run, prepare
 from embertide.launch.run_folder import RunFolder
 from embertide.models.read import read_model
-from embertide.planning.estimate import estimate_within
+from embertide.planning.estimate import estimate_program, estimate_within
 from embertide.planning.inputs import list_inputs
+from embertide.planning.sizing import worker_bytes
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
 from embertide.storage import reading_ahead
 from embertide.storage.opening import open_storage
+from embertide.synth.job import synthesize
+from embertide.synth.options import SynthOptions
 from embertide.telemetry.memory import arrow_on_the_heap
 from tests.support.small_job import SmallJob
 
@@ -71,3 +75,17 @@ def test_workers_in_pods_are_planned_to_exchange_rows_as_their_planner_does(tmp_
     assert apart.memory_per_worker_bytes == planner.memory_per_worker_bytes
     assert apart.traffic == planner.traffic
     assert here.traffic != planner.traffic
+
+
+def test_as_many_columns_of_hidden_tensors_are_in_memory_as_fit(tmp_path: Path) -> None:
+    """Where layers are wider than the features and the result."""
+    storage = open_storage(None)
+    options = SynthOptions(nodes=1 << 15, edges=1 << 16, width=16, hidden=1024, out=16, layers=3)
+    synthesize(storage, tmp_path.as_uri(), options)
+    job = load_manifest(tmp_path / "job.yaml")
+    inputs, program = list_inputs(storage, job), read_model(storage, job.spec.model.uri)
+    needs = estimate_program(program, job, inputs, GridShape(), panel=512)
+    memory = f"{worker_bytes(needs.peak_memory_per_worker_bytes) // (1 << 20) + 1}MiB"
+    planned = estimate_within(program, with_memory(job, memory), inputs, GridShape())
+    assert planned.spill is not None
+    assert planned.spill.panel == 512

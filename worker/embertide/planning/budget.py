@@ -40,6 +40,7 @@ def within_budget(
     planned: Estimate,
     limit: int | None,
     nodes: int,
+    widest: int,
     estimate: EstimateOn,
     spill_problem: str,
     graph_problem: Callable[[GridShape], str],
@@ -49,6 +50,7 @@ def within_budget(
     Args:
         limit: bytes that a worker may take, its imports included.
         nodes: of the largest node type, of which every worker needs one.
+        widest: columns of the widest tensor.
         estimate: of the same job, also on other grids.
         spill_problem: why tensors can't be on disk; "" where they can.
         graph_problem: why the graph can't be there beside them on a grid; "" where it can.
@@ -58,13 +60,14 @@ def within_budget(
     needed = _needs(planned)
     if needed <= limit:
         return replace(planned, budget=MemoryBudget(limit, needed))
-    return _Tight(planned, limit, nodes, estimate, spill_problem, graph_problem).estimated()
+    return _Tight(planned, limit, nodes, widest, estimate, spill_problem, graph_problem).estimated()
 
 
 def within_container(
     planned: Estimate,
     container: int,
     nodes: int,
+    widest: int,
     estimate: EstimateOn,
     spill_problem: str,
     graph_problem: Callable[[GridShape], str],
@@ -75,12 +78,12 @@ def within_container(
     estimate is as it was: a plan is an upper bound, so such a run is not refused.
 
     Args:
-        nodes, estimate, spill_problem, graph_problem: as of :func:`within_budget`.
+        nodes, widest, estimate, spill_problem, graph_problem: as of :func:`within_budget`.
     """
     if container_problem(planned.peak_memory_per_worker_bytes, container) is None:
         return planned
     limit = worker_bytes(work_bytes_in(container))
-    spilled = within_budget(planned, limit, nodes, estimate, spill_problem, graph_problem)
+    spilled = within_budget(planned, limit, nodes, widest, estimate, spill_problem, graph_problem)
     return planned if spilled.spill is None else spilled
 
 
@@ -95,6 +98,7 @@ class _Tight:
     planned: Estimate
     limit: int
     nodes: int
+    widest: int
     estimate: EstimateOn
     spill_problem: str
     graph_problem: Callable[[GridShape], str]
@@ -112,7 +116,7 @@ class _Tight:
         """With ever fewer columns in memory, then without the graph, to the first that fits."""
         tried: list[Estimate] = []
         for spills_graph in (False, True) if not self.graph_problem(grid) else (False,):
-            for panel in _panels(max(self.planned.width, self.planned.output_width)):
+            for panel in _panels(self.widest):
                 tried.append(self.estimate(grid, panel=panel, spills_graph=spills_graph))
                 if _needs(tried[-1]) <= self.limit:
                     return tried

@@ -218,6 +218,7 @@ def estimate_within(
     planned, limit = estimate(grid), job.spec.workers.memory_bytes
     how = (
         _nodes(job, inputs),
+        max(program.widths.values()),
         estimate,
         spill_problem(job),
         partial(graph_problem, job, program, in_place=in_place),
