@@ -19,7 +19,7 @@ import torch
 from embertide.errors import StorageError
 from embertide.kernels import scratch, scratch_file
 from embertide.kernels.scratch import Scratch
-from embertide.launch.scratch import check_scratch, scratch_folder
+from embertide.launch.scratch import allow_files, check_scratch, scratch_folder
 from embertide.spec.grid import GridShape
 from embertide.telemetry.estimate import PlannedSpill
 from tests.support.cli import ESTIMATE
@@ -109,6 +109,14 @@ def test_rows_and_columns_are_what_was_written(files: Scratch, panel: int, by: s
     assert files.of(file.data) is file
 
 
+@pytest.mark.parametrize(("first", "count"), [(2, 4), (0, 2), (0, 6), (4, 4)])
+def test_columns_that_are_no_panel_are_refused(files: Scratch, first: int, count: int) -> None:
+    file = files.empty(ROWS, WIDTH, 4)
+    with pytest.raises(ValueError, match="are no panel of 6 columns, 4 in each"):
+        file.write_columns(first, torch.ones(ROWS, count))
+    assert not file.read_columns(0, WIDTH).any()
+
+
 def test_values_that_were_written_through_the_mapping_are_read(files: Scratch) -> None:
     file, values = files.empty(ROWS, WIDTH), torch.randn(ROWS, WIDTH)
     file.data.copy_(values)
@@ -152,6 +160,38 @@ def test_no_room_is_an_error_before_anything_is_written(files: Scratch, small_fi
     ):
         assert part in str(caught.value)
     assert files.held == kept.size
+
+
+@pytest.fixture
+def few_files() -> Iterator[int]:
+    """How many files this process may have open, few more than it has, unless it asks for more."""
+    least, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = max(int(file.name) for file in Path("/proc/self/fd").iterdir()) + 16
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+    yield few
+    resource.setrlimit(resource.RLIMIT_NOFILE, (least, hard))
+
+
+@pytest.mark.parametrize("beside", range(3))
+def test_too_many_open_files_are_an_error_of_the_folder(
+    files: Scratch, few_files: int, beside: int
+) -> None:
+    """Whichever of a tensor's three descriptors is the first that there is not."""
+    others = [os.open("/dev/null", os.O_RDONLY) for _ in range(beside)]
+    with pytest.raises(StorageError, match=r"can be made there \(Too many open files\)"):
+        for _ in range(few_files):
+            files.empty(10, 10)
+    for file in others:
+        os.close(file)
+
+
+def test_a_graph_may_have_more_parts_than_files_are_open_at_first(
+    files: Scratch, few_files: int
+) -> None:
+    allow_files()
+    for _ in range(few_files):
+        files.empty(10, 10)
+    assert files.count == few_files
 
 
 def test_a_folder_that_is_gone(tmp_path: Path) -> None:

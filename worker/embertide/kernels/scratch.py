@@ -90,14 +90,19 @@ class Scratch:
             self.written += written
             self.read += read
 
-    def open(self, size: int) -> ScratchFile:
-        """A new file without a name, with room for so many bytes.
+    def open(self, size: int) -> tuple[ScratchFile, mmap.mmap]:
+        """A new file without a name, with room for so many bytes, and the same mapped.
 
         Raises:
             StorageError: the folder cannot be written to, or has no room.
         """
         try:
-            return ScratchFile(self.folder, size)
+            file = ScratchFile(self.folder, size)
+            try:
+                return file, file.map()
+            except OSError:
+                file.close()
+                raise
         except OSError as error:
             raise StorageError(
                 f"scratch folder {self.folder}: no file of {human_bytes(size)} can be made there"
@@ -122,9 +127,9 @@ class ScratchTensor:
         self._panels = -(-width // panel)
         pages = max(1, -(-FLOAT_BYTES * rows * panel // mmap.PAGESIZE))
         self._panel_bytes = pages * mmap.PAGESIZE
-        self._file: ScratchFile | None = scratch.open(self._panels * self._panel_bytes)
-        self.size = self._file.size
-        self._map = self._file.map()
+        file, self._map = scratch.open(self._panels * self._panel_bytes)
+        self._file: ScratchFile | None = file
+        self.size = file.size
         self.data = self._mapped()
 
     def _mapped(self) -> torch.Tensor:
@@ -163,9 +168,15 @@ class ScratchTensor:
         """Set the columns of a panel from number ``first`` on; [rows, columns of the panel].
 
         Raises:
+            ValueError: they are the columns of no panel.
             StorageError: the disk cannot be written.
         """
         columns = values.numpy()
+        if first % self.panel or columns.shape[1] != min(self.panel, self.width - first):
+            raise ValueError(
+                f"columns {first} to {first + columns.shape[1]} are no panel of {self.width}"
+                f" columns, {self.panel} in each"
+            )
         if columns.shape[1] == self.panel and columns.flags.c_contiguous:
             self._write(first // self.panel, 0, columns)
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import tempfile
 from pathlib import Path
@@ -20,6 +21,16 @@ _IN_MEMORY = ("tmpfs", "ramfs")
 def scratch_folder(job: EmbeddingJob) -> Path:
     """The job's, else the system's for temporary files."""
     return Path(job.spec.workers.scratch or tempfile.gettempdir())
+
+
+def allow_files() -> None:
+    """Let this process have as many files open as the system lets it.
+
+    A graph on disk has three descriptors for each of its parts, hundreds in all. On many systems
+    a process may have 1024 unless it asks for more.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def check_scratch(job: EmbeddingJob, plan: Estimate, workers: int) -> None:

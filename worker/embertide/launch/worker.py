@@ -29,7 +29,7 @@ from embertide.kernels.scratch import Scratch
 from embertide.kernels.threads import set_threads, work_done
 from embertide.launch.pulse import PERIOD_SECONDS, Counts, Pulse
 from embertide.launch.run_folder import RunFolder, repeating
-from embertide.launch.scratch import scratch_folder
+from embertide.launch.scratch import allow_files, scratch_folder
 from embertide.launch.settings import WorkerSettings
 from embertide.launch.stage_reporter import StageReporter
 from embertide.pipeline import run
@@ -37,6 +37,7 @@ from embertide.planning.order import WorkOrder
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.objects import broadcast_object
 from embertide.spec import naming
+from embertide.spec.manifest import EmbeddingJob
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.telemetry.clock import Clock
@@ -98,6 +99,11 @@ def _go_first() -> None:
         _OOM_SCORE.write_text(str(min(1000, int(_OOM_SCORE.read_text()) + 300)))
 
 
+def _scratch(job: EmbeddingJob) -> Scratch:
+    allow_files()
+    return Scratch(scratch_folder(job))
+
+
 def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
     device = _device(settings.device, rank)
     alone = settings.grid.workers == 1
@@ -124,7 +130,7 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
         settings.threads,
         work,
         ahead=pulse.ahead,
-        scratch=Scratch(scratch_folder(job)) if order.panel else None,
+        scratch=_scratch(job) if order.panel else None,
         panel=order.panel,
         spills_graph=order.spills_graph,
     )
