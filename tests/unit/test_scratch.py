@@ -172,6 +172,11 @@ def few_files() -> Iterator[int]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (least, hard))
 
 
+def make_files(files: Scratch, count: int) -> None:
+    for _ in range(count):
+        files.empty(10, 10)
+
+
 @pytest.mark.parametrize("beside", range(3))
 def test_too_many_open_files_are_an_error_of_the_folder(
     files: Scratch, few_files: int, beside: int
@@ -179,8 +184,7 @@ def test_too_many_open_files_are_an_error_of_the_folder(
     """Whichever of a tensor's three descriptors is the first that there is not."""
     others = [os.open("/dev/null", os.O_RDONLY) for _ in range(beside)]
     with pytest.raises(StorageError, match=r"can be made there \(Too many open files\)"):
-        for _ in range(few_files):
-            files.empty(10, 10)
+        make_files(files, few_files)
     for file in others:
         os.close(file)
 
@@ -189,8 +193,7 @@ def test_a_graph_may_have_more_parts_than_files_are_open_at_first(
     files: Scratch, few_files: int
 ) -> None:
     allow_files()
-    for _ in range(few_files):
-        files.empty(10, 10)
+    make_files(files, few_files)
     assert files.count == few_files
 
 
