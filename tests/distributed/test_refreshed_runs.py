@@ -166,6 +166,44 @@ def test_rows_that_may_be_wrong_are_not_taken_for_exact_ones(job: NightlyJob) ->
     assert job.same_as_whole("2x1")
 
 
+def test_rows_with_larger_errors_than_the_job_allows_are_computed_again(job: NightlyJob) -> None:
+    job.set(keep=True, mode="incremental", tolerance=0.05, maxError=0.5)
+    first = job.night("1x1")["version"]
+    job.change_edges(1)
+    version = job.night("1x1")["version"]
+    assert job.manifest()["refresh"]["maxError"] == 0.5
+    # What is kept may be wrong by as much, and so is what is published, though nothing changes.
+    job.set(keep=True, mode="incremental", tolerance=0.05, maxError=0.2)
+    again = job.night("1x1")
+    why = f"version {version} was computed with refresh.maxError 0.5, which is more than 0.2"
+    assert not again["confirmed"]
+    assert again["refresh"]["why"] == why
+    assert job.same_as_whole("1x1")
+    job.change_edges(2)
+    assert job.night("1x1")["refresh"]["mode"] == "incremental"
+    assert job.manifest()["refresh"]["full"] == again["version"] > first
+
+
+def test_errors_last_no_longer_than_full_every_where_nothing_changes(job: NightlyJob) -> None:
+    tolerated = {"keep": True, "mode": "incremental", "tolerance": 0.05}
+    job.set(**tolerated)
+    first = job.night("1x1")["version"]
+    job.change_edges(1)
+    assert job.night("1x1")["refresh"]["mode"] == "incremental"
+    assert job.night("1x1")["confirmed"]
+    job.set(**tolerated, fullEvery="1s")
+    time.sleep(1)
+    why = f"the last full run, of version {first}, is longer ago than refresh.fullEvery"
+    assert job.planned("1x1")[0] == f"a run would compute all rows: {why}"
+    again = job.night("1x1")
+    assert not again["confirmed"]
+    assert again["refresh"]["why"] == why
+    assert job.same_as_whole("1x1")
+    # These are exact, however old they are.
+    time.sleep(1)
+    assert job.night("1x1")["confirmed"]
+
+
 def test_plans_say_what_a_run_would_take_over(job: NightlyJob) -> None:
     kept, *more = job.planned("2x1")
     assert not [note for note in more if note.startswith("a run would")]

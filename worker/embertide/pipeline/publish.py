@@ -142,7 +142,12 @@ def _refreshed(ctx: RunContext, order: WorkOrder) -> dict[str, Any]:
     if facts.mode == "incremental":
         entry |= {"from": facts.base, "rows": facts.rows, "of": facts.all_rows}
     if facts.tolerance:
-        entry |= {"tolerance": facts.tolerance, "measured": facts.measured, "error": facts.error}
+        entry |= {
+            "tolerance": facts.tolerance,
+            "maxError": facts.max_error,
+            "measured": facts.measured,
+            "error": facts.error,
+        }
     if not facts.keeps:
         return {"refresh": entry}
     basis = {"basis": facts.basis} if facts.basis else {}

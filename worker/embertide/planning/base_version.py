@@ -16,6 +16,10 @@ from embertide.versions.manifest import read_manifest
 from embertide.versions.pointer import read_pointer
 
 FULL = "spec.refresh.mode is full, or --force was given"
+_TOO_OLD = "the last full run, of version {full}, is longer ago than refresh.fullEvery"
+_MORE = (
+    "version {version} was computed with refresh.{field} {before:g}, which is more than {allowed:g}"
+)
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,6 @@ class Base:
         full: the version of the last full run, which its rows rest on.
         how: how its rows were computed.
         basis: what its layers rest on, as their names have it.
-        tolerance: by which each of their rows may be wrong, relative to its norm.
         why: why a run does not go on from it; "" where it does, or where nothing was kept.
     """
 
@@ -37,7 +40,6 @@ class Base:
     full: str = ""
     how: dict[str, Any] | None = None
     basis: str = ""
-    tolerance: float = 0.0
     why: str = ""
 
 
@@ -67,6 +69,31 @@ def planned_how(job: EmbeddingJob, grid: GridShape) -> dict[str, Any]:
     }
 
 
+def why_too_wrong(manifest: dict[str, Any], spec: Refresh) -> str:
+    """Why rows of a version may be more wrong, or may be wrong for longer, than a job allows; "" of
+    exact rows, and where they may not.
+
+    A manifest that has a tolerance without a largest error allows any.
+    """
+    refreshed, version = manifest.get("refresh", {}), manifest["version"]
+    tolerance = refreshed.get("tolerance", 0.0)
+    if not tolerance:
+        return ""
+    bounds = (
+        ("tolerance", tolerance, spec.tolerance),
+        ("maxError", refreshed.get("maxError", 1.0), spec.largest_error),
+    )
+    for field, before, allowed in bounds:
+        if before > allowed:
+            return _MORE.format(version=version, field=field, before=before, allowed=allowed)
+    return _why_too_old(refreshed.get("full", version), spec)
+
+
+def _why_too_old(full: str, spec: Refresh) -> str:
+    age = (datetime.now(UTC) - begun(full)).total_seconds()
+    return _TOO_OLD.format(full=full) if age > spec.full_seconds else ""
+
+
 def read_base(
     storage: Storage, output_uri: str, spec: Refresh, key: str, how: dict[str, Any]
 ) -> Base:
@@ -94,22 +121,17 @@ def read_base(
         full=refreshed.get("full", pointer.version),
         how=kept["how"],
         basis=kept.get("basis", ""),
-        tolerance=refreshed.get("tolerance", 0.0),
     )
-    return replace(base, why=_why_not(base, key, how, spec) if spec.mode != "full" else FULL)
+    if spec.mode == "full":
+        return replace(base, why=FULL)
+    return replace(base, why=why_too_wrong(manifest, spec) or _why_not(base, key, how, spec))
 
 
 def _why_not(base: Base, key: str, how: dict[str, Any], spec: Refresh) -> str:
     if base.key == key:
         return f"its inputs are those of version {base.version}"
-    if base.tolerance > spec.tolerance:
-        return (
-            f"version {base.version} was computed with refresh.tolerance {base.tolerance:g}, which"
-            f" is more than {spec.tolerance:g}"
-        )
-    age = (datetime.now(UTC) - begun(base.full)).total_seconds()
-    if age > spec.full_seconds:
-        return f"the last full run, of version {base.full}, is longer ago than refresh.fullEvery"
+    if why := _why_too_old(base.full, spec):
+        return why
     before = base.how or {}
     for name, value in how.items():
         if before.get(name) != value:

@@ -13,7 +13,7 @@ from typing import Any
 
 from embertide._version import __version__
 from embertide.errors import ObjectMissing, OutputError
-from embertide.planning.base_version import FULL
+from embertide.planning.base_version import FULL, why_too_wrong
 from embertide.planning.confirmed import Confirmed
 from embertide.planning.input_age import input_age
 from embertide.planning.inputs import Inputs
@@ -89,12 +89,8 @@ def _change(storage: Storage, job: EmbeddingJob, inputs: Inputs, manifest: Json)
         return "the job has changed"
     if not inputs.model or manifest.get("model", {}).get("objects") != inputs.model:
         return f"the model {job.spec.model.uri} has changed"
-    tolerance = manifest.get("refresh", {}).get("tolerance", 0.0)
-    if tolerance > job.spec.refresh.tolerance:
-        return (
-            f"it was computed with refresh.tolerance {tolerance:g}, which is more than"
-            f" {job.spec.refresh.tolerance:g}"
-        )
+    if why := why_too_wrong(manifest, job.spec.refresh):
+        return why
     if manifest.get("tables", []) != [asdict(table) for table in inputs.tables]:
         return "a table has another version"
     objects = inputs.objects()
