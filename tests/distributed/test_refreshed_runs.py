@@ -204,6 +204,15 @@ def test_errors_last_no_longer_than_full_every_where_nothing_changes(job: Nightl
     assert job.night("1x1")["confirmed"]
 
 
+def test_a_manifest_that_was_changed_is_not_gone_on_from(job: NightlyJob) -> None:
+    version = job.night("1x1")["version"]
+    path = job.path / "embeddings" / "versions" / version / "_manifest.json"
+    path.write_text(path.read_text().replace('"rowType"', '"rowTypes"'))
+    job.change_edges(1)
+    why = job.night("1x1")["refresh"]["why"]
+    assert why == f"the manifest of version {version} was changed after it was published"
+
+
 def test_plans_say_what_a_run_would_take_over(job: NightlyJob) -> None:
     kept, *more = job.planned("2x1")
     assert not [note for note in more if note.startswith("a run would")]

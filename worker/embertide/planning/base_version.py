@@ -16,6 +16,7 @@ from embertide.versions.manifest import read_manifest
 from embertide.versions.pointer import read_pointer
 
 FULL = "spec.refresh.mode is full, or --force was given"
+CHANGED = "the manifest of version {version} was changed after it was published"
 _TOO_OLD = "the last full run, of version {full}, is longer ago than refresh.fullEvery"
 _MORE = (
     "version {version} was computed with refresh.{field} {before:g}, which is more than {allowed:g}"
@@ -107,9 +108,11 @@ def read_base(
         pointer = read_pointer(storage, output_uri)
         if pointer is None:
             return Base()
-        manifest, _ = read_manifest(storage, output_uri, pointer.version)
+        manifest, digest = read_manifest(storage, output_uri, pointer.version)
     except EmbertideError as error:
         return Base(why=str(error))
+    if digest != pointer.manifest_digest:
+        return Base(why=CHANGED.format(version=pointer.version))
     kept = manifest.get("layers")
     if kept is None:
         asked = spec.keep or spec.mode == "incremental"

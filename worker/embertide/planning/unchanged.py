@@ -13,7 +13,7 @@ from typing import Any
 
 from embertide._version import __version__
 from embertide.errors import ObjectMissing, OutputError
-from embertide.planning.base_version import FULL, why_too_wrong
+from embertide.planning.base_version import CHANGED, FULL, why_too_wrong
 from embertide.planning.confirmed import Confirmed
 from embertide.planning.input_age import input_age
 from embertide.planning.inputs import Inputs
@@ -66,7 +66,7 @@ def change_since(storage: Storage, job: EmbeddingJob, inputs: Inputs) -> tuple[s
     try:
         manifest, digest = read_manifest(storage, output, version)
         if digest != pointer.manifest_digest:
-            return version, f"the manifest of version {version} was changed after it was published"
+            return version, CHANGED.format(version=version)
         change = _change(storage, job, inputs, manifest)
         if change:
             return version, change
