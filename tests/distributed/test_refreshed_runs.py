@@ -204,6 +204,19 @@ def test_errors_last_no_longer_than_full_every_where_nothing_changes(job: Nightl
     assert job.night("1x1")["confirmed"]
 
 
+def test_rows_of_another_grid_are_not_taken_over(job: NightlyJob) -> None:
+    job.night("2x1")
+    version = job.night("1x1", "--force")["version"]
+    # It has kept its digests, and its inputs' layers are there: those of the run before.
+    job.change_edges(1)
+    refresh = job.night("1x1")["refresh"]
+    assert refresh["mode"] == "full"
+    assert f"in another way than version {version}" in refresh["why"]
+    job.change_edges(2)
+    assert job.night("1x1")["refresh"]["mode"] == "incremental"
+    assert job.same_as_whole("1x1")
+
+
 def test_a_manifest_that_was_changed_is_not_gone_on_from(job: NightlyJob) -> None:
     version = job.night("1x1")["version"]
     path = job.path / "embeddings" / "versions" / version / "_manifest.json"

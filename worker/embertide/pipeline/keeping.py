@@ -60,6 +60,7 @@ def kept_layers(
                 reads=resume and refresh.key != base.key,
                 begins=attempt.begin,
                 touched=lambda version: touched(storage, version, uris),
+                how=refresh.record,
             )
     if ctx.grid.rank == 0:
         _sweep(ctx, refresh)

@@ -51,7 +51,7 @@ class RefreshPlan:
 
     @property
     def record(self) -> str:
-        """The name of the digests of rows that were computed so."""
+        """A digest of how rows are computed: the name of the digests of such rows."""
         text = json.dumps(self.how, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 

@@ -133,6 +133,7 @@ def _compare(
     seed = int.from_bytes(hashlib.sha256(order.version.encode()).digest()[:4], "little")
     return Refreshing(
         store=store,
+        how=plan.record,
         basis=base.basis,
         next_basis=facts.basis,
         before=before,

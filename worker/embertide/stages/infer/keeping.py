@@ -49,6 +49,7 @@ class Keeping:
         touched: says what of the inputs was written to since an attempt began, "" for nothing.
         results: keep the results too, for a run that computes what has changed by then.
         reads: go on after what an earlier attempt has kept.
+        how: a digest of how rows are computed.
     """
 
     store: LayerStore
@@ -57,6 +58,7 @@ class Keeping:
     touched: Callable[[str], str] = lambda _version: ""
     results: bool = False
     reads: bool = True
+    how: str = ""
 
 
 @dataclass
@@ -281,6 +283,7 @@ class LayerKeeper:
             layer=boundary.layer,
             layers=self._plan.program.layers,
             feature=self._execution.grid.feature,
+            how=self._keeping.how,
             tensors=tuple(tensors),
         )
         self._sealing.append(self._sealer.submit(self._seal, seal, parts))

@@ -44,6 +44,10 @@ from embertide.versions.layers.seals import Damaged, KeptTensor, Seal
 if TYPE_CHECKING:
     from embertide.stages.infer.keeping import LayerKeeper
 
+OTHER_WAY = (
+    "layer {layer} was kept by {by}, which computed it in another way than version {version}: on"
+    " another grid, or with other kernels"
+)
 AUDIT = "rows of {name} that did not change have other bits than those that were kept"
 MOVED = (
     "rows of {name} that did not change are further than the tolerance from those that were kept"
@@ -150,13 +154,18 @@ class _Refresh:
         return parts
 
     def _check(self, seal: Seal) -> None:
-        """Refuse rows that are multiplied by factors in another way than this run's."""
+        """Refuse rows that were computed, or are multiplied by factors, in another way than this
+        run's."""
+        store = self._refreshing.store
+        if seal.how != self._refreshing.how:
+            # An attempt of the same inputs, on another grid, has kept it before that version could.
+            raise Damaged(
+                OTHER_WAY.format(layer=seal.layer, by=seal.version, version=store.version)
+            )
         for tensor in seal.tensors:
             known = tensor.name in self._whole.program.widths
             if not known or tensor.scaled != (tensor.name in self._whole.scaled):
-                raise Damaged(
-                    f"{self._refreshing.store.uri}: {tensor.name} was kept in another way"
-                )
+                raise Damaged(f"{store.uri}: {tensor.name} was kept in another way")
 
     def run(self, part: _Part) -> dict[str, Shard]:
         """Tensor -> our shard of all rows at the end of a part. Collective: all ranks call."""

@@ -18,6 +18,7 @@ class Refreshing:
 
     Attributes:
         store: of the key under which the earlier run has kept its layers.
+        how: a digest of how it has computed its rows, and how this run does.
         basis: what these rest on, as their names have it; "" where they are those of full runs.
         next_basis: the same of the layers that this run keeps.
         before: node type -> [N] int64, the dense id that each node had then; -1: it is new.
@@ -30,6 +31,7 @@ class Refreshing:
     """
 
     store: LayerStore
+    how: str = ""
     basis: str = ""
     next_basis: str = ""
     before: Mapping[str, torch.Tensor]

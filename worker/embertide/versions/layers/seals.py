@@ -75,6 +75,7 @@ class Seal:
         version: of the attempt that wrote it.
         layer, layers: how many layers are done, and how many there are; 0 of digests of rows.
         feature: slices of columns on the grid that wrote it.
+        how: a digest of how its rows were computed; others may have other bits.
     """
 
     key: str
@@ -83,6 +84,7 @@ class Seal:
     layer: int
     layers: int
     feature: int
+    how: str = ""
     tensors: tuple[KeptTensor, ...]
 
     @property
