@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from collections.abc import Callable
@@ -243,7 +244,12 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> tuple[Commands, SmallJ
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [(None, ""), ("ids.txt", "3\n7\n3\n"), ("ids.csv", "x,id\n0,3\n0,7\n")],
+    [
+        (None, ""),
+        ("ids.txt", "3\n7\n3\n"),
+        ("ids.csv", "x,id\n0,3\n0,7\n"),
+        ("ids.csv.gz", "x,id\n0,3\n0,7\n"),
+    ],
 )
 def test_the_command_line_takes_ids(
     name: str | None, text: str, commands: tuple[Commands, SmallJob]
@@ -251,7 +257,8 @@ def test_the_command_line_takes_ids(
     command, job = commands
     words = ["--ids", "3,7", "--ids", "3"]
     if name is not None:
-        (job.folder / name).write_text(text)
+        data = text.encode()
+        (job.folder / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
         words = ["--ids-from", str(job.folder / name)]
     done = command.run("run", job.manifest, *words, "--json", "-q")
     assert done.code == 0, done.err
@@ -267,6 +274,9 @@ def test_the_command_line_takes_ids(
     [
         (("--ids", "3,99"), 3, "1 of 2 ids of spec.inference.targets are no nodes"),
         (("--ids", "three"), 3, "--ids has 'three', but ids of 'node' are whole numbers"),
+        (("--ids", "3,--7"), 3, "--ids has '--7', but ids of 'node' are whole numbers"),
+        (("--ids", "1_0"), 3, "--ids has '1_0', but ids of 'node' are whole numbers"),
+        (("--ids", "3,²"), 3, "--ids has '²', but ids of 'node' are whole numbers"),
         (("--ids-from", "nowhere.txt"), 3, "nowhere.txt cannot be read: there is no such file"),
         (("--ids", "3", "--ids-from", "x"), 2, "give either --ids or --ids-from"),
         (("--ids", "3", "--resume"), 2, "--resume keeps layers"),

@@ -144,3 +144,12 @@ def test_a_prefix_of_nothing_finds_nothing() -> None:
 def test_numbers_have_no_prefix() -> None:
     with pytest.raises(InputError, match="prefix 'item:' needs string ids"):
         nearest(in_batches(np.arange(3), np.eye(3), 2), ["1"], 1, prefix="item:")
+
+
+def test_ids_are_whole_numbers_as_inputs_have_them() -> None:
+    batches = in_batches(np.arange(20), np.eye(20), 7)
+    assert list(nearest(batches, [" 7"], 1, "dot").found) == [" 7"]
+    for name in ("1_0", "--7", "²", "99999999999999999999"):
+        answer = nearest(batches, [name], 1, "dot")
+        assert not answer.found
+        assert answer.unknown[name].endswith("its ids are whole numbers")

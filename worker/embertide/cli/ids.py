@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from embertide.errors import InputError
+from embertide.spec.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     from embertide.spec.manifest import EmbeddingJob
@@ -21,6 +22,7 @@ IdsOption = Annotated[
     ),
 ]
 _FORMATS = {".parquet": "parquet", ".npy": "npy", ".csv": "csv", ".tsv": "tsv"}
+_COMPRESSED = (".gz", ".zst")
 
 
 def split_ids(texts: list[str]) -> list[str]:
@@ -38,13 +40,15 @@ def typed_ids(job: EmbeddingJob, node_type: str | None, ids: list[str]) -> list[
     of = [node for node in nodes if node_type in (None, node.name)] or nodes
     if of[0].ids == "string":
         return list(ids)
-    try:
-        return [int(item) for item in ids]
-    except ValueError:
-        bad = next(item for item in ids if not item.lstrip("-").isdigit())
-        raise InputError(
-            f"--ids has {bad!r}, but ids of {of[0].name!r} are whole numbers"
-        ) from None
+    numbers = list[int | str]()
+    for item in ids:
+        number = whole_number(item)
+        if number is None:
+            raise InputError(
+                f"--ids has {item!r}, but ids of {of[0].name!r} are whole numbers of 64 bits"
+            )
+        numbers.append(number)
+    return numbers
 
 
 def with_targets(
@@ -81,8 +85,10 @@ def _table(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise InputError(f"--ids-from: {path} cannot be read: there is no such file")
     table: dict[str, Any] = {"uri": path.absolute().as_uri()}
-    if path.suffix in _FORMATS:
-        return table | {"format": _FORMATS[path.suffix]}
+    # Text may be compressed; where the rest is not, its reader refuses it.
+    end = Path(path.stem).suffix if path.suffix in _COMPRESSED else path.suffix
+    if end in _FORMATS:
+        return table | {"format": _FORMATS[end]}
     # A character that no id has, so that a line is an id, whatever is in it.
     plain = {"quote": ""}
     return table | {"format": "csv", "header": False, "delimiter": "\x1f", "dialect": plain}

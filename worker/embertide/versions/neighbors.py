@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embertide.errors import InputError
+from embertide.spec.whole_numbers import whole_number
 
 Metric = Literal["cosine", "dot", "l2"]
 # (ids, values): ids an int64 array or an array of strings of length n, values float [n, D].
@@ -167,17 +168,9 @@ def _plain_ids(ids: Any) -> npt.NDArray[Any]:
 
 def _matches(ids: npt.NDArray[Any], name: str) -> npt.NDArray[np.bool_]:
     if ids.dtype.kind in "iu":
-        number = _as_int(name)
+        number = whole_number(name)
         return ids == number if number is not None else np.zeros(len(ids), np.bool_)
     return np.asarray(ids == name, np.bool_)
-
-
-def _as_int(name: str) -> int | None:
-    try:
-        number = int(name)
-    except ValueError:
-        return None
-    return number if -(2**63) <= number < 2**63 else None
 
 
 def _vectors_of(batches: Batches, wanted: Sequence[str], prefix: str) -> dict[str, _Floats]:
@@ -209,7 +202,7 @@ def _unknown(batches: Batches, name: str, source: str) -> str:
             candidates = _closest(name, candidates + _similar(name, plain))
     where = f" in {source}" if source else ""
     text = f"no id {name!r}{where}, which has {count:,} rows"
-    if numbers and _as_int(name) is None:
+    if numbers and whole_number(name) is None:
         return text + "; its ids are whole numbers"
     if numbers:
         return text + f" with ids from {smallest} to {largest}"
