@@ -85,6 +85,16 @@ def test_a_run_that_is_killed_is_gone_on_with(tmp_path: Path) -> None:
     assert len(job.kept()) == 1
 
 
+def test_layers_of_which_most_rows_have_changed_fit_into_the_plan(tmp_path: Path) -> None:
+    job = NightlyJob(tmp_path, "--scale", "16", "--kind", "uniform")
+    job.night("1x1")
+    job.change_edges(1, count=200_000)
+    report = job.night("1x1")
+    assert report["refresh"]["mode"] == "incremental"
+    (memory,) = report["memory"]
+    assert memory["stage_bytes"]["infer"] <= report["planned_memory"]["infer"]
+
+
 def test_runs_say_why_they_compute_all_rows(job: NightlyJob) -> None:
     first = job.night("1x1")["version"]
     job.change_edges(1)

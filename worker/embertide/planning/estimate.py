@@ -18,6 +18,7 @@ from embertide.models.read import read_model
 from embertide.planning.budget import within_budget, within_container
 from embertide.planning.delta_size import delta_notes
 from embertide.planning.duration import basis, seconds_range, start_range, work_of
+from embertide.planning.excerpt_memory import excerpt_memory
 from embertide.planning.graph import PlannedGraph, plan_graph
 from embertide.planning.grids import grids_to_compare
 from embertide.planning.inputs import Inputs, list_inputs, with_tables
@@ -266,6 +267,7 @@ def estimate_program(
     cores, notes = os.cpu_count() or 1, []
     threads, gpu = max(1, cores // grid.workers), job.spec.workers.device == "cuda"
     uploads = not is_local(job.spec.published_uri)
+    refreshes = job.spec.refresh.keep or job.spec.refresh.mode == "incremental"
     memory = planned_memory(
         graph,
         plan,
@@ -276,8 +278,11 @@ def estimate_program(
         compares=job.spec.output.compare,
         checked_rows=job.spec.inference.checked_rows,
         deltas=job.spec.output.delta is not None,
-        digests=job.spec.refresh.keep or job.spec.refresh.mode == "incremental",
+        digests=refreshes,
     )
+    if refreshes and not gpu:
+        rounded = job.spec.inference.rows != "float32"
+        memory["infer"] += excerpt_memory(plan, graph, rounded=rounded)
     more = target_memory(job, program, graph, inputs.width)
     memory = {
         stage: size + scores.memory.get(stage, 0) + more.get(stage, 0)
