@@ -20,6 +20,7 @@ from embertide.errors import StorageError
 from embertide.kernels import scratch, scratch_file
 from embertide.kernels.scratch import Scratch
 from embertide.launch.scratch import allow_files, check_scratch, scratch_folder
+from embertide.spec import naming
 from embertide.spec.grid import GridShape
 from embertide.telemetry.estimate import PlannedSpill
 from tests.support.cli import ESTIMATE
@@ -245,3 +246,19 @@ def test_folders_that_are_unfit_are_refused_before_workers_start(tmp_path: Path)
     assert "is in memory (tmpfs)" in unfit(Path("/dev/shm"))
     assert "free, but tensors on disk need 2.0 PiB" in unfit(tmp_path, 1 << 50)
     assert "cannot be looked at (File name too long)" in unfit(tmp_path / ("long" * 100))
+
+
+def test_a_pods_folder_is_made_on_the_volume_that_is_mounted_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine a folder that is none may be mistyped."""
+    folder, job = tmp_path / "volume" / "tensors", make_job()
+    assert "is not a folder of this machine" in unfit(folder)
+    workers = job.spec.workers.model_copy(update={"scratch": str(folder)})
+    job = job.model_copy(update={"spec": job.spec.model_copy(update={"workers": workers})})
+    monkeypatch.setenv(naming.ENV_IN_POD, "1")
+    check_scratch(job, replace(ESTIMATE, spill=PlannedSpill(16, 1, 1, 1, 1.0)), 1)
+    assert folder.is_dir()
+    # Below a file no folder can be made.
+    (tmp_path / "file").touch()
+    assert "is not a folder of this machine" in unfit(tmp_path / "file" / "tensors")

@@ -6,11 +6,13 @@ import os
 import resource
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
 from embertide.errors import StorageError
+from embertide.spec import naming
 from embertide.spec.manifest import EmbeddingJob
 from embertide.telemetry.estimate import Estimate
 from embertide.telemetry.format import human_bytes
@@ -21,6 +23,16 @@ _IN_MEMORY = ("tmpfs", "ramfs")
 def scratch_folder(job: EmbeddingJob) -> Path:
     """The job's, else the system's for temporary files."""
     return Path(job.spec.workers.scratch or tempfile.gettempdir())
+
+
+def make_folder(job: EmbeddingJob) -> Path:
+    """The folder; in a pod it is made where a volume that is mounted above does not have it yet."""
+    folder = scratch_folder(job)
+    if naming.ENV_IN_POD in os.environ:
+        # Where it can't be made it is refused, or no file can be made there.
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def allow_files() -> None:
@@ -44,7 +56,7 @@ def check_scratch(job: EmbeddingJob, plan: Estimate, workers: int) -> None:
     """
     if plan.spill is None:
         return
-    folder, needed = scratch_folder(job), plan.spill.disk_bytes * workers
+    folder, needed = make_folder(job), plan.spill.disk_bytes * workers
     if problem := _problem(folder, needed):
         raise StorageError(
             f"scratch folder {folder} {problem}; name another folder with --scratch"

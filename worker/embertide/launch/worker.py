@@ -29,7 +29,7 @@ from embertide.kernels.scratch import Scratch
 from embertide.kernels.threads import set_threads, work_done
 from embertide.launch.pulse import PERIOD_SECONDS, Counts, Pulse
 from embertide.launch.run_folder import RunFolder, repeating
-from embertide.launch.scratch import allow_files, scratch_folder
+from embertide.launch.scratch import allow_files, make_folder
 from embertide.launch.settings import WorkerSettings
 from embertide.launch.stage_reporter import StageReporter
 from embertide.pipeline import run
@@ -101,7 +101,7 @@ def _go_first() -> None:
 
 def _scratch(job: EmbeddingJob) -> Scratch:
     allow_files()
-    return Scratch(scratch_folder(job))
+    return Scratch(make_folder(job))
 
 
 def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
