@@ -221,6 +221,17 @@ class ScratchTensor:
         for start in range(0, max(1, self.rows), step):
             yield start, min(start + step, self.rows)
 
+    def wait(self) -> None:
+        """The disk has all rows and columns that were written, for who reads the mapped values.
+
+        Raises:
+            StorageError: the disk cannot be written.
+        """
+        try:
+            self._opened.wait()
+        except OSError as error:
+            raise self._failed("written", error) from error
+
     def settle(self) -> None:
         """What was written to the mapped values goes to the disk, and leaves the page cache.
 

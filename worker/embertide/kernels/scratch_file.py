@@ -31,8 +31,9 @@ PIECE_BYTES = 8 << 20
 """Read and written at a time; whole pages."""
 _IN_FLIGHT = 2
 """Pieces that are on their way to the disk while others are written."""
-_WRITE, _WRITE_AND_WAIT = 2, 7
-"""Flags of ``sync_file_range``: begin to write; write, and wait before and after."""
+_WAIT, _WRITE, _WRITE_AND_WAIT = 1, 2, 7
+"""Flags of ``sync_file_range``: wait for what is being written; begin to write; write, and wait
+before and after. Where it waits it raises what failed since it last did."""
 _DIRECT = getattr(os, "O_DIRECT", 0)
 """No system but Linux has it."""
 
@@ -81,11 +82,17 @@ class ScratchFile:
         """Fill ``out`` from byte ``at`` on.
 
         Raises:
-            OSError: the disk cannot be read, or the file ends before.
+            OSError: the disk cannot be read, or the file ends before, or the disk has failed to
+                take what it was given earlier.
         """
         for place, piece in _pieces(at, out):
-            if not (self._fills_pages(place, piece) and self._read_direct(place, piece)):
+            direct = self._fills_pages(place, piece) and self._read_direct(place, piece)
+            if not direct:
                 _each(os.preadv, self._cached, place, piece)
+            # Pages that could not be written are dropped from the cache like others, and read as
+            # the zeros that the disk has.
+            _sync(self._cached, place, len(piece), _WAIT)
+            if not direct:
                 os.posix_fadvise(self._cached, place, len(piece), os.POSIX_FADV_DONTNEED)
 
     def write(self, at: int, values: Bytes) -> None:
@@ -98,6 +105,15 @@ class ScratchFile:
             if not (self._fills_pages(place, piece) and self._write_direct(place, piece)):
                 _each(os.pwritev, self._cached, place, piece)
                 self._leaves(place, len(piece))
+
+    def wait(self) -> None:
+        """The disk has all that was written.
+
+        Raises:
+            OSError: the disk cannot be written.
+        """
+        self._written.clear()
+        _sync(self._cached, 0, self.size, _WRITE_AND_WAIT)
 
     def settle(self) -> None:
         """What was changed where the file is mapped goes to the disk, and leaves the page cache.

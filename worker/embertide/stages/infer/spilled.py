@@ -87,6 +87,7 @@ class SpilledLayers:
             if file.panel < file.width:
                 self._disk.add(name, "rows", self._as_rows(file))
                 file.close()
+            self._disk.of(name, "rows").wait()
         return {key: self._disk.of(name, "rows").data for key, name in program.results.items()}
 
     # -- parts -----------------------------------------------------------------------------------
