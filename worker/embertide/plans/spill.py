@@ -72,26 +72,6 @@ class DiskPlan:
     results: tuple[Change, ...]
 
 
-@dataclass(frozen=True)
-class Panel:
-    """Some columns of every slice of a tensor.
-
-    Attributes:
-        own: of our slice, counted from its first.
-        columns: the same, of the whole tensor.
-        each: those of every slice, of the whole tensor.
-    """
-
-    own: slice
-    columns: slice
-    each: tuple[slice, ...]
-
-    @property
-    def width(self) -> int:
-        """Columns of all slices."""
-        return sum(part.stop - part.start for part in self.each)
-
-
 def parts_of(plan: Plan, op: Run) -> Parts:
     """In which parts an operation runs with its tensors on disk."""
     first, slices = op.steps[0], plan.grid.feature
