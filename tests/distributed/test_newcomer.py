@@ -57,9 +57,9 @@ def commands() -> Iterator[list[str]]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """README's first job, with generated data; ids are any numbers, 42 among them."""
+    """README's first job, with generated data; ids are any numbers, 17 and 42 among them."""
     rng = np.random.default_rng(0)
-    ids = np.unique(np.concatenate([[42], rng.integers(0, 10**9, NODES)]))
+    ids = np.unique(np.concatenate([[17, 42], rng.integers(0, 10**9, NODES)]))
     ends = rng.integers(0, len(ids), (2, EDGES))
     features = rng.normal(size=(len(ids), WIDTH)).astype(np.float32)
     for name in ("data/edges", "data/features", "model"):

@@ -137,12 +137,17 @@ def _bounds(schema: Schema) -> Iterator[str]:
     """Such as "at least 1", "more than 0" or "1 to 63 characters"."""
     for low, high, unit in _BOUNDS:
         least, most = schema.get(low), schema.get(high)
-        if least is not None and most is not None:
+        open_ends = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+        if least is not None and most is not None and not any(open_ends):
             yield (f"{least} to {most}" if least != most else f"exactly {least}") + unit
-        elif least is not None:
-            yield f"{'more than' if schema.get('exclusiveMinimum') else 'at least'} {least}{unit}"
-        elif most is not None:
-            yield f"at most {most}{unit}"
+            continue
+        ends = []
+        if least is not None:
+            ends.append(f"{'more than' if open_ends[0] else 'at least'} {least}{unit}")
+        if most is not None:
+            ends.append(f"{'less than' if open_ends[1] else 'at most'} {most}{unit}")
+        if ends:
+            yield " and ".join(ends)
 
 
 def _sentence(text: str) -> str:

@@ -59,9 +59,13 @@ def objects(schema: Schema) -> st.SearchStrategy[Any]:
             return _integers(schema)
         case "number":
             least, most = schema.get("minimum"), schema.get("maximum")
-            closed = not schema.get("exclusiveMinimum", False)
             return st.floats(
-                least, most, allow_nan=False, allow_infinity=False, exclude_min=not closed
+                least,
+                most,
+                allow_nan=False,
+                allow_infinity=False,
+                exclude_min=schema.get("exclusiveMinimum", False),
+                exclude_max=schema.get("exclusiveMaximum", False),
             )
         case "string":
             return _texts(schema)

@@ -42,8 +42,9 @@ def _json_schema(schema: Schema) -> Schema:
         return {"type": ["integer", "string"]}
     found = {key: schema[key] for key in _KEPT if key in schema}
     # In OpenAPI a bound has a sign that it is not included; in JSON schema that is the bound.
-    if schema.get("exclusiveMinimum") is True:
-        found["exclusiveMinimum"] = found.pop("minimum")
+    for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if schema.get(exclusive) is True:
+            found[exclusive] = found.pop(bound)
     if "items" in schema:
         found["items"] = _json_schema(schema["items"])
     if schema.get("x-kubernetes-list-type") == "set":

@@ -266,6 +266,7 @@ class Version:
     row_type: str = "float32"
     comparison: None = None
     held: tuple[str, ...] = ()
+    counted: str = "1,000"
 
 
 def test_versions_marks_the_current_one(

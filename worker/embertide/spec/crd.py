@@ -171,8 +171,9 @@ def _convert(schema: Schema, definitions: dict[str, Schema]) -> Schema:
         # The API server reads bounds as floating point and would round this one up.
         if result.get("maximum") == _INT64_MAX:
             del result["maximum"]
-    if "exclusiveMinimum" in result:
-        result |= {"minimum": result["exclusiveMinimum"], "exclusiveMinimum": True}
+    for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if exclusive in result:
+            result |= {bound: result[exclusive], exclusive: True}
     if "items" in plain:
         result["items"] = _convert(plain["items"], definitions)
         _say_defaults(result["items"])
