@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from embertide.errors import EmbertideError, InputError, ManifestError, ProcessDied
-from embertide.launch.bootstrap.fork_server import call, call_alone, fork_server
+from embertide.launch.bootstrap.fork_server import HUGE_PAGES, call, call_alone, fork_server
 from embertide.launch.bootstrap.process_tree import die_with_requester
 from tests.support.patience import SOON_SECONDS
 
@@ -69,6 +70,17 @@ def _alive(process: int) -> bool:
 def test_answers_come_from_another_process() -> None:
     assert call(_double, 21) == 42
     assert call(os.getpid) != os.getpid()
+
+
+@pytest.mark.parametrize("ask", [call, call_alone])
+def test_a_call_has_the_variables_that_its_caller_has_by_then(
+    ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "night")
+    assert ask(os.getenv, "AWS_PROFILE") == "night"
+    monkeypatch.delenv("AWS_PROFILE")
+    assert ask(os.getenv, "AWS_PROFILE") is None
+    assert ask(os.getenv, HUGE_PAGES) == os.environ.get(HUGE_PAGES)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from embertide.errors import InputError
-from embertide.spec.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     from embertide.spec.manifest import EmbeddingJob
@@ -36,6 +35,8 @@ def typed_ids(job: EmbeddingJob, node_type: str | None, ids: list[str]) -> list[
     Raises:
         InputError: one is no number, but those of the nodes are.
     """
+    from embertide.spec.whole_numbers import whole_number
+
     nodes = job.spec.input.nodes
     of = [node for node in nodes if node_type in (None, node.name)] or nodes
     if of[0].ids == "string":

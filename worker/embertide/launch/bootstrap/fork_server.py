@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import multiprocessing
 import multiprocessing.forkserver
+import os
 import signal
 import sys
 import tempfile
@@ -35,6 +36,8 @@ from embertide.spec.schemes import named_in
 
 PRELOAD = "embertide.launch.bootstrap.preload"
 """What the fork server has to import for a run."""
+HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
+"""The variable that the server sets itself, which torch reads."""
 _POLL_SECONDS = 0.001
 
 _P = ParamSpec("_P")
@@ -126,7 +129,8 @@ def _ask(
 ) -> _R:
     context = multiprocessing.get_context("forkserver")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=answer_in_process, args=(theirs, act, args, kwargs))
+    arguments = (theirs, dict(os.environ), act, args, kwargs)
+    process = context.Process(target=answer_in_process, args=arguments)
     try:
         with _main_set_aside():
             process.start()
@@ -162,16 +166,25 @@ def _main_set_aside() -> Iterator[None]:
 
 
 def _answer(
-    pipe: Connection, act: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    pipe: Connection,
+    environment: dict[str, str],
+    act: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> None:
-    """In the new process: do it and tell the outcome."""
+    """In the new process: do it and send the outcome."""
     die_with_requester()
-    _answer_alone(pipe, act, args, kwargs)
+    _answer_alone(pipe, environment, act, args, kwargs)
 
 
 def _answer_alone(
-    pipe: Connection, act: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    pipe: Connection,
+    environment: dict[str, str],
+    act: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> None:
+    _set_environment(environment)
     try:
         answer = True, act(*args, **kwargs)
     except Exception as error:
@@ -179,6 +192,13 @@ def _answer_alone(
             error.add_note(traceback.format_exc())
         answer = False, error
     pipe.send(answer)
+
+
+def _set_environment(environment: dict[str, str]) -> None:
+    """The caller's variables as they are now: since the server began, keys of stores may differ."""
+    for name in os.environ.keys() - environment.keys() - {HUGE_PAGES}:
+        del os.environ[name]
+    os.environ.update(environment)
 
 
 def _received(pipe: Connection) -> tuple[bool, Any] | None:

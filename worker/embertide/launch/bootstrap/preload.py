@@ -13,8 +13,10 @@ they are freed.
 import gc
 import os
 
+from embertide.launch.bootstrap.fork_server import HUGE_PAGES
+
 gc.disable()
-os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+os.environ.setdefault(HUGE_PAGES, "1")
 
 # numpy imports it the first time that unique values are asked for.
 import numpy.ma
