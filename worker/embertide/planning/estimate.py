@@ -280,7 +280,7 @@ def estimate_program(
         deltas=job.spec.output.delta is not None,
         digests=refreshes,
     )
-    if refreshes and not gpu:
+    if refreshes and job.spec.refresh.mode != "full" and not gpu:
         rounded = job.spec.inference.rows != "float32"
         memory["infer"] += excerpt_memory(plan, graph, rounded=rounded)
     more = target_memory(job, program, graph, inputs.width)
