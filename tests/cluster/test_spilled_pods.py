@@ -18,7 +18,7 @@ from tests.support.cluster.layout import FIRST
 pytestmark = pytest.mark.cluster
 
 GRID = {"graph": 1, "feature": 1}
-MEMORY = 480 << 20
+MEMORY = 500 << 20
 """Bytes of a worker; with all tensors in memory it needs 526 MiB."""
 CLASS = "local-disk"
 
