@@ -44,12 +44,18 @@ def split_nodes(
 def read_nodes(
     storage: Storage, nodes: NodeTable, ids: IdKind, split: Split, batch_rows: int = BATCH_ROWS
 ) -> Iterator[NodeBatch]:
-    """The ids of a split, in order, at most ``batch_rows`` a batch.
+    """The ids of a split, see :func:`read_id_table`."""
+    return read_id_table(storage, _table(nodes, ids), ids, split, batch_rows)
+
+
+def read_id_table(
+    storage: Storage, table: Table, ids: IdKind, split: Split, batch_rows: int
+) -> Iterator[NodeBatch]:
+    """The ids of a split of a table with one column, in order, at most ``batch_rows`` a batch.
 
     Raises:
         InputError: names object, row and value of the first bad id.
     """
-    table = _table(nodes, ids)
     for (array,), where in read_table(storage, table, split, batch_rows):
         yield NodeBatch(to_ids(array, table.columns[0], ids, where), where)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from embertide.readers.dialect import Dialect
-from embertide.readers.ids import IdKind, id_column, to_ids
-from embertide.readers.nodes import NodeBatch
+from embertide.readers.ids import IdKind, id_column
+from embertide.readers.nodes import NodeBatch, read_id_table
 from embertide.readers.sources import Sources
 from embertide.readers.splits import TARGET_BYTES, Split
-from embertide.readers.table import BATCH_ROWS, Table, read_table, split_table
+from embertide.readers.table import BATCH_ROWS, Table, split_table
 from embertide.spec.targets import TargetTable
 from embertide.storage.protocol import Storage
 
@@ -35,14 +35,8 @@ def split_targets(
 def read_targets(
     storage: Storage, targets: TargetTable, ids: IdKind, split: Split, batch_rows: int = BATCH_ROWS
 ) -> Iterator[NodeBatch]:
-    """The ids of a split, in order, at most ``batch_rows`` a batch.
-
-    Raises:
-        InputError: names object, row and value of the first bad id.
-    """
-    table = _table(targets, ids)
-    for (array,), where in read_table(storage, table, split, batch_rows):
-        yield NodeBatch(to_ids(array, table.columns[0], ids, where), where)
+    """The ids of a split, see :func:`read_id_table`."""
+    return read_id_table(storage, _table(targets, ids), ids, split, batch_rows)
 
 
 def _table(targets: TargetTable, ids: IdKind | None) -> Table:
