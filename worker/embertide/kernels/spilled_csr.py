@@ -1,6 +1,6 @@
 """Compressed sparse rows whose edges are on disk: for a graph that does not fit in memory.
 
-The rows are cut into *parts* of consecutive rows, each with a file of its own that is read and
+The rows are cut into *parts* of consecutive rows, each with its own file, which is read and
 written as a whole. Where a row ends is in memory. What goes over the edges takes one part after
 the other, and a part is a :class:`~embertide.kernels.csr.Csr`, so that it runs the same code as a
 graph in memory.
@@ -148,7 +148,7 @@ class SpilledCsr:
         )
 
     def rewritten(self, change: Callable[[Csr], Csr]) -> SpilledCsr:
-        """The graph that ``change`` makes of each part, in files of its own.
+        """The graph that ``change`` makes of each part, in new files.
 
         Raises:
             StorageError: the disk has no room, or cannot be read or written.

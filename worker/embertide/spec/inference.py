@@ -58,8 +58,8 @@ class Inference(SpecModel):
         default=None,
         description="The nodes whose embeddings are wanted: only what these need is computed, and "
         "the version has their rows alone. It is published below output.uri in _targets, with a "
-        "LATEST of its own, apart from the versions of all nodes. Cannot change once the job is "
-        "accepted. If unset, all nodes.",
+        "LATEST apart from that of all nodes. Cannot change once the job is accepted. If unset, "
+        "all nodes.",
     )
     group_bytes: Annotated[int, Affects.WORKERS] = Field(
         default=8 * _MIB,

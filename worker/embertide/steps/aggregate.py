@@ -229,7 +229,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         return scales_sources(self.norm)
 
     def columns_together(self, _widths: Mapping[str, int], _slices: int) -> int:
-        """One: each is a sum of its own."""
+        """One: each is summed by itself."""
         return 1
 
     @property
