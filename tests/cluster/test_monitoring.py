@@ -8,6 +8,7 @@ panel and rule has had data.
 from __future__ import annotations
 
 import math
+import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.indexes import await_pushed, database_of_pods
 from tests.support.cluster.installation import NAMESPACE, RELEASE, operator_away
 from tests.support.cluster.jobs import Inputs, Jobs, workers
+from tests.support.cluster.nightly import REFRESH, WORKERS, Nights, kill_once_a_layer_is_kept
 from tests.support.cluster.schedules import show_idle_schedule
 from tests.support.go_programs import program
 from tests.support.monitoring.panels import FILES, load, panels, queries
@@ -55,6 +57,7 @@ _FAULTS = {
     "EmbertideJobStalled": {"job_name": "hung"},
 }
 _HELD_SECONDS = 60.0
+CONTINUED = "continued"
 
 
 @dataclass
@@ -70,11 +73,13 @@ class Watch:
         # A second more, so that the newest samples lie before the last step.
         return self.prometheus.query_range(expression, self.begin, end or time.time() + 1)
 
-    def assert_data(self, expression: str, what: str) -> None:
-        """The query has had a value that is a number."""
+    def assert_data(self, what: str, *expressions: str) -> None:
+        """One of these queries has had a value that is a number."""
+        assert any(map(self._has_data, expressions)), f"{what}: {', '.join(expressions)}"
+
+    def _has_data(self, expression: str) -> bool:
         series = self.over_time(expression)
-        values = [value for one in series for _, value in one.points]
-        assert any(map(math.isfinite, values)), f"{what}: {expression}"
+        return any(math.isfinite(value) for one in series for _, value in one.points)
 
     def await_scrapes(self, job: str, workers: int) -> None:
         """Wait until each worker of a job was scraped twice from now on."""
@@ -132,6 +137,29 @@ def healthy(watch: Watch, big: Inputs) -> float:
         "the series of the push, which follows the last run's",
     )
     return time.time()
+
+
+@pytest.fixture(scope="module")
+def continued(watch: Watch, faults: Watch) -> None:
+    """A job that took over rows of the version before, and a layer of an attempt that was killed.
+
+    After all faults, since it waits for nothing that is watched.
+    """
+    jobs, output = watch.jobs, f"{watch.jobs.root}/nights"
+    nights = Nights.make(jobs.cluster, f"watched-{secrets.token_hex(4)}")
+    jobs.apply(nights.job("night-before", output, refresh=REFRESH, workers=WORKERS))
+    jobs.complete("night-before")
+    nights.commit(1)
+    jobs.apply(nights.job(CONTINUED, output, refresh=REFRESH, workers=WORKERS))
+    kill_once_a_layer_is_kept(jobs, nights.inputs.storage, CONTINUED, output)
+    jobs.complete(CONTINUED)
+    watch.jobs.cluster.wait_for(
+        lambda: watch.prometheus.query(
+            f'embertide_last_run_resumed_layer{{job_name="{CONTINUED}"}}'
+        ),
+        30,
+        "the series of the run that was resumed",
+    )
 
 
 def _follow(watch: Watch) -> None:
@@ -203,18 +231,18 @@ def test_every_rule_is_evaluated_and_has_data(faults: Watch) -> None:
     for rule in faults.prometheus.rules():
         assert rule["health"] == "ok", rule
     for name in recorded():
-        faults.assert_data(name, "recording rule")
+        faults.assert_data("recording rule", name)
     for name, alert in alerts().items():
         for metric in metrics_in(alert["expr"]):
-            faults.assert_data(metric, name)
+            faults.assert_data(name, metric)
 
 
+@pytest.mark.usefixtures("continued")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_query_of_every_panel_has_data(path: Path, faults: Watch) -> None:
     dashboard = load(path)
     values = {
         "namespace": faults.jobs.namespace,
-        "job": "healthy",
         "attempt": "1",
         "__range": "10m",
         "__interval": "2s",
@@ -222,7 +250,8 @@ def test_every_query_of_every_panel_has_data(path: Path, faults: Watch) -> None:
     }
     asked = list(queries(dashboard))
     for query in asked:
-        faults.assert_data(query.expression(values), f"{dashboard['title']}, {query.name}")
+        by_job = [query.expression(values | {"job": job}) for job in ("healthy", CONTINUED)]
+        faults.assert_data(f"{dashboard['title']}, {query.name}", *by_job)
     assert len(asked) >= len(panels(dashboard))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import time
 from typing import Any
 
 import pytest
@@ -13,14 +12,15 @@ from embertide.spec import naming
 from embertide.versions.layers.catalog import list_layers
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.jobs import Jobs, Manifest, find_condition
-from tests.support.cluster.nightly import NODES, Nights
-from tests.support.patience import BUSY
+from tests.support.cluster.nightly import (
+    NODES,
+    REFRESH,
+    WORKERS,
+    Nights,
+    kill_once_a_layer_is_kept,
+)
 
 pytestmark = pytest.mark.cluster
-
-REFRESH = {"keep": True, "mode": "incremental", "resume": "always"}
-# No memory: the planner's pod chooses it, and is the only one on a night without changes.
-WORKERS = {"grid": {"graph": 1, "feature": 1}, "resources": {"requests": {"cpu": "50m"}}}
 
 
 class Week:
@@ -100,7 +100,7 @@ def test_five_nights(week: Week) -> None:
     # A commit, and the worker is killed once a layer is kept: the next attempt goes on after it.
     nights.commit(3)
     week.begin("day-3")
-    kill_once_a_layer_is_kept(week, "day-3")
+    kill_once_a_layer_is_kept(jobs, nights.inputs.storage, "day-3", week.output)
     status = week.end("day-3")
     assert (status["attempt"], status["failures"]) == (2, 1)
     layer = status["report"]["resumedLayer"]
@@ -126,18 +126,3 @@ def test_five_nights(week: Week) -> None:
     kept = {layers.key: layers for layers in list_layers(nights.inputs.storage, week.output)}
     assert (kept[key].layers, kept[key].with_digests) == ([1, 2, 3], True)
     jobs.await_no_pods()
-
-
-def kill_once_a_layer_is_kept(week: Week, day: str) -> None:
-    """Kill the worker of a job's first attempt after it has sealed a layer, before it publishes."""
-    jobs, storage = week.jobs, week.nights.inputs.storage
-    before = {kept.key for kept in list_layers(storage, week.output)}
-    jobs.await_(day, lambda status: status.get("plan"))
-    # From a stage before: the layers take less than the time between two reports of progress.
-    with jobs.held(day, 1, "csr") as held:
-        deadline = time.monotonic() + 60 * BUSY
-        while not any(k.layers for k in list_layers(storage, week.output) if k.key not in before):
-            assert time.monotonic() < deadline
-            held.go_on_for(0.005)
-        assert held.stage in ("csr", "infer")
-        jobs.cluster.kill_in_pod(jobs.namespace, f"{day}-0", "embertide-0")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import time
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -11,14 +12,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from embertide.storage.protocol import Storage
+from embertide.versions.layers.catalog import list_layers
 from embertide.versions.manifest import read_manifest
 from embertide.versions.run_reports import read_report
 from tests.support.cluster.fixture import KubernetesCluster
-from tests.support.cluster.jobs import Inputs, Manifest
+from tests.support.cluster.jobs import Inputs, Jobs, Manifest
+from tests.support.patience import BUSY
 
 NODES, DEGREE = 1 << 13, 3
 _SIZE = ("--kind=uniform", f"--nodes={NODES}", f"--edge-factor={DEGREE}")
 _WIDTHS = ("--layers=3", "--width=16", "--hidden=16", "--embedding=16")
+REFRESH = {"keep": True, "mode": "incremental", "resume": "always"}
+"""``spec.refresh`` of nights that keep all they can, and compute only what has changed."""
+# No memory: the planner's pod chooses it, and is the only one on a night without changes.
+WORKERS = {"grid": {"graph": 1, "feature": 1}, "resources": {"requests": {"cpu": "50m"}}}
 
 
 @dataclass
@@ -103,3 +111,17 @@ class Nights:
             "AWS_REGION": s3.region, "AWS_ENDPOINT_URL": s3.endpoint, "AWS_ALLOW_HTTP": "true"
         }  # fmt: skip
         write_deltalake(f"{self.place}/table", rows, storage_options=options, mode="append")
+
+
+def kill_once_a_layer_is_kept(jobs: Jobs, storage: Storage, job: str, output: str) -> None:
+    """Kill the worker of a job's first attempt after it has sealed a layer, before it publishes."""
+    before = {kept.key for kept in list_layers(storage, output)}
+    jobs.await_(job, lambda status: status.get("plan"))
+    # From a stage before: the layers take less than the time between two reports of progress.
+    with jobs.held(job, 1, "csr") as held:
+        deadline = time.monotonic() + 60 * BUSY
+        while not any(k.layers for k in list_layers(storage, output) if k.key not in before):
+            assert time.monotonic() < deadline
+            held.go_on_for(0.005)
+        assert held.stage in ("csr", "infer")
+        jobs.cluster.kill_in_pod(jobs.namespace, f"{job}-0", "embertide-0")
