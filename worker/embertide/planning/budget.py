@@ -1,8 +1,9 @@
 """The memory that a worker may take, compared with what its plan needs.
 
 Where all tensors in memory need more, tensors of nodes go to disk, and as many of their columns
-are in memory at a time as fit. Where that needs more as well, edges and the graph go to disk, too;
-where even that does, the fewest workers that fit are named.
+are in memory at a time as fit. Where that needs more as well, edges and the graph go to disk, too,
+and last panels are narrower than a kernel is best at; where even that needs more, the fewest
+workers that fit are named.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Into how many panels the widest tensor is cut."""
 _COLUMNS = 16
 """A panel has a multiple of these: what a kernel takes at a time."""
+_NARROW = (8, 4)
+"""Columns of panels where nothing else fits: of each cache line that is read, less is used."""
 
 
 class EstimateOn(Protocol):
@@ -115,11 +118,14 @@ class _Tight:
     def _spilled(self, grid: GridShape) -> list[Estimate]:
         """With ever fewer columns in memory, then without the graph, to the first that fits."""
         tried: list[Estimate] = []
-        for spills_graph in (False, True) if not self.graph_problem(grid) else (False,):
-            for panel in _panels(self.widest):
-                tried.append(self.estimate(grid, panel=panel, spills_graph=spills_graph))
-                if _needs(tried[-1]) <= self.limit:
-                    return tried
+        graph = not self.graph_problem(grid)
+        ways = [(panel, False) for panel in _panels(self.widest)]
+        ways += [(panel, True) for panel in _panels(self.widest) if graph]
+        ways += [(panel, graph) for panel in _NARROW if panel < self.widest]
+        for panel, spills_graph in ways:
+            tried.append(self.estimate(grid, panel=panel, spills_graph=spills_graph))
+            if _needs(tried[-1]) <= self.limit:
+                break
         return tried
 
     def _with_budget(self, spilled: Estimate) -> Estimate:
@@ -159,7 +165,7 @@ class _Tight:
         while graph * grid.feature <= min(MOST_WORKERS, self.nodes):
             larger = GridShape.of(graph, grid.feature)
             spills_graph = spilled and not self.graph_problem(larger)
-            panel = _COLUMNS if spilled else 0
+            panel = _NARROW[-1] if spilled else 0
             least = self.estimate(larger, panel=panel, spills_graph=spills_graph)
             if _needs(least) <= self.limit:
                 return larger
