@@ -1,16 +1,19 @@
 """Layer by layer with features and layers in numpy's memmaps, as DGI does it out of core (4.3).
 
     python -m benchmarks.baselines.memmap_layers --data FOLDER --conv gcn --out FILE.npy
-        --memory BYTES --scratch FOLDER
+        --memory BYTES --scratch FOLDER [--group FILE]
 
-The CSR is in memory. A layer takes rows in batches of consecutive targets, each with as many as
-keep its unique sources within half of the memory; their rows are gathered from the layer before,
-and torch's sparse products sum them.
+The CSR is in memory. It is built before the process enters the memory group of ``--group``, so that
+neither edges nor graph count in its limit: sorted in memory, they alone may take more. A layer
+takes rows in batches of consecutive targets, each with as many as keep its unique sources within
+half of the memory; their rows are gathered from the layer before, and torch's sparse products sum
+them.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +32,7 @@ _ROWS = 1 << 18
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--memory", type=int, required=True, help="bytes, half of them for sources")
     parser.add_argument("--scratch", type=Path, required=True, help="folder for the memmaps")
+    parser.add_argument("--group", type=Path, help="cgroup.procs of the group to enter")
 
 
 work = Work.from_arguments(__doc__, _add_options)
@@ -167,6 +171,8 @@ def main() -> None:
     with work.stage("build"):
         graph = Graph(source, destination, work.nodes)
         del source, destination
+    if work.given.group:
+        work.given.group.write_text(str(os.getpid()))
     most = max(1, work.given.memory // 2 // (4 * work.width))
     compute = gcn if work.conv == "gcn" else gat
     with tempfile.TemporaryDirectory(dir=work.given.scratch) as folder:

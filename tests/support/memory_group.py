@@ -27,9 +27,14 @@ class MemoryGroup:
 
     folder: Path
 
+    @property
+    def members(self) -> Path:
+        """The file that a process writes its number to when it enters the group."""
+        return self.folder / "cgroup.procs"
+
     def entering(self, command: Sequence[str]) -> list[str]:
         """A command that enters the group first; this process may have threads."""
-        enter = f'echo $$ > "{self.folder}/cgroup.procs" && exec "$@"'
+        enter = f'echo $$ > "{self.members}" && exec "$@"'
         return ["sh", "-c", enter, "sh", *command]
 
     @property
