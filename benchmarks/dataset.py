@@ -53,16 +53,17 @@ def rmat(
     names = generator.permutation(1 << scale)
     parts = []
     for at in range(0, edges, _DRAWN):
-        source, destination = _draw(generator, scale, min(_DRAWN, edges - at))
+        source, destination = draw_rmat(generator, scale, min(_DRAWN, edges - at))
         other = source != destination
         parts.append((names[source[other]], names[destination[other]]))
     sources, destinations = zip(*parts, strict=True)
     return np.concatenate(sources), np.concatenate(destinations)
 
 
-def _draw(
+def draw_rmat(
     generator: np.random.Generator, scale: int, count: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Sources and destinations of so many edges among 2^scale nodes, [count] each."""
     a, b, c = QUADRANTS
     source, destination = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for _ in range(scale):
