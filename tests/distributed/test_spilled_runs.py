@@ -69,8 +69,8 @@ def test_a_spilled_run_keeps_to_its_memory_and_publishes_the_same_bits(
     assert memory["planned_bytes"] <= MEMORY * MIB - IMPORTS_BYTES
     assert memory["peak_bytes"] - memory["baseline_bytes"] <= 1.1 * memory["planned_bytes"]
     (worker,) = spilled["workers"]
-    # Features, as they were read and in order, and what two layers make of them.
-    assert worker["scratch_bytes_written"] == 6 * NODES * WIDTH * 4
+    # Features, as they were read, by panels and in order, and what two layers make of them.
+    assert worker["scratch_bytes_written"] == 7 * NODES * WIDTH * 4
     assert worker["scratch_bytes_read"] > worker["scratch_peak_bytes"] > 0
     output = str(job.parent / "embeddings")
     (ids, vectors), (same_ids, same_vectors) = (

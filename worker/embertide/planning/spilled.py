@@ -14,7 +14,13 @@ from embertide.grid import ColumnSlices
 from embertide.kernels.scratch import CHUNK_BYTES
 from embertide.planning.spilled_graph import SpilledGraph
 from embertide.plans.layouts import with_placed
-from embertide.plans.panels import for_panel, panel_columns, panels, stored_columns
+from embertide.plans.panels import (
+    for_panel,
+    panel_columns,
+    panels,
+    sorted_by_panels,
+    stored_columns,
+)
 from embertide.plans.plan import Plan
 from embertide.plans.spill import (
     Change,
@@ -121,7 +127,8 @@ class SpilledCosts:
         return self
 
     def _change(self, change: Change) -> None:
-        """Features are put in order some columns at a time, each of which reads all of them."""
+        """Features are put in order some columns at a time; unless they are stored by panels first,
+        each part reads all of them."""
         name, origin = change.name, self._files[change.name, change.origin]
         if change.origin == "loaded":
             part = self._rows(name) * self._columns_at_once(name)
@@ -132,6 +139,10 @@ class SpilledCosts:
         # Blocks that are read, changed and written; a panel is read when the last one is written.
         at_once = 4 if change.origin != "loaded" else 3 if parts > 1 else 2
         self._need(at_once * FLOAT_BYTES * part, f"order ({name})")
+        if sorted_by_panels(self.plan, change):
+            self.read += origin
+            self._make(name, change.to, keep=False)
+            origin, parts = self._stored(name, change.to), 1
         self.read += parts * origin
         self._make(name, change.to)
         if change.ends:

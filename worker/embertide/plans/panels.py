@@ -8,9 +8,12 @@ from dataclasses import dataclass, replace
 
 from embertide.grid import ColumnSlices
 from embertide.plans.plan import Plan
-from embertide.plans.spill import parts_of
+from embertide.plans.spill import Change, parts_of
 from embertide.steps.base import EdgeStep
 from embertide.steps.run import Held, Run
+
+_READS = 3
+"""Times that features are read where they are stored panel by panel first: twice, and written."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,18 @@ def stored_columns(plan: Plan, name: str, layout: Held) -> int:
     if layout == "rows" and slices > 1:
         return width
     return panel_columns(plan, width) if name in _in_panels(plan) else -(-width // slices)
+
+
+def sorted_by_panels(plan: Plan, change: Change) -> bool:
+    """Whether features are stored panel by panel before they are put in the order of their nodes.
+
+    A panel is put in order at a time. Where whole rows are stored, all of them are read for each
+    panel; to store them panel by panel first takes as long as to read them twice.
+    """
+    if change.origin != "loaded" or not change.ends or plan.grid.feature > 1:
+        return False
+    width = plan.program.widths[change.name]
+    return -(-width // panel_columns(plan, width)) > _READS
 
 
 def _in_panels(plan: Plan) -> set[str]:

@@ -8,7 +8,7 @@ from functools import partial
 from embertide.kernels.disk_threads import DiskThreads
 from embertide.kernels.scratch import ScratchTensor
 from embertide.layouts import Layout
-from embertide.plans.panels import count_columns, panels, stored_columns
+from embertide.plans.panels import count_columns, panels, sorted_by_panels, stored_columns
 from embertide.plans.spill import Change, change_rows
 from embertide.stages.infer.disk_tensors import DiskTensors, blocks, write_block
 
@@ -22,12 +22,22 @@ def change(disk: DiskTensors, wanted: Change, layer: int) -> None:
         layer: by which transfers are counted.
     """
     if wanted.origin == "loaded":
+        if sorted_by_panels(disk.plan, wanted):
+            _store_by_panels(disk, wanted)
         out = _landed(disk, wanted.name, wanted.to, layer)
     else:
         out = _converted(disk, wanted, layer)
     if wanted.ends:
         disk.drop(wanted.name, wanted.origin)
     disk.add(wanted.name, wanted.to, out)
+
+
+def _store_by_panels(disk: DiskTensors, wanted: Change) -> None:
+    """Features panel by panel, in the order in which they were loaded."""
+    loaded = disk.files[wanted.name, "loaded"]
+    out = disk.copied(loaded, stored_columns(disk.plan, wanted.name, wanted.to))
+    disk.drop(wanted.name, "loaded")
+    disk.files[wanted.name, "loaded"] = out
 
 
 def _landed(disk: DiskTensors, name: str, to: Layout, layer: int) -> ScratchTensor:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
 
 import torch
 
 from embertide.grid import ColumnSlices, Grid, RowRanges
+from embertide.kernels.disk_threads import DiskThreads
 from embertide.kernels.memory import empty
 from embertide.kernels.scratch import Scratch, ScratchTensor
 from embertide.layouts import Layout, Shard
@@ -85,6 +87,16 @@ class DiskTensors:
         self.files[name, stored(self.plan, layout)] = file
         shard = Shard(layout, file.data, self.plan.program.widths[name])
         self.execution.tensors.restore({name: shard}, frees=())
+
+    def copied(self, file: ScratchTensor, panel: int | None = None) -> ScratchTensor:
+        """The same values with so many columns in a panel; by default all."""
+        out = self.scratch.empty(file.rows, file.width, panel)
+        spans = list(file.blocks(file.width))
+        with DiskThreads() as threads:
+            parts = threads.ahead(partial(file.read_rows, *span) for span in spans)
+            for (first, _), rows in zip(spans, parts, strict=True):
+                threads.write(partial(out.write_rows, first), rows)
+        return out
 
     def drop(self, name: str, *layouts: Held) -> None:
         """Close the files of a tensor, in some layouts; without any in all."""

@@ -85,7 +85,7 @@ class SpilledLayers:
         for name in dict.fromkeys(program.results.values()):
             file = self._disk.of(name, "rows")
             if file.panel < file.width:
-                self._disk.add(name, "rows", self._as_rows(file))
+                self._disk.add(name, "rows", self._disk.copied(file))
                 file.close()
             self._disk.of(name, "rows").wait()
         return {key: self._disk.of(name, "rows").data for key, name in program.results.items()}
@@ -197,16 +197,6 @@ class SpilledLayers:
                 shard = _made(tensors, step.out)
                 file = disk.files[step.out, "sums"] = disk.new(step.out, shard.layout)
                 write_whole(file, shard.data)
-        return out
-
-    def _as_rows(self, file: ScratchTensor) -> ScratchTensor:
-        """A tensor of panels as one whose rows are whole."""
-        out = self.scratch.empty(file.rows, file.width)
-        spans = list(file.blocks(file.width))
-        with DiskThreads() as threads:
-            parts = threads.ahead(partial(file.read_rows, *span) for span in spans)
-            for (first, _), rows in zip(spans, parts, strict=True):
-                threads.write(partial(out.write_rows, first), rows)
         return out
 
 
