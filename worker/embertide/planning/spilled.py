@@ -235,7 +235,8 @@ class SpilledCosts:
         nodes = {name: min(count, rows) for name, count in size.nodes.items()}
         costs = Costs(program, replace(size, nodes=nodes), (), self.building)
         beside = {op.out, *(read.name for read in op.inputs)}
-        return self._cost(op, costs) + sum(costs.whole(name) for name in beside)
+        factors = FLOAT_BYTES * self._rows(op.out) if op.scales else 0.0
+        return self._cost(op, costs) + sum(costs.whole(name) for name in beside) + factors
 
     def _cost(self, op: Run, costs: Costs) -> float:
         layouts: dict[str, tuple[Held, ...]] = {}

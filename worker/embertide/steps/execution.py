@@ -69,6 +69,7 @@ class Execution:
         scaled: tensors whose rows are multiplied by the factors of sources of the sum that reads
             them.
         some: layout -> the rows of our partition in it that operations are run for; None: all.
+        factors: [N/P] of sources by which the run multiplies its rows, where they are known.
         on_hop: called with a step that sums several times, the number of a sum from 1, its result,
             and whether that is multiplied by the factors of sources already.
             Collective: every rank calls it.
@@ -85,6 +86,7 @@ class Execution:
     reads_all: bool
     scaled: set[str]
     some: Mapping[Layout, slice | torch.Tensor] | None = None
+    factors: torch.Tensor | None = None
     on_hop: OnHop = _ignored
 
     @property
@@ -173,6 +175,15 @@ class Execution:
         """Our shard of the run's result."""
         return Shard(run.layout, data, self.program.widths[run.out])
 
+    def with_factors(self, run: Run) -> Execution:
+        """The same for some rows of a run at a time: all rows' factors are made once.
+
+        Collective: every rank must call.
+        """
+        if not run.scales or run.reader is None:
+            return self
+        return replace(self, factors=run.reader.source_factors(self))
+
     def epilogue(self, run: Run, layout: Layout) -> Epilogue:
         """Bias and activation of a run, cut to our columns of its result, whatever its rows are.
 
@@ -185,7 +196,7 @@ class Execution:
             last = replace(last, activation=run.activation.kind, slope=run.activation.slope)
         if not run.scales or run.reader is None:
             return last
-        source = run.reader.source_factors(self)
+        source = run.reader.source_factors(self) if self.factors is None else self.factors
         return (
             last if source is None else replace(last, scale=self.of_ours(source, layout, run.out))
         )

@@ -144,13 +144,13 @@ class SpilledLayers:
 
     def _by_rows(self, op: Run, layout: Layout) -> ScratchTensor:
         """Some rows of all inputs at a time, which give the same rows of the result."""
-        disk, execution = self._disk, self.execution
+        disk, execution = self._disk, self.execution.with_factors(op)
         out, ranges = disk.new(op.out, layout), execution.ranges_of(op.out)
         every = list(blocks(ranges, execution.grid, block_rows(self.plan, op)))
         with DiskThreads() as threads:
             parts = threads.ahead(partial(self._read_rows, op, block) for block in every)
             for block, shards in zip(every, parts, strict=True):
-                part = self._of_block(op, block, shards)
+                part = self._of_block(execution, op, block, shards)
                 result = op.lower(part)
                 if result.layout != layout:
                     part.tensors.restore({op.out: result}, frees=())
@@ -165,9 +165,10 @@ class SpilledLayers:
             (read.name, self._disk.block(read.name, _layout(read.layout), block)) for read in reads
         ]
 
-    def _of_block(self, op: Run, block: Block, shards: list[tuple[str, Shard]]) -> Execution:
-        """The execution for some rows."""
-        execution = self.execution
+    def _of_block(
+        self, execution: Execution, op: Run, block: Block, shards: list[tuple[str, Shard]]
+    ) -> Execution:
+        """An execution for some rows."""
         node_type = self.plan.program.types[op.out]
         start = execution.ranges[node_type].within(execution.grid.rank)[0]
         some: dict[Layout, slice | torch.Tensor] = {
