@@ -25,6 +25,8 @@ from benchmarks import (
     end_to_end,
     files,
     graph,
+    large,
+    large_dataset,
     operator,
     out_of_core,
     scaling,
@@ -53,6 +55,8 @@ COMMANDS = (
     "graph",
     "graph_dataset",
     "kernels",
+    "large",
+    "large_dataset",
     "machine",
     "operator",
     "out_of_core",
@@ -188,6 +192,30 @@ def test_without_a_run_on_disk_memmaps_are_compared_with_one_in_memory(
     assert "for a worker (--memory, spec.workers.memory)" in case["problem"]
     assert set(case["systems"]) == {"in memory", "memmaps"}
     assert case["systems"]["memmaps"]["max_error"] < 1e-4
+
+
+@pytest.mark.distributed
+def test_a_large_run_is_made_of_parquet_files_that_are_drawn_in_parts(
+    benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(large_dataset, "FILE_EDGES", 10_000)
+    monkeypatch.setattr(large_dataset, "FILE_NODES", 2_000)
+    sizes = ["--nodes", "5000", "--edges", "30000", "--width", "8"]
+    words = [*sizes, "--memory", "400MiB", "--work", str(tmp_path / "data")]
+    if not large.LIMITS:
+        with pytest.raises(SystemExit, match="run it as root"):
+            benchmark.here(large.main, *words)
+        return
+    result = benchmark.here(large.main, *words)
+    assert 29_000 < result["edges"] < 30_000
+    assert 0 < result["error"] < 1e-5
+    assert result["peak"] < result["planned"]
+    per_core = 3 * result["edges"] / result["infer"] / large.THREADS
+    assert result["edges_a_core"] == pytest.approx(per_core)
+    files = [
+        len(list((tmp_path / "data" / "large" / name).iterdir())) for name in ("edges", "features")
+    ]
+    assert files == [3, 3]
 
 
 @pytest.mark.parametrize("kind", graph.KINDS)
