@@ -118,7 +118,8 @@ class ScratchTensor:
     Attributes:
         panel: columns of a panel; the last panel may have fewer, and is stored as wide as others.
         data: its values, mapped: [rows, width] of a single panel, else [rows, panels, panel]. For
-            a few rows here and there; whole panels and blocks are read and written by calls.
+            a few rows here and there, without the pages after theirs, until :meth:`wait`; whole
+            panels and blocks are read and written by calls.
     """
 
     def __init__(self, scratch: Scratch, rows: int, width: int, panel: int) -> None:
@@ -133,6 +134,7 @@ class ScratchTensor:
         self.data = self._mapped()
 
     def _mapped(self) -> torch.Tensor:
+        self._map.madvise(mmap.MADV_RANDOM)
         values = torch.frombuffer(self._map, dtype=torch.float32)
         if self._panels == 1:
             return values[: self.rows * self.panel].view(self.rows, self.panel)
@@ -222,11 +224,13 @@ class ScratchTensor:
             yield start, min(start + step, self.rows)
 
     def wait(self) -> None:
-        """The disk has all rows and columns that were written, for who reads the mapped values.
+        """The disk has all rows and columns that were written, for who reads the mapped values in
+        their order.
 
         Raises:
             StorageError: the disk cannot be written.
         """
+        self._map.madvise(mmap.MADV_SEQUENTIAL)
         try:
             self._opened.wait()
         except OSError as error:

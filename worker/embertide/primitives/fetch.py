@@ -8,6 +8,7 @@ can be compared with it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import torch
@@ -16,6 +17,9 @@ from embertide.grid import ColumnSlices, RowRanges
 from embertide.kernels.owners import split_by_owner
 from embertide.layouts import Loaded, Shard
 from embertide.primitives.exchange import Channel
+
+_PIECE_ROWS, _READERS = 128, 16
+"""Rows that a thread reads at a time, and threads: a row on disk waits until its page was read."""
 
 
 @dataclass
@@ -106,7 +110,7 @@ class _Asked:
         columns = [widths] * len(ranks) if isinstance(widths, int) else widths
         # A row of a tensor on disk lies in panels, of which the last may be wider than needed.
         own = columns[channel.axis.index]
-        picked = [data[rows.to(data.device)].flatten(1)[:, :own] for rows in self.wanted]
+        picked = [_picked(data, rows).flatten(1)[:, :own] for rows in self.wanted]
         sent = [rows.cpu().to(kind).contiguous() for rows in picked]
         found = [torch.empty(self.counts[r], columns[r], dtype=kind) for r in ranks]
         found[channel.axis.index] = sent[channel.axis.index]
@@ -121,3 +125,21 @@ class _Asked:
         out = torch.empty(len(self.order), width, dtype=kind)
         out[self.order] = torch.cat(list(parts)).to(kind)
         return out
+
+
+def _picked(data: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Some rows of a tensor that may be mapped from the disk: many are waited for at a time."""
+    if data.device.type != "cpu" or len(rows) <= _PIECE_ROWS:
+        return data[rows.to(data.device)]
+    out = torch.empty(len(rows), *data.shape[1:], dtype=data.dtype)
+    pieces = zip(rows.split(_PIECE_ROWS), out.split(_PIECE_ROWS), strict=True)
+    with ThreadPoolExecutor(_READERS, "fetch") as pool:
+        for read in [pool.submit(_fill, data, *piece) for piece in pieces]:
+            read.result()
+    return out
+
+
+def _fill(data: torch.Tensor, rows: torch.Tensor, out: torch.Tensor) -> None:
+    # The mode is a thread's own.
+    with torch.inference_mode():
+        torch.index_select(data, 0, rows, out=out)
