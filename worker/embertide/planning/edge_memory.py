@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from embertide.footprint import ID_BYTES, Size
 from embertide.kernels.edge_sort import bucket_shift, key_bytes
 from embertide.kernels.pages import LEAST_BYTES
 from embertide.planning.graph import PlannedGraph, PlannedRelation
 from embertide.planning.loads import edge_loads
 from embertide.primitives.edge_log import PIECE_EDGES
-from embertide.primitives.shuffle import round_edges
 from embertide.readers.edges import splits_at_once
 from embertide.readers.parquet import BUFFER_BYTES, UNBUFFERED_BYTES
 from embertide.readers.pool import AHEAD_BYTES, are_remote, remote_bytes_arriving, remote_bytes_held
@@ -140,20 +141,48 @@ def _mapping(edges: float, *, text: bool) -> float:
     return ahead + round_bytes * 2 * min(batch, edges)
 
 
-def sorting(graph: PlannedGraph, worker: int) -> float:
+@dataclass(frozen=True)
+class SortingBytes:
+    """Bytes of a worker while the edges of all relations are sent to their owners and sorted.
+
+    Attributes:
+        peak: while they are.
+        kept: of large pages that stay afterwards, for the layers; buffers of rounds do not.
+    """
+
+    peak: float
+    kept: float
+
+
+def sorting(graph: PlannedGraph, worker: int) -> SortingBytes:
     """Relations are sorted one after another, each from its edges to its CSR."""
     of_all = relations(graph)
-    peak = done = 0.0
+    peak = kept = done = 0.0
     for number, (relation, size) in enumerate(of_all):
         later = of_all[number + 1 :]
         shared = any(other.edge.relation == relation.edge.relation for other, _ in later)
         files = {other.edge.relation: _chunks(other, of, worker) for other, of in later}
-        packing, sorting = _sorting_one(relation, size)
+        keys, sorting = _sorting_one(relation, size)
         # A reverse that is still to be sorted keeps the edges.
-        packed = packing + (0.0 if shared else _chunks(relation, size, worker))
-        peak = max(peak, done + sum(files.values()) + max(packed, sorting))
+        packed = keys + (0.0 if shared else _chunks(relation, size, worker))
+        before = done + sum(files.values())
+        kept = max(kept, before + max(packed, sorting))
+        peak = max(peak, kept, before + packed + sending_bytes(relation, size, worker))
         done += csr_bytes(relation, size, spills=False)
-    return peak
+    return SortingBytes(peak, kept)
+
+
+def sending_bytes(relation: PlannedRelation, size: Size, worker: int) -> float:
+    """Bytes of the rounds in which a worker sends the edges that it has read, and receives others.
+
+    Two rounds have buffers; with a single one, the other's are never touched.
+    """
+    if size.workers == 1:
+        return 0.0
+    loads = edge_loads(relation, size)
+    sent = [min(edges, 2.0 * loads.round_edges) for edges in loads.edges]
+    received = (sum(sent) - sent[worker]) / size.workers
+    return (sent[worker] + received) * (ID_BYTES + relation.carried_bytes)
 
 
 def key_bytes_of(relation: PlannedRelation, size: Size) -> int:
@@ -163,20 +192,17 @@ def key_bytes_of(relation: PlannedRelation, size: Size) -> int:
 
 
 def _sorting_one(relation: PlannedRelation, size: Size) -> tuple[float, float]:
-    """Bytes in addition to the edges as read: while they are packed, then while sorted."""
+    """Bytes in addition to the edges as read: once they are packed, then while sorted."""
     index, carried = size.index_bytes, relation.carried_bytes
     nodes, edges = size.nodes / size.workers, size.edges / size.workers
-    packing = keys = edges * (key_bytes_of(relation, size) + carried)
-    if size.workers > 1:
-        sent = min(float(round_edges(size.workers, relation.features)), edges)
-        packing += 4 * sent * (ID_BYTES + carried)
+    keys = edges * (key_bytes_of(relation, size) + carried)
     sorting = keys + edges * index + ID_BYTES * nodes
     if relation.edge.duplicates == "remove":
         # What stays is copied.
         sorting += edges * relation.feature_bytes
     if not relation.edge.adds_loops:
-        return packing, sorting
-    return packing, max(sorting, looping_bytes(relation, size, edges, nodes))
+        return keys, sorting
+    return keys, max(sorting, looping_bytes(relation, size, edges, nodes))
 
 
 def looping_bytes(relation: PlannedRelation, size: Size, edges: float, rows: float) -> float:

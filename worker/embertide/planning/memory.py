@@ -164,7 +164,7 @@ def _planned_of_worker(
     inputs = [of_type for of_type in types if of_type.is_input]
     on_disk = plan.target.spills_graph
     csrs = sum(csr_bytes(relation, size, spills=on_disk) for relation, size in relations(graph))
-    sorted_bytes = spilled_sorting(graph) if on_disk else sorting(graph, worker)
+    sort = spilled_sorting(graph, worker) if on_disk else sorting(graph, worker)
     own = sum(of_type.own for of_type in types)
     arranged, program = of_layers(graph, plan), plan.program
     layers, gathering = layers_bytes(arranged, plan, fanout, placed=_placed(types)), 0.0
@@ -183,7 +183,7 @@ def _planned_of_worker(
     stages = {
         "features": _loading(types) + max(float(buffers), _fetched_rows(graph, threads)),
         "ingest": loaded + ingesting(graph, worker, threads, buffers, spills=on_disk),
-        "csr": loaded + max(sorted_bytes, csrs) + max(own, _locating(graph)) + left,
+        "csr": loaded + max(sort.peak, max(sort.kept, csrs) + max(own, _locating(graph))) + left,
         "infer": kept + max(gathering, layers.beside_gpu if gpu else layers.on_cpu) + left,
         "publish": own
         + (0.0 if gpu or spills else sum(results))

@@ -11,15 +11,16 @@ from dataclasses import dataclass, field
 from embertide.footprint import ID_BYTES, Size
 from embertide.kernels.spilled_sort import READ_EDGES, part_edges
 from embertide.planning.edge_memory import (
+    SortingBytes,
     key_bytes_of,
     logged_bytes,
     logging_bytes,
     looping_bytes,
     relations,
+    sending_bytes,
 )
 from embertide.planning.graph import PlannedGraph, PlannedRelation
 from embertide.primitives.edge_log import log_bytes
-from embertide.primitives.shuffle import round_edges
 from embertide.primitives.views import EdgeView
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
@@ -59,26 +60,26 @@ def graph_problem(job: EmbeddingJob, program: Program, grid: GridShape, *, in_pl
     return f"edges with features can't be on disk ({featured[0].uri})" if featured else ""
 
 
-def spilled_sorting(graph: PlannedGraph) -> float:
+def spilled_sorting(graph: PlannedGraph, worker: int) -> SortingBytes:
     """Bytes in memory while edges are sorted by way of the disk, one relation after another."""
-    return max((_sorting(*each) for each in relations(graph)), default=0.0)
+    each = [_sorting(*of, worker) for of in relations(graph)]
+    return SortingBytes(max(of.peak for of in each), max(of.kept for of in each))
 
 
-def _sorting(relation: PlannedRelation, size: Size) -> float:
+def _sorting(relation: PlannedRelation, size: Size, worker: int) -> SortingBytes:
     index, weight = size.index_bytes, relation.weight_bytes
     edges, nodes = size.edges / size.workers, size.nodes / size.workers
     part = min(edges, float(part_edges(edges)))
     batch = part / 2 * (ID_BYTES + weight)
-    sending = 0.0
-    if size.workers > 1:
-        sending = 4 * min(float(round_edges(size.workers)), edges) * (ID_BYTES + weight)
-    taking = _BATCHES * batch + logging_bytes(relation, size) + sending
+    taking = _BATCHES * batch + logging_bytes(relation, size)
     keys = part * (key_bytes_of(relation, size) + weight)
     reading = min(float(READ_EDGES), part) * (ID_BYTES + weight)
     sorting = batch + keys + max(reading, part * index)
     if relation.edge.adds_loops:
         sorting = max(sorting, batch + looping_bytes(relation, size, part, nodes * part / edges))
-    return max(taking, sorting) + ID_BYTES * nodes
+    kept = max(taking, sorting) + ID_BYTES * nodes
+    sending = taking + sending_bytes(relation, size, worker) + ID_BYTES * nodes
+    return SortingBytes(max(kept, sending), kept)
 
 
 @dataclass
