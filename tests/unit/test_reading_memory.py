@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from rich.console import Console
 
 from embertide.cli.options import with_memory
+from embertide.cli.tables import print_estimate
 from embertide.launch.bootstrap.start import first_read, plan_run, prepare
 from embertide.launch.run_folder import RunFolder
 from embertide.models.read import read_model
-from embertide.planning.estimate import estimate_program, estimate_within
+from embertide.planning.estimate import estimate_job, estimate_program, estimate_within
 from embertide.planning.inputs import list_inputs
 from embertide.planning.sizing import worker_bytes
 from embertide.spec.grid import GridShape
@@ -21,6 +24,7 @@ from embertide.storage import reading_ahead
 from embertide.storage.opening import open_storage
 from embertide.synth.job import synthesize
 from embertide.synth.options import SynthOptions
+from embertide.telemetry.estimate import Estimate
 from embertide.telemetry.memory import arrow_on_the_heap
 from tests.support.small_job import SmallJob
 
@@ -75,6 +79,39 @@ def test_workers_in_pods_are_planned_to_exchange_rows_as_their_planner_does(tmp_
     assert apart.memory_per_worker_bytes == planner.memory_per_worker_bytes
     assert apart.traffic == planner.traffic
     assert here.traffic != planner.traffic
+
+
+def test_a_plan_has_the_answer_of_a_run_on_this_machine_beside_that_of_pods(tmp_path: Path) -> None:
+    storage = open_storage(None)
+    options = SynthOptions(nodes=1 << 15, edges=1 << 17, width=16, hidden=1024, out=16, layers=3)
+    synthesize(storage, tmp_path.as_uri(), options)
+    job, grid = load_manifest(tmp_path / "job.yaml"), GridShape.of(2, 1)
+    inputs = list_inputs(storage, job)
+    needs = plan_run(job, inputs, grid, None, RunFolder(tmp_path)).peak_memory_per_worker_bytes
+    tight = with_memory(job, f"{worker_bytes(needs) // (1 << 20) + 1}MiB")
+    planned = estimate_job(tight, grid=grid)
+    run = plan_run(tight, inputs, grid, None, RunFolder(tmp_path))
+    assert run.budget is not None
+    assert run.budget.sentence.startswith("fits")
+    assert planned.budget_here == run.budget
+    assert planned.budget is not None
+    assert planned.budget.needed_bytes != run.budget.needed_bytes
+    assert not planned.budget.sentence.startswith("fits")
+    shown = printed(planned)
+    assert f"Budget here {run.budget.sentence}" in shown
+    assert f"Budget in pods {planned.budget.sentence}" in shown
+    # With one worker there is one answer.
+    alone = estimate_job(tight, grid=GridShape())
+    assert alone.budget is not None
+    assert alone.budget_here is None
+    assert f"Budget {alone.budget.sentence}" in printed(alone)
+
+
+def printed(estimate: Estimate) -> str:
+    """What the command shows of an estimate, with single spaces."""
+    text = StringIO()
+    print_estimate(Console(file=text, width=1000), estimate, all_files=False)
+    return " ".join(text.getvalue().split())
 
 
 def test_as_many_columns_of_hidden_tensors_are_in_memory_as_fit(tmp_path: Path) -> None:

@@ -176,8 +176,11 @@ def _facts(estimate: Estimate) -> list[tuple[str, str]]:
             f" {human_bytes(needs.container_bytes)} to ask for each container"
         )
         facts.append(("Memory", text))
+    if estimate.budget_here is not None:
+        facts.append(("Budget here", escaped(estimate.budget_here.sentence)))
     if estimate.budget is not None:
-        facts.append(("Budget", escaped(estimate.budget.sentence)))
+        where = "Budget" if estimate.budget_here is None else "Budget in pods"
+        facts.append((where, escaped(estimate.budget.sentence)))
     if estimate.seconds is not None and estimate.start_seconds is not None:
         facts.append(("Time", _time(estimate.start_seconds, estimate.seconds)))
         facts.append(("", escaped(estimate.seconds_basis)))

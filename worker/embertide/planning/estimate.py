@@ -20,7 +20,7 @@ from embertide.planning.delta_size import delta_notes
 from embertide.planning.duration import basis, seconds_range, start_range, work_of
 from embertide.planning.excerpt_memory import excerpt_memory
 from embertide.planning.graph import PlannedGraph, plan_graph
-from embertide.planning.grids import grids_to_compare
+from embertide.planning.grids import grids_to_compare, may_read_in_place
 from embertide.planning.inputs import Inputs, list_inputs, with_tables
 from embertide.planning.keeping import describe_kept, layers_to_keep
 from embertide.planning.matching import check_model, narrow, unread
@@ -87,7 +87,11 @@ def estimate_job(
     storage = open_storage(job.spec.storage)
     inputs, ready_notes = _list_ready(storage, job)
     program = read_model(storage, job.spec.model.uri)
-    estimate = estimate_within(program, job, inputs, choose_grid(job, inputs, grid, workers))
+    chosen = choose_grid(job, inputs, grid, workers)
+    estimate = estimate_within(program, job, inputs, chosen)
+    here = None
+    if estimate.budget is not None and chosen.workers > 1 and may_read_in_place(job):
+        here = estimate_within(program, job, inputs, chosen, in_place=True).budget
     compared = [
         estimate if shape == estimate.grid else estimate_program(program, job, inputs, shape)
         for shape in grids_to_compare(estimate.grid, _nodes(job, inputs), program.sliced_widths)
@@ -98,6 +102,7 @@ def estimate_job(
     problem = machine_problem(estimate.grid, estimate.peak_memory_per_worker_bytes, this_machine())
     return replace(
         estimate,
+        budget_here=here,
         start_seconds=None if estimate.seconds is None else start_range(start_seconds),
         seconds_basis="" if estimate.seconds is None else basis(cores, start_seconds),
         grids=[_needs(other, chosen=other is estimate) for other in compared],

@@ -131,6 +131,8 @@ class Estimate:
     run reads; ``nodes``, ``edges`` and ``output_bytes`` are of all of them, the widths those of the
     widest. ``model_digest`` is that of the model's files. ``layers`` are those that can be kept for
     a next attempt. ``budget`` compares the plan with the job's ``workers.memory``; None without.
+    ``budget_here`` does it for a run on this machine, where workers read each other's memory; None
+    where that is the same.
     ``spill`` is what goes to disk for it; None where all fits in memory.
     """
 
@@ -162,6 +164,7 @@ class Estimate:
     model_digest: str = ""
     layers: list[LayerToKeep] = field(default_factory=list)
     budget: MemoryBudget | None = None
+    budget_here: MemoryBudget | None = None
     spill: PlannedSpill | None = None
 
     @property

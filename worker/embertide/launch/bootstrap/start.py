@@ -131,16 +131,15 @@ def plan_run(
     Raises:
         EmbertideError: the model cannot be read, or the grid does not fit.
     """
-    from embertide.kernels.memory import may_share
     from embertide.models.read import read_model
     from embertide.planning.estimate import choose_grid, estimate_within
+    from embertide.planning.grids import may_read_in_place
     from embertide.storage.opening import open_storage
 
     chosen = choose_grid(job, inputs, grid, workers)
     reporter = StageReporter(folder.append_progress, "plan")
     storage = open_storage(job.spec.storage, reporter.waits)
-    together = workers_here in (None, chosen.workers)
-    in_place = together and may_share() and job.spec.workers.device == "cpu"
+    in_place = workers_here in (None, chosen.workers) and may_read_in_place(job)
     program = read_model(storage, job.spec.model.uri)
     return estimate_within(program, job, inputs, chosen, in_place=in_place, container=container)
 
