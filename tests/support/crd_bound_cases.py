@@ -74,6 +74,11 @@ BOUNDS = (
         {EDGE: PLAIN_EDGE | {"dialect": {"encoding": "utf-7"}}},
         'supported values: "utf-8"',
     ),
+    Case(
+        "a long scratch folder",
+        {"spec.workers": {"scratch": "/" + "s" * 1024}},
+        "may not be more than 1024",
+    ),
     Case("no pattern", {f"{EDGE}.include": ""}, "should be at least 1 chars"),
     Case("a negative index", {f"{EDGE}.columns.source": -1}, "greater than or equal to 0"),
     Case("a column without name", {f"{EDGE}.columns.source": ""}, "should be at least 1 chars"),

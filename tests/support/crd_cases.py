@@ -106,6 +106,10 @@ TAKEN = (
             ]
         },
     ),
+    Case(
+        "scratch folders with dots",
+        {"spec.workers": {"scratch": "/.cache/..data/a..b/./.../c.d/"}},
+    ),
     Case("new nodes", {NODE: {"count": 7, "missing": "mean"}}),
     Case("a delta with its default", {"spec.output.delta": {}}),
     Case("a delta of every bit", {"spec.output.delta": {"tolerance": 0}}),

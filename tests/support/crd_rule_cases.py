@@ -27,6 +27,7 @@ _ONE_VERSION = "must be one of version, timestamp, tag and branch"
 _TIME = "must be a time with its zone in quotes, such as '2026-11-25T00:00:00Z'"
 DELTA = {f"{EDGE}.format": "delta"}
 _PERCENT = "must be a percentage from 0% to below 100%, such as 10%"
+_FOLDER = "must be an absolute path without colons and without .. as a folder, such as /mnt/nvme"
 _SHARE = "must be a percentage from 0% to 100%, such as 10%"
 _APART = "must be a prefix of its own: it is, contains or lies inside "
 
@@ -177,6 +178,16 @@ RULES = (
         "more workers than nodes",
         {"spec.input.nodes": [{"count": 7}], "spec.workers": {"count": 8}},
         "must be at most the number of nodes of the largest node type",
+    ),
+    *(
+        Case(f"a scratch folder {what}", {"spec.workers": {"scratch": folder}}, _FOLDER)
+        for what, folder in (
+            ("that is relative", "mnt/nvme"),
+            ("with a colon", "/mnt/nvme:0"),
+            ("above others", "/mnt/../nvme"),
+            ("that ends above", "/mnt/.."),
+            ("without a name", ""),
+        )
     ),
     Case("a count of strings", {f"{NODE}.count": 7}, "only ids: dense has a count"),
     Case(

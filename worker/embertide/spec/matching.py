@@ -31,8 +31,10 @@ class Matching:
         """The text.
 
         Raises:
-            ValueError: it does not match.
+            ValueError: it does not match, or is longer.
         """
+        if len(text) > self.longest:
+            raise ValueError(f"has {len(text)} characters; at most {self.longest} are allowed")
         if not re.fullmatch(self.pattern, text):
             raise ValueError(f"is {text!r}; {self.must}")
         return text

@@ -12,6 +12,7 @@ from embertide.spec.base import FreeForm, Problem, SpecModel, raise_problems
 from embertide.spec.cel import Rule
 from embertide.spec.grid import MAX_WORKERS, GridShape
 from embertide.spec.inputs import Input
+from embertide.spec.matching import Matching
 from embertide.spec.storage import StorageSettings
 
 __all__ = [
@@ -26,6 +27,16 @@ __all__ = [
 
 _MEMORY = r"^[0-9]{1,6}(\.[0-9]{1,3})?(Mi|Gi|Ti)B?$"
 _UNITS = {"Mi": 20, "Gi": 30, "Ti": 40}
+LocalFolder = Annotated[
+    str,
+    Matching(
+        # A name that begins with dots has something after them, unless it is a single dot.
+        r"^(/(\.|\.?[^/:.][^/:]*|\.\.[^/:]+)?)+$",
+        1024,
+        "must be an absolute path without colons and without .. as a folder, such as /mnt/nvme",
+    ),
+]
+"""A folder that pods can mount a volume at."""
 
 
 def parse_memory(text: str) -> int:
@@ -114,11 +125,8 @@ class Workers(SpecModel):
         "anything is computed. If unset, all tensors are in memory; on a cluster the container's "
         "limit counts then.",
     )
-    scratch: str | None = Field(
+    scratch: LocalFolder | None = Field(
         default=None,
-        min_length=1,
-        max_length=1024,
-        pattern="^/",
         description="Folder on a local disk for what does not fit in memory, an absolute "
         "path. Its files have no names and are gone with the workers. If unset, the system's "
         "folder for temporary files. On a cluster the worker's scratch volume is mounted there, "
