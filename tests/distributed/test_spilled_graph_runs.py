@@ -77,6 +77,7 @@ def test_a_run_with_its_graph_on_disk_keeps_to_its_memory_and_has_the_same_bits(
     for stage in ("ingest", "csr"):
         taken = max(worker["stage_bytes"][stage] for worker in spilled["memory"])
         assert 0.6 <= taken / spilled["planned_memory"][stage] <= 1.1, stage
+    assert "of each worker to disk, the graph too," in spilled["budget"]
     output = str(job.parent / "embeddings")
     (ids, vectors), (same_ids, same_vectors) = (
         embertide.read(output, version=report["version"]).to_numpy() for report in (whole, spilled)

@@ -224,6 +224,24 @@ def test_what_is_not_known_is_left_out() -> None:
     assert {"timeline", "layers", "balance", "inputs"}.isdisjoint(page.attributes("id"))
 
 
+def test_a_limit_of_memory_is_shown_with_what_went_to_disk() -> None:
+    assert "Budget" not in draw()
+    fits = make_report(1, 1, budget="fits: 861 MiB of 1.0 GiB a worker")
+    text = Page(draw_page(fits, make_manifest())).text
+    assert "Budget: fits: 861 MiB of 1.0 GiB a worker." in text
+    assert "scratch files" not in text
+    moved = {"scratch_bytes_written": 4 << 30, "scratch_bytes_read": 5 << 30}
+    workers = [
+        replace(worker, **moved, scratch_peak_bytes=(1 + worker.rank) << 30)
+        for worker in make_report(2, 1).workers
+    ]
+    spilled = make_report(2, 1, budget="spills much: 861 MiB of 1.0 GiB a worker", workers=workers)
+    assert (
+        "Budget: spills much: 861 MiB of 1.0 GiB a worker. Really 4.0 GiB were written and 5.0 GiB"
+        " read by the worker with the most; scratch files had 2.0 GiB at most."
+    ) in Page(draw_page(spilled, make_manifest())).text
+
+
 def test_requests_to_the_store_are_listed() -> None:
     assert "Requests to the object store" not in draw()
     stored = TransferStats(5 << 20, 3 << 20, {"GetObject": OperationStats(12, 2, 1)})

@@ -22,6 +22,7 @@ class WorkOrder:
         keep: the layers, from 1, that are kept for a next attempt.
         panel: columns of a tensor that are in memory at a time; 0: all tensors are in memory.
         spills_graph: edges and the graph are on disk, too.
+        budget: how the plan compares with the memory that a worker may take; "" without a limit.
     """
 
     inputs: Inputs
@@ -34,6 +35,7 @@ class WorkOrder:
     keep: list[int] = field(default_factory=list)
     panel: int = 0
     spills_graph: bool = False
+    budget: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; :meth:`from_json` is the way back."""

@@ -20,7 +20,9 @@ def memory(run: Run) -> Html | None:
     fullest = run.fullest
     if fullest is None:
         return None
-    return section("memory", "Memory", _lead(run, fullest), _by_stage(run), _by_worker(run))
+    return section(
+        "memory", "Memory", _lead(run, fullest), _on_disk(run), _by_stage(run), _by_worker(run)
+    )
 
 
 def _lead(run: Run, fullest: RankMemory) -> str:
@@ -32,6 +34,19 @@ def _lead(run: Run, fullest: RankMemory) -> str:
     return (
         f"{whose} took {size(used)} beyond the {size(fullest.baseline_bytes)} of its imports: {end}"
     )
+
+
+def _on_disk(run: Run) -> Html | None:
+    """How the plan compares with the limit, and what moved to disk; None without a limit."""
+    if not run.report.budget:
+        return None
+    written = max((of.scratch_bytes_written for of in run.workers), default=0)
+    read = max((of.scratch_bytes_read for of in run.workers), default=0)
+    most = max((of.scratch_peak_bytes for of in run.workers), default=0)
+    whose = "" if run.alone else " by the worker with the most"
+    moved = f" Really {size(written)} were written and {size(read)} read{whose}; scratch files had"
+    moved += f" {size(most)} at most."
+    return tag("p", f"Budget: {run.report.budget}.{moved if most else ''}")
 
 
 def _stages(run: Run) -> list[str]:

@@ -192,6 +192,7 @@ def gather_report(
         kernels=describe(ctx.device),
         workers=[_later(share.worker, longest - elapsed) for share, elapsed in gathered],
         planned_memory=order.planned_memory,
+        budget=order.budget,
         planned_traffic=order.planned_traffic,
         storage=stored,
         facts=facts,

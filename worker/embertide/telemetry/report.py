@@ -247,6 +247,7 @@ class RunReport:
     ``kept`` says which layers were kept for a next attempt, and after which the run went on;
     ``refresh`` which rows were taken over of the version before; ``chosen`` which nodes' rows alone
     were wanted, and what these took.
+    ``budget`` compares the plan with the memory that a worker may take ("": no limit is set).
     ``self_check`` is what computing rows of the layers a second time gave (None: not known).
     ``held`` says why a gate keeps the version from being current.
     ``not_removed`` says why versions that the job does not keep are still there ("": they are not);
@@ -290,6 +291,7 @@ class RunReport:
     refresh: RefreshFacts = field(default_factory=RefreshFacts)
     chosen: ChosenFacts = field(default_factory=ChosenFacts)
     self_check: SelfCheck | None = None
+    budget: str = ""
 
     def _repr_html_(self) -> str:
         """For notebooks."""

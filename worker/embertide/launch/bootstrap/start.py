@@ -101,6 +101,7 @@ def prepare(
             [layer.layer for layer in estimate.layers if layer.kept],
             estimate.spill.panel if estimate.spill else 0,
             bool(estimate.spill and estimate.spill.graph),
+            estimate.budget.sentence if estimate.budget else "",
         )
     )
     folder.write_job(job)
