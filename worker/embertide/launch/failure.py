@@ -12,12 +12,19 @@ import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from embertide.errors import EmbertideError, WorkerFailed
+from embertide.errors import EmbertideError, StorageError, WorkerFailed
 from embertide.launch.run_folder import RunFolder, WorkerError
 from embertide.spec.grid import GridShape
 
 _MEMORY_WORDS = ("can't allocate memory", "out of memory", "MemoryError")
 _TAIL_LINES = 5
+UNREADABLE = (
+    "scratch folder {folder}: {worker} was killed by SIGBUS {when}, as it read a file there that"
+    " the disk did not give back; see whether the disk is sound, or name another folder with"
+    " --scratch (spec.workers.scratch)"
+)
+"""Results and features are read where their files are mapped, where a failing disk is no error of a
+call: the system kills the process."""
 _CRASH, _CRASH_LINES = "Fatal Python error", 4
 
 
@@ -75,6 +82,11 @@ def first_cause(folder: RunFolder, grid: GridShape, exits: Iterable[Exit]) -> Ca
     reported = {report.rank for report in reports}
     for ended in exits:
         if ended.rank not in reported:
+            if ended.exit_code == -signal.SIGBUS and (scratch := folder.scratch_of(ended.rank)):
+                lost = UNREADABLE.format(
+                    worker=grid.describe(ended.rank), when=when, folder=scratch
+                )
+                return Cause(StorageError(lost), ended.rank)
             text = f"{grid.describe(ended.rank)} {_died(folder, ended, when)}"
             return Cause(WorkerFailed(text), ended.rank, silent=True)
     if not reports:

@@ -9,6 +9,7 @@ the order, which rank 0 broadcasts.
     report.json        what was published, from rank 0, once every worker is done
     snapshot-<rank>.json  a worker's metrics so far, where they are served
     error-<rank>.json  why a worker failed (``failure.py``)
+    scratch-<rank>     the folder of a worker's files that are mapped, if it has any
     logs/              what libraries printed in the workers
     delivered-<rank>   the worker's part is written and may become visible from now on
 """
@@ -214,6 +215,15 @@ class RunFolder:
         """What failing workers wrote, the earliest first."""
         texts = [path.read_text() for path in self.path.glob("error-*.json")]
         return sorted((WorkerError(**json.loads(text)) for text in texts), key=lambda e: e.time)
+
+    def note_scratch(self, rank: int, scratch: Path) -> None:
+        """A worker maps files of a scratch folder from now on. Raises OutputError."""
+        write_text(self.path / f"scratch-{rank}", str(scratch))
+
+    def scratch_of(self, rank: int) -> str:
+        """What :meth:`note_scratch` wrote; "" of a worker that maps no such files."""
+        path = self.path / f"scratch-{rank}"
+        return path.read_text() if path.exists() else ""
 
     def log_path(self, local: int) -> Path:
         """Where a launcher's worker of that number writes what libraries print."""

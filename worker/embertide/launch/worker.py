@@ -99,9 +99,11 @@ def _go_first() -> None:
         _OOM_SCORE.write_text(str(min(1000, int(_OOM_SCORE.read_text()) + 300)))
 
 
-def _scratch(job: EmbeddingJob) -> Scratch:
+def _scratch(job: EmbeddingJob, folder: RunFolder, rank: int) -> Scratch:
     allow_files()
-    return Scratch(make_folder(job))
+    scratch = make_folder(job)
+    folder.note_scratch(rank, scratch)
+    return Scratch(scratch)
 
 
 def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
@@ -130,7 +132,7 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
         settings.threads,
         work,
         ahead=pulse.ahead,
-        scratch=_scratch(job) if order.panel else None,
+        scratch=_scratch(job, folder, rank) if order.panel else None,
         panel=order.panel,
         spills_graph=order.spills_graph,
     )
