@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from embertide.models.reference import run_reference
-from embertide.steps.base import KINDS
+from embertide.steps.base import KINDS, EdgeStep
 from embertide.steps.propagate import Propagate
 from embertide.steps.reach import Reach
 from tests.support.catalogue import GRAPHS, Case, catalogue
@@ -25,7 +25,9 @@ GRIDS = [((1, 1), 16), ((2, 2), 3)]
 BY_TURNS = [((1, 1), 5), ((3, 1), 4), ((1, 2), 4), ((4, 1), 16), ((1, 4), 2), ((2, 1), 5)]
 """Those on which models take turns, but with ``--thorough``."""
 WHOLE = {
-    name for name, step in KINDS.items() if step.reach is not Reach.ROW and name != "aggregate"
+    name
+    for name, step in KINDS.items()
+    if step.reach is not Reach.ROW and not (issubclass(step, EdgeStep) and step.by_parts)
 }
 """Kinds of steps whose graph is in memory."""
 

@@ -20,6 +20,8 @@ from embertide.planning.spilled_graph import graph_problem
 from embertide.spec.grid import GridShape
 from embertide.spec.targets import Targets
 from embertide.spec.workers import Workers, parse_memory
+from embertide.steps.pair_attend import PairAttend
+from embertide.steps.propagate import Propagate
 from embertide.telemetry.estimate import Estimate, MemoryBudget, PlannedSpill
 from tests.support.cli import ESTIMATE
 from tests.support.step_program import program, summed
@@ -251,6 +253,12 @@ def test_a_graph_that_is_needed_in_memory_names_what_needs_it() -> None:
     gcn = program(summed("h", "x"))
     assert graph_problem(job, gcn, small, in_place=True) == ""
     assert graph_problem(job, gcn, GridShape.of(4, 1), in_place=True) == ""
+    repeated = program(Propagate(out="h", layer=0, x="x", times=3))
+    assert graph_problem(job, repeated, small, in_place=True) == ""
+    scored = program(PairAttend(out="h", layer=0, x="x", key="x", query="x", heads=1, kind="dot"))
+    assert graph_problem(job, scored, small, in_place=True) == (
+        "pair_attend (h, layer 0) needs the graph in memory"
+    )
     assert "workers are on one host" in graph_problem(job, gcn, GridShape.of(4, 1), in_place=False)
     assert "such as 4x1" in graph_problem(job, gcn, GridShape.of(2, 2), in_place=True)
     assert "fanout" in graph_problem(make_job(fanout=[5]), gcn, small, in_place=True)

@@ -25,10 +25,11 @@ from embertide.primitives.views import EdgeView
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.steps.aggregate import Aggregate
-from embertide.steps.base import Step
+from embertide.steps.base import EdgeStep, Step
 from embertide.steps.degree import Degree
 from embertide.steps.norms import ends_read, weighs
 from embertide.steps.program import Program
+from embertide.steps.propagate import Propagate
 from embertide.steps.reach import Reach
 from embertide.steps.reference import End
 
@@ -54,7 +55,7 @@ def graph_problem(job: EmbeddingJob, program: Program, grid: GridShape, *, in_pl
     if job.spec.inference.targets is not None:
         return "the edges of some nodes are taken from the graph in memory (inference.targets)"
     for step in program.steps:
-        if step.reach is Reach.NEIGHBOURS and not isinstance(step, Aggregate):
+        if step.reach is Reach.NEIGHBOURS and not (isinstance(step, EdgeStep) and step.by_parts):
             return f"{step.kind_name} ({step.out}, layer {step.layer}) needs the graph in memory"
     featured = [edge for edge in job.spec.input.edges if edge.features is not None]
     return f"edges with features can't be on disk ({featured[0].uri})" if featured else ""
@@ -130,13 +131,13 @@ class SpilledGraph:
         return most
 
     def go_over(self, step: Step, times: int) -> None:
-        """A step goes so many times over its edges, and once for what it first needs of them."""
+        """A step is run so many times, each over its edges, after what it first needs of them."""
+        assert isinstance(step, EdgeStep)
         view = step.edges
-        assert view is not None
         self.read_degrees(step)
         if self.graph.size.of_relation(view.relation).workers > 1:
             self._once(view, "places")
-        self.read += times * self._csr(view)
+        self.read += times * step.passes * self._csr(view)
 
     def read_degrees(self, step: Step) -> None:
         """A step reads degrees, which stay once they are known; in memory is where a row ends."""
@@ -170,7 +171,7 @@ class SpilledGraph:
 
 def _degrees(step: Step) -> tuple[set[End], bool]:
     """The ends whose degrees a step reads, and whether weights are added up for them."""
-    if isinstance(step, Aggregate):
+    if isinstance(step, Aggregate | Propagate):
         return ends_read(step.norm), weighs(step.norm)
     if isinstance(step, Degree):
         by_weight = step.of in ("weight", "out_weight")

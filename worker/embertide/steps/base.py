@@ -280,6 +280,8 @@ class EdgeStep(Step):
     relation: str = ""
 
     reach: ClassVar[Reach] = Reach.NEIGHBOURS
+    by_parts: ClassVar[bool] = False
+    """Whether it can go over its edges part by part, as they are read from the disk."""
     at_destination: ClassVar[tuple[str, ...]] = ()
     """Fields that name tensors of the destination type; all others are of the source type."""
 
@@ -287,6 +289,11 @@ class EdgeStep(Step):
     def edges(self) -> EdgeView:
         """The layer graph as the step sees it."""
         return EdgeView(self.layer, self.loops, self.loop_weight, self.edge_weight, self.relation)
+
+    @property
+    def passes(self) -> int:
+        """How often it goes over all edges."""
+        return 1
 
     @property
     def shares_rows(self) -> bool:

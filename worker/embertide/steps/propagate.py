@@ -53,6 +53,7 @@ class Propagate(EdgeStep, kind="propagate"):
     hops: tuple[float, ...] | None = None
 
     exact: ClassVar[bool] = True
+    by_parts: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
         """The width of ``x``."""
@@ -61,6 +62,11 @@ class Propagate(EdgeStep, kind="propagate"):
         if self.hops is not None and len(self.hops) != self.times + 1:
             raise ModelError(f"hops has {len(self.hops)} numbers, but must have {self.times + 1}")
         return shapes.width(self.x)
+
+    @property
+    def passes(self) -> int:
+        """One for each sum."""
+        return self.times
 
     @property
     def only_gathers(self) -> bool:
