@@ -1,4 +1,7 @@
-"""Layers whose tensors are on disk have the bits of layers in memory, for every model."""
+"""Layers whose tensors are on disk, or in host memory, have the bits of layers in memory.
+
+For every model. Host memory is that beside a GPU, which is as late with its copies as it may be.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from embertide.kernels.lanes import Lane
 from embertide.models.reference import run_reference
 from embertide.steps.base import KINDS, EdgeStep
 from embertide.steps.propagate import Propagate
@@ -30,6 +34,16 @@ WHOLE = {
     if step.reach is not Reach.ROW and not (issubclass(step, EdgeStep) and step.by_parts)
 }
 """Kinds of steps whose graph is in memory."""
+
+
+HOST_GRIDS: list[tuple[tuple[int, int], int, tuple[Lane, ...]]] = [
+    ((1, 1), 4, ("to device", "to host")),
+    ((2, 1), 5, ("to host",)),
+    ((1, 2), 3, ("to device",)),
+    ((2, 2), 3, ("to device", "to host")),
+]
+"""Grids, the columns of a panel, and the lanes that are late with copies. Models take turns on all
+but the last, unless ``--thorough``."""
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +81,27 @@ def test_every_model_has_the_bits_of_a_run_in_memory(
     assert not wrong
     # Nothing that has a name was left there.
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("grid", "panel", "late"), HOST_GRIDS)
+def test_tensors_in_host_memory_give_the_same_bits(
+    grid: tuple[int, int],
+    panel: int,
+    late: tuple[Lane, ...],
+    cases: dict[str, Case],
+    pytestconfig: pytest.Config,
+) -> None:
+    if grid != (2, 2) and not pytestconfig.getoption("--thorough"):
+        some = list(cases)[HOST_GRIDS.index((grid, panel, late)) :: len(HOST_GRIDS) - 1]
+        cases = {name: cases[name] for name in some}
+    programs = {name: (case.program, case.kind, case.weighted) for name, case in cases.items()}
+    task = partial(spill_layers, late=late)
+    by_rank = on_grid(*grid, task, GRAPHS, programs, "", panel, set())
+    assert not {
+        name: problem
+        for name, case in cases.items()
+        if (problem := _problem(case, [rank[name] for rank in by_rank]))
+    }
 
 
 def test_features_that_would_be_in_their_places_give_the_same_bits(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import numpy as np
 import torch
 
 from embertide.footprint import GraphSize
-from embertide.kernels import scratch, spilled_sort
+from embertide.kernels import host_store, scratch, spilled_sort
+from embertide.kernels.host_store import HostStore
+from embertide.kernels.lanes import Lane
 from embertide.kernels.scratch import Scratch
 from embertide.kernels.spilled_csr import SpilledCsr
 from embertide.pipeline.prepare import target_of
@@ -22,6 +25,7 @@ from embertide.plans import spill
 from embertide.primitives.exchange import Exchange
 from embertide.steps import Program
 from embertide.telemetry.self_check import SelfCheck
+from tests.support.late_lanes import LateLanes
 from tests.support.plans import as_given, order_steps
 from tests.support.typed_world import TypedRank
 from tests.support.world import GROUP_BYTES, Graph, Rank, make_features, make_job
@@ -82,16 +86,19 @@ def spill_layers(
     fanout: list[int] | None = None,
     *,
     placed: bool = False,
+    late: Collection[Lane] | None = None,
 ) -> dict[str, Answer]:
     """Our rows of every case, both ways.
 
     Args:
+        folder: of the disk.
         graph_too: cases that also run with the graph on disk.
         fanout: edges that each layer samples of a node; None: all.
         placed: as of :class:`Rank`.
+        late: tensors are in host memory instead, and copies on these lanes are late.
     """
     # Few of each: the disk is waited for.
-    spill.BLOCK_BYTES = scratch.CHUNK_BYTES = 4096
+    spill.BLOCK_BYTES = scratch.CHUNK_BYTES = host_store.CHUNK_BYTES = 4096
     answers: dict[str, Answer] = {}
     for name, (program, kind, weighted) in cases.items():
         sampled: dict[str, Any] = {} if fanout is None else {"fanout": fanout[: program.layers]}
@@ -101,7 +108,7 @@ def spill_layers(
         rank = Rank(exchange, graph, job)
         rank.placed = placed
         whole = rank.embed(ordered, features)
-        files = Scratch(Path(folder))
+        files = Scratch(Path(folder)) if late is None else HostStore(LateLanes(late))
         rank.ctx = replace(rank.ctx, scratch=files, panel=panel)
         found, checked = rank.checked(ordered, features, len(features))
         assert checked is not None

@@ -143,3 +143,13 @@ def test_nothing_of_the_device_is_looked_at_on_the_way_there(copies: LateCopies)
     found = Staging(torch.device("meta"), copies).upload(values(30, 2))
     assert (found.device.type, found.shape) == ("meta", (30, 2))
     assert copies.waits == 0
+
+
+def test_a_tensor_in_host_memory_is_not_staged(copies: LateCopies) -> None:
+    stage, rows = Staging(torch.device("meta"), copies), values(50, 11)
+    assert stage.download(rows) is rows
+    assert [part.data_ptr() for part in stage.batches(rows, 30)] == [
+        rows[at].data_ptr() for at in (0, 30)
+    ]
+    assert stage.indices(torch.tensor([3]), rows).device.type == "cpu"
+    assert copies.made == len(copies.to_do) == 0

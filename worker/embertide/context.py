@@ -10,6 +10,7 @@ import torch
 
 from embertide.grid import Grid
 from embertide.kernels.scratch import Scratch
+from embertide.kernels.store import Store
 from embertide.primitives.exchange import Exchange
 from embertide.spec.manifest import EmbeddingJob
 from embertide.storage.protocol import Storage
@@ -30,8 +31,8 @@ class RunContext:
         work: counts the rows and edges that stages are done with.
         graph_facts: what the stages find out about the graph.
         ahead: called with the stage's fraction after a number of edges that are still to come.
-        scratch: where the tensors of nodes are while parts of them are in memory; None: all of
-            them are in memory.
+        scratch: where the tensors of nodes are while parts of them are where layers are computed:
+            on disk, or in host memory beside a GPU; None: all of them are where layers are.
         panel: columns of a tensor that are in memory at a time; 0 without ``scratch``.
         spills_graph: whether edges and the graph are in ``scratch`` too.
         span: the part of a stage that :meth:`progress` tells of; 0 to 1 is the whole stage.
@@ -46,7 +47,7 @@ class RunContext:
     work: Work = field(default_factory=Work)
     graph_facts: GraphFacts = field(default_factory=GraphFacts)
     ahead: Callable[[float, int], None] = lambda _until, _edges: None
-    scratch: Scratch | None = None
+    scratch: Store | None = None
     panel: int = 0
     spills_graph: bool = False
     span: tuple[float, float] = (0.0, 1.0)
@@ -55,6 +56,11 @@ class RunContext:
     def grid(self) -> Grid:
         """The grid as seen from this rank."""
         return self.exchange.grid
+
+    @property
+    def disk(self) -> Scratch | None:
+        """Where edges and the graph are, where they are on disk; None: they are in memory."""
+        return self.scratch if self.spills_graph and isinstance(self.scratch, Scratch) else None
 
     @property
     def device(self) -> torch.device:

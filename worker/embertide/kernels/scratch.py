@@ -20,6 +20,8 @@ import torch
 
 from embertide.errors import StorageError
 from embertide.footprint import FLOAT_BYTES
+from embertide.kernels.disk_threads import DiskThreads
+from embertide.kernels.memory import empty
 from embertide.kernels.pages import empty_pages
 from embertide.kernels.scratch_file import ScratchFile
 from embertide.telemetry.format import human_bytes
@@ -71,6 +73,14 @@ class Scratch:
         self.held += made.size
         self.most = max(self.most, self.held)
         return made
+
+    def room(self, rows: int, width: int) -> torch.Tensor:
+        """[rows, width] float32, uninitialised, in memory."""
+        return empty((rows, width))
+
+    def mover(self) -> DiskThreads:
+        """What reads and writes parts while others are computed."""
+        return DiskThreads()
 
     def of(self, tensor: torch.Tensor) -> ScratchTensor:
         """The tensor of ours that begins where another one does; one without rows is as good as

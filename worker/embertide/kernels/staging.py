@@ -85,14 +85,20 @@ class Staging:
             self._under_way[at] = self._copies.start(target, buffer.copy_(part))
         return out
 
+    def indices(self, numbers: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
+        """Numbers of rows where these are: on the device, or on the CPU."""
+        return self.upload(numbers) if of.device.type == self.device.type else numbers
+
     def batches(self, tensor: torch.Tensor, rows: int) -> Iterator[torch.Tensor]:
         """Consecutive rows of a tensor on the device, so many at a time, on the CPU.
+
+        A tensor that is in host memory is not copied.
 
         While some are used the next are in flight. They are overwritten once the next are asked
         for, or something else is copied.
         """
         parts = (tensor[first : first + rows] for first in range(0, len(tensor), rows))
-        if self._copies is None:
+        if self._copies is None or self._on_host(tensor):
             yield from parts
             return
         coming: tuple[Copy, torch.Tensor] | None = None
@@ -107,7 +113,7 @@ class Staging:
 
     def download(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor itself where it is on the CPU, else a copy that is."""
-        if self._copies is None:
+        if self._copies is None or self._on_host(tensor):
             return tensor.cpu()
         out = torch.empty(tensor.shape, dtype=tensor.dtype)
         values = _BUFFER_BYTES // tensor.element_size()
@@ -116,6 +122,10 @@ class Staging:
             to[at : at + len(part)] = part
             at += len(part)
         return out
+
+    def _on_host(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor is in host memory, which the device's is not."""
+        return tensor.device.type == "cpu" != self.device.type
 
     def _take(self, size: int) -> tuple[int, torch.Tensor]:
         """The number of the buffer whose turn it is, and so many bytes of it, free to be used."""

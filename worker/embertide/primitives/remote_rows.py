@@ -36,7 +36,8 @@ def fetch_rows(
     requests = channel.all_to_all(asked)
     staging = channel.staging
     answers = [
-        staging.download(rows[staging.upload(numbers.long())]).float() for numbers in requests
+        staging.download(rows[staging.indices(numbers.long(), rows)]).float()
+        for numbers in requests
     ]
     found = torch.cat(channel.all_to_all(answers))
     return found[torch.from_numpy(places.reshape(-1))]

@@ -164,7 +164,7 @@ def build_graph(
     Raises:
         StorageError: the disk of a graph that is there has no room, or cannot be read or written.
     """
-    scratch = ctx.scratch if ctx.spills_graph else None
+    scratch = ctx.disk
     sorter = shuffle_edges(ctx.exchange, ranges, edges, sources, relation, scratch)
     ctx.progress("csr", 0.4)
     sorted_parts = sorter.parts(remove_duplicates=edge.duplicates == "remove")

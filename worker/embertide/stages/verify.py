@@ -171,7 +171,7 @@ def compare(
     rows_of_ours = torch.from_numpy(expected.dense[ours] - first)
     if chosen is not None:
         rows_of_ours = (torch.cumsum(chosen, 0) - 1)[rows_of_ours]
-    wanted = staging.upload(rows_of_ours)
+    wanted = staging.indices(rows_of_ours, embeddings)
     found = staging.download(embeddings[wanted])
     differences = np.abs(found.double().numpy() - reference.values[ours])
     # NaN is no agreement.

@@ -172,4 +172,6 @@ def loaded_features(ctx: RunContext, nodes: LoadedNodes) -> Loaded:
     """Loaded rows with their dense ids, on the device; placed rows need no ids."""
     raw, dense = nodes.raw, nodes.dense
     ids = torch.from_numpy(dense[:0] if raw.placed else dense)
-    return Loaded(ids, ctx.exchange.staging.upload(raw.values), raw.placed, raw.to_place)
+    # What is stored elsewhere comes to the device in parts.
+    values = ctx.exchange.staging.upload(raw.values) if ctx.scratch is None else raw.values
+    return Loaded(ids, values, raw.placed, raw.to_place)

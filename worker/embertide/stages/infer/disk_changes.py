@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from embertide.kernels.disk_threads import DiskThreads
-from embertide.kernels.scratch import ScratchTensor
+from embertide.kernels.store import StoredTensor
 from embertide.layouts import Layout
 from embertide.plans.panels import count_columns, panels, sorted_by_panels, stored_columns
 from embertide.plans.spill import Change, change_rows
@@ -40,15 +39,15 @@ def _store_by_panels(disk: DiskTensors, wanted: Change) -> None:
     disk.files[wanted.name, "loaded"] = out
 
 
-def _landed(disk: DiskTensors, name: str, to: Layout, layer: int) -> ScratchTensor:
+def _landed(disk: DiskTensors, name: str, to: Layout, layer: int) -> StoredTensor:
     """Features in the order of their nodes, some columns at a time.
 
     Collective: every rank must call.
     """
     out, every = disk.new(name, to), list(_columns(disk, name, to))
     reads = (partial(disk.columns, name, "loaded", each) for _, each in every)
-    with DiskThreads() as threads:
-        parts = threads.ahead(reads, after_writes=True)
+    with disk.scratch.mover() as mover:
+        parts = mover.ahead(reads, after_writes=True)
         for first, each in every:
             part = disk.of_widths({name: count_columns(each)})
             tensors = part.tensors.part(part.program, [], loaded={name: next(parts)})
@@ -56,7 +55,7 @@ def _landed(disk: DiskTensors, name: str, to: Layout, layer: int) -> ScratchTens
                 name, None, layout=to, width=part.program.widths[name], layer=layer
             )
             del tensors
-            threads.write(partial(out.write_columns, first), landed.data)
+            mover.write(partial(out.write_columns, first), landed.data)
             del landed
     return out
 
@@ -73,7 +72,7 @@ def _columns(disk: DiskTensors, name: str, to: Layout) -> Iterator[tuple[int, tu
         yield first, (slice(first, min(first + step, width)),)
 
 
-def _converted(disk: DiskTensors, wanted: Change, layer: int) -> ScratchTensor:
+def _converted(disk: DiskTensors, wanted: Change, layer: int) -> StoredTensor:
     """A tile as rows, or rows as a tile, some rows at a time. Collective: every rank must call."""
     name, execution = wanted.name, disk.execution
     origin: Layout = "tile" if wanted.to == "rows" else "rows"
@@ -81,12 +80,12 @@ def _converted(disk: DiskTensors, wanted: Change, layer: int) -> ScratchTensor:
     channel = execution.channel(layer, "feature", wanted.primitive)
     rows, ranges = change_rows(disk.plan, name), execution.ranges[node_type]
     every = list(blocks(ranges, execution.grid, rows))
-    with DiskThreads() as threads:
-        parts = threads.ahead(partial(disk.block, name, origin, block) for block in every)
+    with disk.scratch.mover() as mover:
+        parts = mover.ahead(partial(disk.block, name, origin, block) for block in every)
         for block, shard in zip(every, parts, strict=True):
             tensors = execution.tensors.part(
                 disk.plan.program, [(name, shard)], ranges={node_type: block.ranges}
             )
             changed = tensors.converted(name, wanted.to, channel)
-            threads.write(partial(write_block, out, block), changed)
+            mover.write(partial(write_block, out, block), changed)
     return out

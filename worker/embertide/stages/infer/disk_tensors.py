@@ -1,4 +1,7 @@
-"""The tensors of nodes that are on disk, by name and layout, and parts of them in memory."""
+"""The tensors of nodes that are on disk, by name and layout, and parts of them in memory.
+
+Of a GPU that is smaller than the graph, its memory is the memory, and the host's is the disk.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,7 @@ from itertools import accumulate
 import torch
 
 from embertide.grid import ColumnSlices, Grid, RowRanges
-from embertide.kernels.disk_threads import DiskThreads
-from embertide.kernels.memory import empty
-from embertide.kernels.scratch import Scratch, ScratchTensor
+from embertide.kernels.store import Store, StoredTensor
 from embertide.layouts import Layout, Shard
 from embertide.plans.panels import count_columns, stored_columns
 from embertide.plans.plan import Plan
@@ -69,10 +70,10 @@ class DiskTensors:
 
     execution: Execution
     plan: Plan
-    scratch: Scratch
-    files: dict[tuple[str, Held], ScratchTensor] = field(default_factory=dict)
+    scratch: Store
+    files: dict[tuple[str, Held], StoredTensor] = field(default_factory=dict)
 
-    def new(self, name: str, layout: Layout) -> ScratchTensor:
+    def new(self, name: str, layout: Layout) -> StoredTensor:
         """A file for our part of a tensor in a layout."""
         grid, width = self.execution.grid, self.plan.program.widths[name]
         ranges = self.execution.ranges_of(name)
@@ -82,20 +83,20 @@ class DiskTensors:
         panel = stored_columns(self.plan, name, stored(self.plan, layout))
         return self.scratch.empty(stop - start, columns, panel)
 
-    def add(self, name: str, layout: Layout, file: ScratchTensor) -> None:
+    def add(self, name: str, layout: Layout, file: StoredTensor) -> None:
         """The tensor is there, for later operations and for checks."""
         self.files[name, stored(self.plan, layout)] = file
         shard = Shard(layout, file.data, self.plan.program.widths[name])
         self.execution.tensors.restore({name: shard}, frees=())
 
-    def copied(self, file: ScratchTensor, panel: int | None = None) -> ScratchTensor:
+    def copied(self, file: StoredTensor, panel: int | None = None) -> StoredTensor:
         """The same values with so many columns in a panel; by default all."""
         out = self.scratch.empty(file.rows, file.width, panel)
         spans = list(file.blocks(file.width))
-        with DiskThreads() as threads:
-            parts = threads.ahead(partial(file.read_rows, *span) for span in spans)
+        with self.scratch.mover() as mover:
+            parts = mover.ahead(partial(file.read_rows, *span) for span in spans)
             for (first, _), rows in zip(spans, parts, strict=True):
-                threads.write(partial(out.write_rows, first), rows)
+                mover.write(partial(out.write_rows, first), rows)
         return out
 
     def drop(self, name: str, *layouts: Held) -> None:
@@ -106,7 +107,7 @@ class DiskTensors:
                 self.execution.tensors.loaded(name).release()
             self.files.pop(key).close()
 
-    def of(self, name: str, held: Held) -> ScratchTensor:
+    def of(self, name: str, held: Held) -> StoredTensor:
         """The file of a tensor in a layout."""
         return self.files[name, stored(self.plan, held)]
 
@@ -115,7 +116,7 @@ class DiskTensors:
     def whole(self, name: str, held: Held, layout: Layout) -> Shard:
         """All of our part of a tensor."""
         file = self.of(name, held)
-        values = file.read_columns(0, file.width) if file.width else empty((file.rows, 0))
+        values = file.read_columns(0, file.width) if file.width else self.scratch.room(file.rows, 0)
         return Shard(layout, values, self.plan.program.widths[name])
 
     def columns(self, name: str, held: Held, each: Sequence[slice]) -> torch.Tensor:
@@ -126,7 +127,7 @@ class DiskTensors:
             return file.read_columns(each[grid.m].start - start, each[grid.m].stop - start)
         if len(each) == 1:
             return file.read_columns(each[0].start, each[0].stop)
-        out, at = empty((file.rows, count_columns(each))), 0
+        out, at = self.scratch.room(file.rows, count_columns(each)), 0
         for part in each:
             values = file.read_columns(part.start, part.stop)
             out[:, at : at + values.shape[1]] = values
@@ -145,7 +146,7 @@ class DiskTensors:
         return replace(self.execution, program=replace(program, widths=program.widths | widths))
 
 
-def write_block(file: ScratchTensor, block: Block, shard: Shard) -> None:
+def write_block(file: StoredTensor, block: Block, shard: Shard) -> None:
     """Set some rows of our part of a tensor."""
     at = 0
     for rows in block.runs(shard.layout):
@@ -154,7 +155,7 @@ def write_block(file: ScratchTensor, block: Block, shard: Shard) -> None:
         at += count
 
 
-def write_whole(file: ScratchTensor, values: torch.Tensor) -> None:
+def write_whole(file: StoredTensor, values: torch.Tensor) -> None:
     """Set all of our part of a tensor, some rows at a time."""
     for first, last in file.blocks(max(1, file.width)):
         file.write_rows(first, values[first:last])

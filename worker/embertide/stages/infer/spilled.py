@@ -13,8 +13,7 @@ from functools import partial
 
 import torch
 
-from embertide.kernels.disk_threads import DiskThreads
-from embertide.kernels.scratch import Scratch, ScratchTensor
+from embertide.kernels.store import Store, StoredTensor
 from embertide.layouts import Layout, Shard
 from embertide.plans.panels import Panel, PanelOp, for_panel, panels
 from embertide.plans.plan import Plan
@@ -38,7 +37,7 @@ class SpilledLayers:
 
     execution: Execution
     plan: Plan
-    scratch: Scratch
+    scratch: Store
     _disk: DiskTensors = field(init=False)
     _order: DiskPlan = field(init=False)
 
@@ -58,6 +57,8 @@ class SpilledLayers:
         op = own.op
         for each in own.changes:
             change(self._disk, each, op.steps[0].layer)
+        # What a change stores is no result of ours: what we free goes once ours is kept.
+        tensors.begin(op.inputs, op.frees)
         match own.parts:
             case "ready":
                 out = self._disk.files.pop((op.out, "sums"))
@@ -92,7 +93,7 @@ class SpilledLayers:
 
     # -- parts -----------------------------------------------------------------------------------
 
-    def _by_columns(self, op: Run) -> ScratchTensor:
+    def _by_columns(self, op: Run) -> StoredTensor:
         """A panel of what is read at a time, which gives the same columns of the result.
 
         So it does of sums for other operations, if it brings any.
@@ -101,19 +102,19 @@ class SpilledLayers:
         out, others = disk.new(op.out, op.layout), self._sums_of(op)
         every = list(panels(self.plan, width, disk.execution.grid.m))
         own = [for_panel(self.plan, op, panel.each) for panel in every]
-        with DiskThreads() as threads:
-            parts = threads.ahead((partial(self._read, some) for some in own), after_writes=True)
+        with self.scratch.mover() as mover:
+            parts = mover.ahead((partial(self._read, some) for some in own), after_writes=True)
             for panel, some, read in zip(every, own, parts, strict=True):
                 part = self._of_panel(some, panel, read)
                 values = [some.op.lower(part).data]
                 values += [_made(part.tensors, name).data for name in others]
                 files = [out, *others.values()]
-                threads.write(partial(_write_columns, files, panel.own.start), values)
+                mover.write(partial(_write_columns, files, panel.own.start), values)
                 del part, values
         disk.files |= {(name, "sums"): file for name, file in others.items()}
         return out
 
-    def _sums_of(self, op: Run) -> dict[str, ScratchTensor]:
+    def _sums_of(self, op: Run) -> dict[str, StoredTensor]:
         """Files for the sums that an operation makes for others, by their names."""
         names = [step.out for step in op.brings if step.out != op.steps[0].out]
         return {name: self._disk.new(name, "tile") for name in names}
@@ -142,20 +143,20 @@ class SpilledLayers:
         )
         return replace(part, tensors=tensors, on_hop=partial(part.on_hop, columns=panel.each))
 
-    def _by_rows(self, op: Run, layout: Layout) -> ScratchTensor:
+    def _by_rows(self, op: Run, layout: Layout) -> StoredTensor:
         """Some rows of all inputs at a time, which give the same rows of the result."""
         disk, execution = self._disk, self.execution.with_factors(op)
         out, ranges = disk.new(op.out, layout), execution.ranges_of(op.out)
         every = list(blocks(ranges, execution.grid, block_rows(self.plan, op)))
-        with DiskThreads() as threads:
-            parts = threads.ahead(partial(self._read_rows, op, block) for block in every)
+        with self.scratch.mover() as mover:
+            parts = mover.ahead(partial(self._read_rows, op, block) for block in every)
             for block, shards in zip(every, parts, strict=True):
                 part = self._of_block(execution, op, block, shards)
                 result = op.lower(part)
                 if result.layout != layout:
                     part.tensors.restore({op.out: result}, frees=())
                     result = part.tensors.converted(op.out, layout, part.channel(op.steps[0].layer))
-                threads.write(partial(write_block, out, block), result)
+                mover.write(partial(write_block, out, block), result)
         return out
 
     def _read_rows(self, op: Run, block: Block) -> list[tuple[str, Shard]]:
@@ -180,7 +181,7 @@ class SpilledLayers:
         shards.clear()
         return replace(execution, tensors=tensors, ranges=ranges, some=some)
 
-    def _whole(self, op: Run, layout: Layout) -> ScratchTensor:
+    def _whole(self, op: Run, layout: Layout) -> StoredTensor:
         """All of what is read and made."""
         disk = self._disk
         shards = [
@@ -191,13 +192,14 @@ class SpilledLayers:
         del shards
         result = op.lower(replace(self.execution, tensors=tensors))
         out = disk.new(op.out, layout)
-        write_whole(out, result.data)
-        del result
-        for step in op.brings:
-            if step.out != op.steps[0].out:
-                shard = _made(tensors, step.out)
-                file = disk.files[step.out, "sums"] = disk.new(step.out, shard.layout)
-                write_whole(file, shard.data)
+        with self.scratch.mover() as mover:
+            mover.write(partial(write_whole, out), result.data)
+            del result
+            for step in op.brings:
+                if step.out != op.steps[0].out:
+                    shard = _made(tensors, step.out)
+                    file = disk.files[step.out, "sums"] = disk.new(step.out, shard.layout)
+                    mover.write(partial(write_whole, file), shard.data)
         return out
 
 
@@ -208,7 +210,7 @@ def _made(tensors: Tensors, name: str) -> Shard:
     return shard
 
 
-def _write_columns(files: list[ScratchTensor], first: int, values: list[torch.Tensor]) -> None:
+def _write_columns(files: list[StoredTensor], first: int, values: list[torch.Tensor]) -> None:
     for file, columns in zip(files, values, strict=True):
         file.write_columns(first, columns)
 
