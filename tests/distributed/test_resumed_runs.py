@@ -78,7 +78,7 @@ def test_no_resume_computes_all_and_removes_what_was_kept(job: Job) -> None:
     report = job.again("2x1", "--no-resume")
     assert report["kept"] == {
         "resumed": 0, "version": "", "layers": 0, "kept": [], "kept_bytes": 0,
-        "wait_seconds": 0.0, "problems": [],
+        "written_bytes": None, "wait_seconds": 0.0, "problems": [],
     }  # fmt: skip
     assert job.kept() == []
 

@@ -20,7 +20,8 @@ class KeptFacts:
         version: the run that had kept that layer, by the version it published or was to; "": none.
         layers: how many the model has; 0: unknown.
         kept: the layers that it kept.
-        kept_bytes: of these, of all workers.
+        kept_bytes: of the rows of these, of all workers.
+        written_bytes: what was written for them; an earlier run has kept the rest. None: all.
         wait_seconds: that this worker waited for what it wrote.
         problems: why a layer was not kept, or one that was kept was not used.
     """
@@ -30,13 +31,21 @@ class KeptFacts:
     layers: int = 0
     kept: list[int] = field(default_factory=list)
     kept_bytes: int = 0
+    written_bytes: int | None = None
     wait_seconds: float = 0.0
     problems: list[str] = field(default_factory=list)
 
-    def lost(self, layer: int, size: int) -> None:
-        """A layer of so many bytes that was to be kept is not."""
+    def keeps(self, layer: int, size: int, written: int) -> None:
+        """A layer of so many bytes, of which some were written, is kept."""
+        self.kept.append(layer)
+        self.kept_bytes += size
+        self.written_bytes = (self.written_bytes or 0) + written
+
+    def lost(self, layer: int, size: int, written: int) -> None:
+        """A layer of so many bytes, of which some were written, that was to be kept is not."""
         self.kept.remove(layer)
         self.kept_bytes -= size
+        self.written_bytes = (self.written_bytes or 0) - written
 
     def warn(self, problem: str) -> None:
         """Note a problem, and log it."""
@@ -51,10 +60,15 @@ class KeptFacts:
             found.append(f"resumed after layer {self.resumed} of {self.layers}")
         if self.kept:
             numbers = ", ".join(map(str, self.kept))
-            found.append(
-                f"kept layer {numbers} for a next attempt or run: {human_bytes(self.kept_bytes)}"
-            )
+            text = f"kept layer {numbers} for a next attempt or run: {human_bytes(self.kept_bytes)}"
+            found.append(text + self._written)
         return found
+
+    @property
+    def _written(self) -> str:
+        if self.written_bytes is None or self.written_bytes >= self.kept_bytes:
+            return ""
+        return f", of which {human_bytes(self.written_bytes)} were written now"
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> KeptFacts:

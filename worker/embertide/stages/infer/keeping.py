@@ -4,16 +4,16 @@ A layer's tensors are written by threads while the next layer is computed. They 
 nor freed before they are written, so that no copy is needed: what would do so waits. Once the first
 operation of the next layer is over, all workers exchange what they have written, and a thread of
 rank 0 seals the layer by one object, after it has waited for the disk. Whatever fails here is a
-warning, and the run goes on without.
+warning, and the run goes on without. Of a tensor of which an earlier run has kept most rows only
+the others are written (:mod:`embertide.versions.layers.patches`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass
 
 from embertide.context import RunContext
 from embertide.errors import EmbertideError
@@ -29,10 +29,12 @@ from embertide.stages.infer.restoring import (
     restore,
     shape_of,
 )
+from embertide.stages.infer.writing import Writing, bytes_of
 from embertide.steps.execution import Execution
 from embertide.telemetry.progress import Progress
-from embertide.versions.layers.seals import Block, KeptTensor, Seal
-from embertide.versions.layers.store import LayerStore
+from embertide.versions.layers.patches import EarlierRows, plan_patch
+from embertide.versions.layers.seals import Block, Damaged, KeptTensor, Seal, block_of
+from embertide.versions.layers.store import Array, LayerStore, Range
 
 NOT_KEPT = "layer {layer} is not kept for a next attempt, nor are those after it: {why}"
 DIFFERS = "rows that were computed a second time differ"
@@ -61,35 +63,6 @@ class Keeping:
     how: str = ""
 
 
-@dataclass
-class _Writing:
-    """A layer on its way to the store: its tensors, and the blocks of each."""
-
-    boundary: Boundary
-    name: str
-    tensors: list[KeptTensor] = field(default_factory=list)
-    blocks: list[list[Future[Block]]] = field(default_factory=list)
-    why: str = ""
-
-    def wait(self) -> None:
-        """Until all is written, or has failed."""
-        for block in (block for of_tensor in self.blocks for block in of_tensor):
-            block.exception()
-
-    def result(self) -> tuple[str, list[list[dict[str, Any]]]]:
-        """The first error, "" for none, and the blocks of each tensor that were written."""
-        self.wait()
-        errors = [e for of_tensor in self.blocks for b in of_tensor if (e := b.exception())]
-        for error in errors:
-            if not isinstance(error, EmbertideError):
-                raise error
-        written = [
-            [asdict(b.result()) for b in of_tensor if b.exception() is None]
-            for of_tensor in self.blocks
-        ]
-        return self.why or (str(errors[0]) if errors else ""), written
-
-
 class LayerKeeper:
     """Keeps the layers of one execution.
 
@@ -113,12 +86,17 @@ class LayerKeeper:
         self._pool = ThreadPoolExecutor(_WRITERS, "layers")
         self._sealer = ThreadPoolExecutor(1, "seals")
         self._sealing: list[Future[None]] = []
-        self._writing: _Writing | None = None
+        self._writing: Writing | None = None
         self._off = False
         self._sealed_names: list[str] = []
+        self._earlier: dict[str, EarlierRows] = {}
 
     def _name(self, end: Boundary) -> str:
         return boundary_digest(self._plan, end, self._ctx.job.spec.inference.rows, self._basis)
+
+    def goes_on_from(self, earlier: Mapping[str, EarlierRows]) -> None:
+        """Tensors of which an earlier run has kept most rows."""
+        self._earlier |= earlier
 
     def start_again(self) -> None:
         """What this attempt has kept is not believed any more, and all rows are computed.
@@ -134,10 +112,11 @@ class LayerKeeper:
             for name in self._sealed_names:
                 self._keeping.store.drop(name)
         self._sealed_names.clear()
+        self._earlier.clear()
         self._basis = ""
         self._known = [(end, self._name(end)) for end in boundaries(self._plan)]
         self._facts.kept.clear()
-        self._facts.kept_bytes = 0
+        self._facts.kept_bytes, self._facts.written_bytes = 0, None
         self._ctx.exchange.barrier()
 
     def resume(self) -> int:
@@ -202,36 +181,53 @@ class LayerKeeper:
 
     def _begin(self, boundary: Boundary, name: str, shards: Mapping[str, Shard]) -> None:
         """Begin to write our shards of a layer's tensors."""
-        self._writing = writing = _Writing(boundary, name)
+        self._writing = writing = Writing(boundary, name)
         if self._checker is not None and self._checker.beyond:
             # A next attempt would not compute these rows again, so nor would it notice.
             writing.why = DIFFERS
         for of in boundary.tensors:
             self._write(writing, of, shards[of])
 
-    def _write(self, writing: _Writing, name: str, shard: Shard) -> None:
+    def _write(self, writing: Writing, name: str, shard: Shard) -> None:
         """Begin to write our shard of a tensor."""
-        execution, store = self._execution, self._keeping.store
-        number = len(writing.tensors)
+        execution = self._execution
         place = place_of(execution, name, shard.layout)
         if tuple(shard.data.shape) != shape_of(place):
             writing.why = f"{name} is not cut into the columns of the grid's slices"
+        tensor = KeptTensor(
+            name=name,
+            rows=execution.ranges_of(name).nodes,
+            width=shard.width,
+            dtype=str(shard.data.dtype).removeprefix("torch."),
+            layout=shard.layout,
+            scaled=name in execution.scaled,
+            blocks=(),
+        )
         values = contiguous(execution.exchange.staging.download(shard.data))
-        parts = store.blocks(
-            writing.name, number, execution.grid.rank, values, place[0][0], place[1][0]
-        )
-        writing.blocks.append([self._pool.submit(store.write, *part) for part in parts])
-        writing.tensors.append(
-            KeptTensor(
-                name=name,
-                rows=execution.ranges_of(name).nodes,
-                width=shard.width,
-                dtype=str(shard.data.dtype).removeprefix("torch."),
-                layout=shard.layout,
-                scaled=name in execution.scaled,
-                blocks=(),
-            )
-        )
+        try:
+            tensor, parts = self._parts(writing, tensor, values, place)
+        except Damaged as error:
+            writing.why, parts = str(error), iter(())
+        writing.blocks.append([self._pool.submit(self._keeping.store.write, *p) for p in parts])
+        writing.tensors.append(tensor)
+
+    def _parts(
+        self, writing: Writing, tensor: KeptTensor, values: Array, place: tuple[Range, Range]
+    ) -> tuple[KeptTensor, Iterator[tuple[Array, Block]]]:
+        """A tensor with what it refers to of an earlier run's, and what we write of it.
+
+        Raises:
+            Damaged: an earlier patch, which is written again with this one, cannot be read.
+        """
+        store, rank, number = self._keeping.store, self._execution.grid.rank, len(writing.tensors)
+        (first, last), (left, _) = place
+        earlier = self._earlier.get(tensor.name)
+        plan = None if earlier is None else plan_patch(tensor, earlier)
+        if earlier is None or plan is None:
+            return tensor, store.blocks(writing.name, number, rank, values, first, left)
+        moved = earlier.moved[first:last]
+        parts = store.patch(writing.name, number, rank, values, (first, left), moved, plan)
+        return plan.tensor, parts
 
     def _settle(self) -> None:
         """Wait until what is under way is written."""
@@ -252,7 +248,7 @@ class LayerKeeper:
         gathered = self._ctx.exchange.all_objects(writing.result())
         problems = [why for why, _ in gathered if why]
         parts = [
-            tuple(Block(**block) for _, blocks in gathered for block in blocks[number])
+            tuple(block_of(block) for _, blocks in gathered for block in blocks[number])
             for number in range(len(writing.tensors))
         ]
         if not problems:
@@ -263,16 +259,13 @@ class LayerKeeper:
             self._facts.warn(NOT_KEPT.format(layer=writing.boundary.layer, why=problems[0]))
             self._discard(parts)
 
-    def _sealed(self, writing: _Writing, parts: list[tuple[Block, ...]]) -> None:
+    def _sealed(self, writing: Writing, parts: list[tuple[Block, ...]]) -> None:
         """All is written: a thread of rank 0 seals the layer."""
-        tensors = [
-            replace(t, blocks=blocks) for t, blocks in zip(writing.tensors, parts, strict=True)
-        ]
+        tensors, written = writing.complete(parts), bytes_of(writing.tensors, parts)
         boundary, store = writing.boundary, self._keeping.store
         facts = self._facts
         self._sealed_names.append(writing.name)
-        facts.kept.append(boundary.layer)
-        facts.kept_bytes += sum(tensor.size for tensor in tensors)
+        facts.keeps(boundary.layer, sum(tensor.size for tensor in tensors), written)
         facts.layers = self._plan.program.layers
         if self._ctx.grid.rank > 0:
             return
@@ -284,7 +277,7 @@ class LayerKeeper:
             layers=self._plan.program.layers,
             feature=self._execution.grid.feature,
             how=self._keeping.how,
-            tensors=tuple(tensors),
+            tensors=tensors,
         )
         self._sealing.append(self._sealer.submit(self._seal, seal, parts))
 
@@ -294,7 +287,8 @@ class LayerKeeper:
             if not self._keeping.store.seal(seal):
                 self._discard(parts)
         except EmbertideError as error:
-            self._facts.lost(seal.layer, seal.size)
+            written = bytes_of(seal.tensors, parts)
+            self._facts.lost(seal.layer, seal.size, written)
             self._facts.warn(NOT_KEPT.format(layer=seal.layer, why=error))
 
     def _finish_seals(self) -> None:

@@ -39,6 +39,7 @@ from embertide.stages.infer.taking_over import Refreshing
 from embertide.steps.base import EdgeStep
 from embertide.steps.execution import Execution
 from embertide.telemetry.clock import Clock
+from embertide.versions.layers.patches import EarlierRows
 from embertide.versions.layers.seals import Damaged, KeptTensor, Seal
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def refresh(
             shards = work.run(part)
         if keeper is not None:
             keeper.after()
+            keeper.goes_on_from(work.earlier(part))
         whole.tensors.restore(shards, _freed(plan, part, shards))
     ctx.progress("infer", 1.0, plan.program.layers, plan.program.layers)
     results = results_in_rows(whole)
@@ -171,7 +173,7 @@ class _Refresh:
         """Tensor -> our shard of all rows at the end of a part. Collective: all ranks call."""
         types, kept = self._plan.program.types, {t.name: t for t in part.seal.tensors}
         ops = self._plan.ops[part.first : part.end.at]
-        made = {op.out for op in ops}
+        made = self._made(part)
         names = [name for name in part.end.tensors if name in made]
         with on_one_thread():
             shards = self._kept([kept[name] for name in names])
@@ -191,6 +193,28 @@ class _Refresh:
             ]
         self._agree(next(filter(None, audit), ""))
         return shards
+
+    def earlier(self, part: _Part) -> dict[str, EarlierRows]:
+        """Tensor of a part that was run -> the rows of it that were kept, and those that moved;
+        none of node types whose nodes are not where they were."""
+        types, made = self._plan.program.types, self._made(part)
+        return {
+            tensor.name: EarlierRows(
+                self._refreshing.store.key, tensor, self._moved[tensor.name].numpy()
+            )
+            for tensor in part.seal.tensors
+            if tensor.name in made and self._stays(types[tensor.name])
+        }
+
+    def _stays(self, node_type: str) -> bool:
+        """Whether each node has the dense id that it had; one that is gone had the last ones."""
+        before = self._refreshing.before[node_type]
+        return bool((before == torch.arange(len(before))).all())
+
+    def _made(self, part: _Part) -> set[str]:
+        """The tensors that a part makes, and leaves to later ones."""
+        made = {op.out for op in self._plan.ops[part.first : part.end.at]}
+        return made & set(part.end.tensors)
 
     def _is_read(self, part: _Part, name: str) -> bool:
         """Whether an operation after a part reads a tensor."""

@@ -8,6 +8,7 @@ module    what it does
 ========  ==================================================================================
 places    where kept layers lie, and what their objects are called
 seals     the record that makes a layer complete: its tensors, and their blocks with checksums
+patches   rows that a later run has computed again, beside the blocks of an earlier one
 store     writes blocks, seals a layer, reads rows of a sealed one
 attempts  which attempts may read or write at the moment
 sweeping  removes what no attempt needs any more

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from embertide.storage.protocol import ObjectInfo, Storage
 from embertide.versions.layers.attempts import in_use
 from embertide.versions.layers.places import SEAL, key_uri
 from embertide.versions.layers.seals import Damaged, from_bytes
-from embertide.versions.layers.sweeping import keys, objects_of, remove
+from embertide.versions.layers.sweeping import folders_of, keys, objects_of, referred, remove
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,8 @@ class KeptLayers:
 
     Attributes:
         layers: numbers of those that are complete, from 1; ``of`` is how many the model has.
-        size: bytes of all objects, those of incomplete layers too.
+        size: bytes of all objects, those of incomplete layers too, and of the blocks in the folders
+            of earlier keys that its seals refer to.
         modified: when something of it was last written, in seconds since the epoch.
         in_use: an attempt may read or write them.
         with_digests: digests of rows are there: of a published version, from which the next run may
@@ -43,12 +45,24 @@ def list_layers(storage: Storage, output_uri: str) -> list[KeptLayers]:
     Raises:
         StorageError: the store refuses or does not answer.
     """
-    kept = [_describe(storage, output_uri, key) for key in keys(storage, output_uri)]
-    return sorted(kept, key=lambda item: item.modified)
+    blocks = {key: referred(storage, output_uri, [key]) for key in keys(storage, output_uri)}
+    kept = [_describe(storage, output_uri, key, blocks) for key in blocks]
+    return sorted((item for item in kept if item is not None), key=lambda item: item.modified)
 
 
-def _describe(storage: Storage, output_uri: str, key: str) -> KeptLayers:
-    objects = objects_of(storage, output_uri, key)
+def _describe(
+    storage: Storage, output_uri: str, key: str, blocks: Mapping[str, Mapping[str, int]]
+) -> KeptLayers | None:
+    """None where all objects are blocks that later keys refer to, and count there.
+
+    Args:
+        blocks: key -> URI -> bytes of the blocks that its seals refer to.
+    """
+    objects, ours = objects_of(storage, output_uri, key), blocks[key]
+    theirs = {uri for other, of in blocks.items() if other != key for uri in of}
+    sizes = ours | {info.uri: info.size for info in objects if info.uri not in theirs}
+    if not sizes:
+        return None
     layers, of, with_digests, problems = set[int](), 0, False, list[str]()
     for info in objects:
         if info.uri.endswith(SEAL):
@@ -68,7 +82,7 @@ def _describe(storage: Storage, output_uri: str, key: str) -> KeptLayers:
         uri=key_uri(output_uri, key),
         layers=sorted(layers),
         of=of,
-        size=sum(info.size for info in objects),
+        size=sum(sizes.values()),
         modified=_newest(objects),
         in_use=in_use(storage, output_uri, key, objects, time.time()),
         with_digests=with_digests,
@@ -81,12 +95,13 @@ def _newest(objects: list[ObjectInfo]) -> float:
 
 
 def remove_layers(storage: Storage, output_uri: str, kept: list[KeptLayers]) -> list[KeptLayers]:
-    """Remove those that no attempt uses; returns them.
+    """Remove those that no attempt uses; returns them. Blocks that those in use refer to stay.
 
     Raises:
         StorageError: the store does not allow or fails to remove.
     """
     unused = [item for item in kept if not item.in_use]
-    for item in unused:
-        remove(storage, output_uri, item.key, objects_of(storage, output_uri, item.key))
+    stay = {item.key for item in kept if item.in_use}
+    gone = sorted(folders_of(storage, output_uri, [item.key for item in unused]) - stay)
+    remove(storage, output_uri, {key: objects_of(storage, output_uri, key) for key in gone})
     return unused

@@ -6,7 +6,8 @@
 
 The key is a digest of what is computed and from what, the name one of the steps up to the layer and
 of their weights. Digests of rows are sealed as layers are, by a digest of how the rows were
-computed. Folders that begin with ``_`` are no data: readers of an output skip them.
+computed. A seal may have blocks in the folders of earlier keys. Folders that begin with ``_`` are
+no data: readers of an output skip them.
 """
 
 from __future__ import annotations

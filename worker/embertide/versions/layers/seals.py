@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -12,6 +12,8 @@ from xxhash import xxh3_128_hexdigest
 _FORM = 1
 """The form of the record; another one counts as damaged, and the layer is computed again."""
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "int32": 4}
+POSITION_BYTES = 8
+"""What a row's dense id takes in a patch."""
 
 
 class Damaged(Exception):
@@ -27,6 +29,7 @@ class Block:
         first, last: rows, by dense id; ``last`` is one past the last.
         left, right: columns, likewise.
         checksum: XXH3 with 128 bits of the object, in hex.
+        key: in whose folder it lies, where that is not its seal's; "": it is.
     """
 
     path: str
@@ -35,6 +38,35 @@ class Block:
     left: int
     right: int
     checksum: str
+    key: str = ""
+
+    def size(self, item_bytes: int) -> int:
+        """Bytes of the object."""
+        return (self.last - self.first) * (self.right - self.left) * item_bytes
+
+
+@dataclass(frozen=True)
+class PatchBlock(Block):
+    """Some of the rows from ``first`` to ``last``: their dense ids, ascending, then their values.
+
+    Attributes:
+        rows: how many.
+    """
+
+    rows: int = 0
+
+    def size(self, item_bytes: int) -> int:
+        """Bytes of the object."""
+        return self.rows * (POSITION_BYTES + (self.right - self.left) * item_bytes)
+
+
+Patch = tuple[PatchBlock, ...]
+"""Rows that stand in place of those of a tensor's blocks, and of the patches before."""
+
+
+def block_of(data: dict[str, Any]) -> Block:
+    """What ``asdict`` described."""
+    return PatchBlock(**data) if "rows" in data else Block(**data)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +77,8 @@ class KeptTensor:
         rows, width: N and D of the whole tensor.
         layout: that in which the workers had it.
         scaled: its rows are multiplied already by the factors of the sum that reads them.
+        blocks: all rows and columns.
+        patches: rows that later runs have computed again, the oldest first.
     """
 
     name: str
@@ -54,16 +88,27 @@ class KeptTensor:
     layout: Literal["tile", "rows"]
     scaled: bool
     blocks: tuple[Block, ...]
+    patches: tuple[Patch, ...] = ()
 
     @property
     def size(self) -> int:
         """Bytes of all values."""
         return self.rows * self.width * ITEM_BYTES[self.dtype]
 
+    def every_block(self) -> Iterator[Block]:
+        """The blocks, then those of the patches."""
+        yield from self.blocks
+        for patch in self.patches:
+            yield from patch
+
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> KeptTensor:
         """What ``asdict`` described."""
-        return cls(**{**data, "blocks": tuple(Block(**block) for block in data["blocks"])})
+        blocks = tuple(Block(**block) for block in data["blocks"])
+        patches = tuple(
+            tuple(PatchBlock(**block) for block in patch) for patch in data.get("patches", ())
+        )
+        return cls(**{**data, "blocks": blocks, "patches": patches})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +134,14 @@ class Seal:
 
     @property
     def size(self) -> int:
-        """Bytes of all blocks."""
+        """Bytes of all rows."""
         return sum(tensor.size for tensor in self.tensors)
+
+    def stored(self) -> Iterator[tuple[str, Block, int]]:
+        """Key of the folder that each block lies in, the block, and the bytes of its object."""
+        for tensor in self.tensors:
+            for block in tensor.every_block():
+                yield block.key or self.key, block, block.size(ITEM_BYTES[tensor.dtype])
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; :meth:`from_json` is the way back."""

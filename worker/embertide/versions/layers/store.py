@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,23 @@ from xxhash import xxh3_128_hexdigest
 
 from embertide.errors import EmbertideError, ObjectMissing
 from embertide.storage.protocol import Storage
+from embertide.versions.layers.patches import (
+    PatchPlan,
+    Positions,
+    overlaps,
+    patch_blocks,
+    split_patch,
+)
 from embertide.versions.layers.places import block_path, key_uri, layers_uri, seal_uri
-from embertide.versions.layers.seals import Block, Damaged, KeptTensor, Seal, from_bytes, to_bytes
+from embertide.versions.layers.seals import (
+    Block,
+    Damaged,
+    KeptTensor,
+    PatchBlock,
+    Seal,
+    from_bytes,
+    to_bytes,
+)
 
 BLOCK_BYTES = (8 << 20) - (64 << 10)
 """One request each: of a store, an upload in parts begins at 8 MiB and leaves parts when killed."""
@@ -66,6 +81,35 @@ class LayerStore:
             start, right = first + at, left + values.shape[1]
             yield part, Block(path, start, start + len(part), left, right, "")
 
+    def patch(
+        self,
+        name: str,
+        tensor: int,
+        rank: int,
+        values: Array,
+        place: tuple[int, int],
+        moved: npt.NDArray[np.bool_],
+        plan: PatchPlan,
+    ) -> Iterator[tuple[Array, Block]]:
+        """The objects of our part of a patch, and their blocks without checksums.
+
+        Args:
+            values: [n, d] our rows and columns.
+            place: dense id of the first row, and the first column.
+            moved: [n] bool, our rows that are not those of the earlier run.
+
+        Raises:
+            Damaged: a patch that is merged is not what was written, or cannot be read.
+        """
+        range_ = place[0], place[0] + len(values)
+        rows = moved.copy()
+        for block in (block for patch in plan.merged for block in patch):
+            if overlaps(block, range_, (place[1], place[1] + values.shape[1])):
+                positions, _ = split_patch(self._data(block, values.itemsize), block, values.dtype)
+                rows[positions[_within(positions, range_)] - place[0]] = True
+        names = self.version, name, tensor, rank
+        return patch_blocks(names, values, np.flatnonzero(rows), place, BLOCK_BYTES)
+
     def write(self, values: Array, block: Block) -> Block:
         """Write a block; returns it with its checksum.
 
@@ -77,24 +121,25 @@ class LayerStore:
             self.storage.write_soon(uri, data)
         else:
             self.storage.write(uri, bytes(data))
-        return Block(**{**vars(block), "checksum": xxh3_128_hexdigest(data)})
+        return replace(block, checksum=xxh3_128_hexdigest(data))
 
     def seal(self, seal: Seal) -> bool:
         """Make a layer complete; False where it is so already, by another attempt.
 
-        Its blocks outlast a machine that goes down before it has its seal.
+        Its blocks outlast a machine that goes down before it has its seal; those of an earlier key
+        have their own seals.
 
         Raises:
             StorageError, OutputError: the store refused or failed.
         """
         if self.on_one_machine:
-            blocks = (block for tensor in seal.tensors for block in tensor.blocks)
-            self.storage.settle(f"{self.uri}/{block.path}" for block in blocks)
+            blocks = (block for tensor in seal.tensors for block in tensor.every_block())
+            self.storage.settle(f"{self.uri}/{block.path}" for block in blocks if not block.key)
         uri = seal_uri(self.output_uri, self.key, seal.name)
         return self.storage.write_if(uri, to_bytes(seal), None)
 
     def remove(self, blocks: Sequence[Block]) -> None:
-        """Remove blocks that no seal has."""
+        """Remove blocks that this attempt has written, and no seal has."""
         self.storage.delete(f"{self.uri}/{block.path}" for block in blocks)
 
     # -- reading -------------------------------------------------------------------------
@@ -133,7 +178,7 @@ class LayerStore:
         Raises:
             Damaged: a block is not what was written, or cannot be read.
         """
-        wanted = [block for block in tensor.blocks if _overlap(block, rows, columns)]
+        wanted = [block for block in tensor.blocks if overlaps(block, rows, columns)]
         cells = sum(_cells(block, rows, columns) for block in wanted)
         if cells != out.size:
             raise Damaged(
@@ -143,6 +188,10 @@ class LayerStore:
         with ThreadPoolExecutor(_READERS, "layers") as pool:
             for _ in pool.map(lambda block: self._read(block, rows, columns, out), wanted):
                 pass
+            for patch in tensor.patches:
+                some = [block for block in patch if overlaps(block, rows, columns)]
+                for _ in pool.map(lambda block: self._put(block, rows, columns, out), some):
+                    pass
 
     def _read(self, block: Block, rows: Range, columns: Range, out: Array) -> None:
         """Copy what a block has of a range to its place."""
@@ -155,14 +204,23 @@ class LayerStore:
             top - block.first : bottom - block.first, left - block.left : right - block.left
         ]
 
+    def _put(self, block: PatchBlock, rows: Range, columns: Range, out: Array) -> None:
+        """Put the rows of a patch in place of those before, within a range."""
+        positions, values = split_patch(self._data(block, out.itemsize), block, out.dtype)
+        left, right = max(columns[0], block.left), min(columns[1], block.right)
+        within = _within(positions, rows)
+        out[positions[within] - rows[0], left - columns[0] : right - columns[0]] = values[
+            within, left - block.left : right - block.left
+        ]
+
     def _data(self, block: Block, item_bytes: int) -> bytes:
         """A block's bytes, which are what was written."""
-        uri = f"{self.uri}/{block.path}"
+        uri = f"{key_uri(self.output_uri, block.key or self.key)}/{block.path}"
         try:
             data = self.storage.read(uri)
         except EmbertideError as error:
             raise Damaged(str(error)) from error
-        size = (block.last - block.first) * (block.right - block.left) * item_bytes
+        size = block.size(item_bytes)
         if len(data) != size:
             raise Damaged(f"{uri} has {len(data)} bytes, {size} were written")
         if xxh3_128_hexdigest(data) != block.checksum:
@@ -170,8 +228,10 @@ class LayerStore:
         return data
 
 
-def _overlap(block: Block, rows: Range, columns: Range) -> bool:
-    return _cells(block, rows, columns) > 0
+def _within(positions: Positions, rows: Range) -> slice:
+    """Those of ascending dense ids that are in a range."""
+    first, last = np.searchsorted(positions, rows)
+    return slice(int(first), int(last))
 
 
 def _cells(block: Block, rows: Range, columns: Range) -> int:

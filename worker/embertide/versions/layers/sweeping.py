@@ -1,7 +1,10 @@
 """Removes kept layers that nothing goes on from any more: after a version is published, and by age.
 
 Seals go first, so that a removal that is cut short leaves blocks without a seal, which are not read
-and a later sweep removes.
+and a later sweep removes. A seal may refer to blocks in the folders of earlier keys: these stay as
+long as it does. Which keys go is decided before the seals of the others are read, and an attempt
+marks the key that it goes on from; so blocks that a new seal refers to are those of a seal that
+stays, until the new one can be read.
 """
 
 from __future__ import annotations
@@ -9,14 +12,16 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import timedelta
 
 from embertide.errors import EmbertideError, ObjectMissing
 from embertide.spec.schemes import is_local
 from embertide.storage.protocol import ObjectInfo, Storage
 from embertide.versions.layers.attempts import in_use
-from embertide.versions.layers.places import SEAL, is_key, key_uri, layers_uri
+from embertide.versions.layers.places import SEAL, is_key, key_uri, layers_uri, seal_uri
+from embertide.versions.layers.seals import Damaged, Seal, from_bytes
 
 ABANDONED_AFTER = timedelta(hours=24)
 """Age of the newest object of a key at which no job's next attempt is expected any more."""
@@ -40,17 +45,51 @@ def objects_of(storage: Storage, output_uri: str, key: str) -> list[ObjectInfo]:
         return []
 
 
-def remove(storage: Storage, output_uri: str, key: str, objects: list[ObjectInfo]) -> None:
-    """Remove a key's layers; hidden files that killed writers left are among its objects.
+def seals_of(storage: Storage, output_uri: str, key: str) -> Iterator[Seal]:
+    """The complete layers of a key, without those whose record is damaged, which no run uses.
+
+    Raises:
+        StorageError: the store refuses or does not answer.
+    """
+    for file in storage.all_names(key_uri(output_uri, key)):
+        if file.endswith(SEAL):
+            name = file.removesuffix(SEAL)
+            uri = seal_uri(output_uri, key, name)
+            with suppress(ObjectMissing, Damaged):
+                yield from_bytes(uri, storage.read(uri), key, name)
+
+
+def referred(storage: Storage, output_uri: str, of_keys: Iterable[str]) -> dict[str, int]:
+    """URI -> bytes of the blocks that seals of some keys refer to, in any key's folder.
+
+    Raises:
+        StorageError: the store refuses or does not answer.
+    """
+    return {
+        f"{key_uri(output_uri, of)}/{block.path}": size
+        for key in of_keys
+        for seal in seals_of(storage, output_uri, key)
+        for of, block, size in seal.stored()
+    }
+
+
+def remove(storage: Storage, output_uri: str, gone: Mapping[str, list[ObjectInfo]]) -> None:
+    """Remove keys' layers, but for the blocks that the seals of other keys refer to.
+
+    Args:
+        gone: key -> its objects; hidden files that killed writers left are among them.
 
     Raises:
         StorageError: the store does not allow or fails to remove.
     """
-    seals = [info.uri for info in objects if info.uri.endswith(SEAL)]
-    storage.delete(seals)
-    storage.delete(info.uri for info in objects if info.uri not in set(seals))
+    others = [key for key in keys(storage, output_uri) if key not in gone]
+    stay = referred(storage, output_uri, others) if gone else {}
+    uris = [info.uri for objects in gone.values() for info in objects if info.uri not in stay]
+    storage.delete(uri for uri in uris if uri.endswith(SEAL))
+    storage.delete(uri for uri in uris if not uri.endswith(SEAL))
     if is_local(output_uri):
-        _remove_folders(storage, output_uri, key)
+        for key in gone:
+            _remove_folders(storage, output_uri, key)
 
 
 def _remove_folders(storage: Storage, output_uri: str, key: str) -> None:
@@ -81,16 +120,28 @@ def sweep(
         stay: keys of layers that the next run goes on from, however old they are.
     """
     try:
-        there = keys(storage, output_uri)
+        there = {key: objects_of(storage, output_uri, key) for key in keys(storage, output_uri)}
         now = _store_time(storage, output_uri) if there else 0.0
-        for name in there:
-            objects = objects_of(storage, output_uri, name)
-            if name in stay or not (name in unneeded or _is_abandoned(objects, now)):
-                continue
-            if not in_use(storage, output_uri, name, objects, now):
-                remove(storage, output_uri, name, objects)
+        earlier = folders_of(storage, output_uri, [key for key in unneeded if key in there])
+        due = [key for key, objects in there.items() if _is_due(key, objects, now, earlier)]
+        gone = {
+            key: there[key]
+            for key in due
+            if key not in stay and not in_use(storage, output_uri, key, there[key], now)
+        }
+        remove(storage, output_uri, gone)
     except EmbertideError as error:
         _log.warning("kept layers below %s are not removed: %s", layers_uri(output_uri), error)
+
+
+def folders_of(storage: Storage, output_uri: str, of_keys: Collection[str]) -> set[str]:
+    """Some keys, and those in whose folders their seals have blocks."""
+    seals = (seal for key in of_keys for seal in seals_of(storage, output_uri, key))
+    return {*of_keys, *(key for seal in seals for key, _, _ in seal.stored())}
+
+
+def _is_due(key: str, objects: list[ObjectInfo], now: float, unneeded: Collection[str]) -> bool:
+    return key in unneeded or _is_abandoned(objects, now)
 
 
 def _is_abandoned(objects: list[ObjectInfo], now: float) -> bool:
