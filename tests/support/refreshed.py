@@ -17,7 +17,13 @@ from embertide.plans.boundaries import Boundary, boundaries, boundary_digest, re
 from embertide.plans.dirty import why_whole
 from embertide.plans.plan import Plan
 from embertide.primitives.exchange import Exchange
-from embertide.stages.changes import OwnNodes, digest_rows, find_changes, keep_digests
+from embertide.stages.changes import (
+    EarlierDigests,
+    OwnNodes,
+    RowDigests,
+    find_changes,
+    keep_digests,
+)
 from embertide.stages.features import LoadedNodes, RawFeatures, loaded_features, locate_features
 from embertide.stages.infer import Keeping, Refreshing, arrange, infer
 from embertide.steps import Program
@@ -146,21 +152,26 @@ class Days:
             for step in program.steps
             if step.own_edges and any(end == "out" for end, _ in step.degrees_read)
         )
-        digests = digest_rows(self.exchange, names, loaded, sub_ranges, counted)
-        ranges = {"": rank.ranges}
-        assert not keep_digests(self.exchange, store, RECORD, digests, ranges)
-        refreshing = None
+        digests = RowDigests(
+            exchange=self.exchange, nodes=names, loaded=loaded, sub_ranges=sub_ranges,
+            counted=counted,
+        )  # fmt: skip
+        refreshing = compared = None
         if before is not None:
             seal = before.sealed(RECORD)
             assert seal is not None
-            old, changes = find_changes(self.exchange, before, seal, digests, ranges)
+            compared = find_changes(self.exchange, digests, EarlierDigests(before, seal))
+        kept = None if compared is None else compared.kept
+        assert not keep_digests(self.exchange, store, RECORD, digests, {}, kept)
+        if before is not None and compared is not None:
+            changes = compared.changes
             reach = count_reach(self.exchange, layers.plan, changes, sub_ranges)
             answer.all_edges = reach.all_edges
             refreshing = Refreshing(
                 store=before,
                 basis=self.basis,
                 next_basis=store.key if self.tolerance else "",
-                before=old,
+                before=compared.before,
                 changes=changes,
                 reached=reach.dirty,
                 all_edges=reach.all_edges,

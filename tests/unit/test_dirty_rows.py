@@ -15,8 +15,8 @@ from embertide.kernels.hashing import hash_bytes
 from embertide.plans.dirty import Changes, dirty_in, dirty_rows, why_whole
 from embertide.plans.plan import Plan
 from embertide.spec.grid import GridShape
+from embertide.stages.changes.comparing import _places
 from embertide.stages.changes.digests import _of_edges
-from embertide.stages.changes.kept import _places
 from embertide.stages.infer.moved import moved_rows, relative_errors
 from embertide.steps import Activation, Aggregate, Linear, Program, Propagate
 from tests.support.manifests import EXAMPLE, only_problem, put
@@ -172,7 +172,7 @@ def test_nodes_have_the_places_that_their_ids_had(in_order: bool) -> None:
 
 def test_digests_of_edges_are_those_of_their_parts() -> None:
     g = np.random.default_rng(3)
-    ids = g.integers(0, 2**63, (40, 2)).astype(np.uint64)
+    places = torch.from_numpy(g.permutation(40) - 1)
     lengths = g.integers(0, 5, 30)
     indptr = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)]))
     cols = torch.from_numpy(g.integers(0, 40, int(indptr[-1])).astype(np.int32))
@@ -182,10 +182,13 @@ def test_digests_of_edges_are_those_of_their_parts() -> None:
     for row in range(30):
         some = csr.slice(row, row + 1)
         pairs = zip(some.cols.tolist(), some.weights.numpy(), strict=True)
-        data = np.frombuffer(b"".join(ids[c].tobytes() + w.tobytes() for c, w in pairs), np.uint8)
+        parts = [places[c].numpy().astype(np.int32).tobytes() + w.tobytes() for c, w in pairs]
+        data = np.frombuffer(b"".join(parts), np.uint8)
         expected.append(hash_bytes(np.array([0, len(data)]), data)[0])
-    assert (_of_edges(csr, ids) == np.array(expected)).all()
-    assert (_of_edges(csr.without_weights(), ids) != np.array(expected)).any()
+    assert (_of_edges(csr, places) == np.array(expected)).all()
+    assert (_of_edges(csr.without_weights(), places) != np.array(expected)).any()
+    moved = Csr(0, indptr, places[cols.long()].to(torch.int32), weights)
+    assert (_of_edges(moved) == np.array(expected)).all()
 
 
 @pytest.mark.parametrize(

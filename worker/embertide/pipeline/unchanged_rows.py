@@ -7,6 +7,7 @@ import logging
 
 import psutil
 
+from embertide.context import RunContext
 from embertide.errors import EmbertideError
 from embertide.kernels.csr import Csr
 from embertide.kernels.spilled_csr import in_memory
@@ -15,9 +16,20 @@ from embertide.pipeline.prepare import Prepared
 from embertide.pipeline.reach import Reach, count_reach
 from embertide.pipeline.refresh import RefreshPlan, on_one_machine
 from embertide.planning.order import WorkOrder
+from embertide.planning.row_inputs import RowInputs, edges_of, features_of
+from embertide.planning.unchanged import touched
 from embertide.primitives.objects import broadcast_object
 from embertide.spec.manifest import Refresh
-from embertide.stages.changes import OwnNodes, RowDigests, digest_rows, find_changes, keep_digests
+from embertide.stages.changes import (
+    Compared,
+    EarlierDigests,
+    OwnNodes,
+    RowDigests,
+    find_changes,
+    keep_digests,
+)
+from embertide.stages.changes.comparing import tensor_name
+from embertide.stages.changes.digests import EDGES, FEATURES, OUT
 from embertide.stages.infer import Refreshing
 from embertide.telemetry.refresh import FULL_RUN, RefreshFacts
 from embertide.versions.layers.seals import Damaged, Seal
@@ -44,20 +56,13 @@ def find_unchanged(prepared: Prepared, order: WorkOrder, plan: RefreshPlan) -> R
     if not plan.keeps and not plan.goes_on:
         return None
     sub_ranges = _sub_ranges(prepared)
-    digests = _digests(prepared, sub_ranges)
+    digests, made_of = _digests(prepared, sub_ranges), _made_of(prepared, order)
+    compared = _compare(prepared, plan, digests, made_of) if plan.goes_on else None
     if plan.keeps:
-        _keep(prepared, order, plan, digests)
-    if not plan.goes_on:
+        _keep(prepared, order, plan, digests, made_of, compared)
+    if compared is None:
         return None
-    ctx = prepared.ctx
-    try:
-        refreshing = _compare(prepared, order, plan, digests, sub_ranges)
-    except Damaged as error:
-        ctx.graph_facts.refresh.whole(str(error))
-        if ctx.grid.rank == 0:
-            ctx.graph_facts.kept.warn(FULL_RUN.format(why=error))
-        return None
-    return refreshing
+    return _take_over(prepared, order, plan, compared, sub_ranges)
 
 
 def _sub_ranges(prepared: Prepared) -> dict[str, Csr]:
@@ -73,26 +78,52 @@ def _sub_ranges(prepared: Prepared) -> dict[str, Csr]:
 
 
 def _digests(prepared: Prepared, sub_ranges: dict[str, Csr]) -> RowDigests:
-    """Digests of our rows. Collective: every rank must call."""
+    """Digests of our rows, none of which is made yet."""
     located = {name: prepared.graph.located[of] for name, of in prepared.names.items()}
-    nodes = {name: OwnNodes(own.ranges, own.names) for name, own in located.items()}
     counted = {
         step.own_edges.relation
         for step in prepared.plan.program.steps
         if step.own_edges is not None and any(end == "out" for end, _ in step.degrees_read)
     }
-    return digest_rows(
-        prepared.ctx.exchange, nodes, prepared.loaded, sub_ranges, frozenset(counted)
+    return RowDigests(
+        exchange=prepared.ctx.exchange,
+        nodes={name: OwnNodes(own.ranges, own.names) for name, own in located.items()},
+        loaded=prepared.loaded,
+        sub_ranges=sub_ranges,
+        counted=frozenset(counted),
     )
 
 
-def _keep(prepared: Prepared, order: WorkOrder, plan: RefreshPlan, digests: RowDigests) -> None:
+def _made_of(prepared: Prepared, order: WorkOrder) -> dict[str, RowInputs]:
+    """Name of digests -> what they are made of, beside the ids of nodes."""
+    job, program = prepared.ctx.job, prepared.plan.program
+    features = {
+        tensor_name(FEATURES, name): features_of(job, order.inputs, prepared.names[name])
+        for name in prepared.loaded
+    }
+    relations = {
+        name: edges_of(job, order.inputs, str(of))
+        for name, of in prepared.graph.of_relations(program).items()
+    }
+    edges = {tensor_name(kind, n): of for n, of in relations.items() for kind in (EDGES, OUT)}
+    return features | edges
+
+
+def _keep(
+    prepared: Prepared,
+    order: WorkOrder,
+    plan: RefreshPlan,
+    digests: RowDigests,
+    made_of: dict[str, RowInputs],
+    compared: Compared | None,
+) -> None:
     """Keep the digests; without them the layers are of no use. Collective: every rank must call."""
     ctx = prepared.ctx
     output, together = ctx.job.spec.published_uri, on_one_machine(ctx)
     store = LayerStore(ctx.storage, output, plan.key, order.version, together)
-    ranges, _ = prepared.graph.of_types(prepared.names)
-    why = keep_digests(ctx.exchange, store, plan.record, digests, ranges)
+    names = {name: of.digest for name, of in made_of.items()}
+    earlier = None if compared is None else compared.kept
+    why = keep_digests(ctx.exchange, store, plan.record, digests, names, earlier)
     if why:
         if ctx.grid.rank == 0:
             ctx.graph_facts.kept.warn(UNKEPT.format(why=why))
@@ -101,24 +132,38 @@ def _keep(prepared: Prepared, order: WorkOrder, plan: RefreshPlan, digests: RowD
 
 
 def _compare(
+    prepared: Prepared, plan: RefreshPlan, digests: RowDigests, made_of: dict[str, RowInputs]
+) -> Compared | None:
+    """The rows that differ from the base's; None where its digests cannot be used, which is noted.
+
+    Collective: every rank must call.
+    """
+    ctx, base = prepared.ctx, plan.base
+    store = LayerStore(ctx.storage, ctx.job.spec.published_uri, base.key, base.version)
+    try:
+        earlier = _earlier(prepared, store, plan.record, made_of)
+        return find_changes(ctx.exchange, digests, earlier)
+    except Damaged as error:
+        ctx.graph_facts.refresh.whole(str(error))
+        if ctx.grid.rank == 0:
+            ctx.graph_facts.kept.warn(FULL_RUN.format(why=error))
+        return None
+
+
+def _take_over(
     prepared: Prepared,
     order: WorkOrder,
     plan: RefreshPlan,
-    digests: RowDigests,
+    compared: Compared,
     sub_ranges: dict[str, Csr],
 ) -> Refreshing | None:
-    """The rows that differ from the base's. Collective: every rank must call.
+    """What is taken over of the base; None: all rows are computed, which is noted.
 
-    Raises:
-        Damaged: the base's digests are not there, or are not what was written; on all ranks alike.
+    Collective: every rank must call.
     """
     ctx, base, facts = prepared.ctx, plan.base, prepared.ctx.graph_facts.refresh
-    spec = ctx.job.spec.refresh
+    spec, changes, cores = ctx.job.spec.refresh, compared.changes, psutil.cpu_count() or 1
     store = LayerStore(ctx.storage, ctx.job.spec.published_uri, base.key, base.version)
-    seal = _sealed(prepared, store, plan.record)
-    ranges, _ = prepared.graph.of_types(prepared.names)
-    before, changes = find_changes(ctx.exchange, store, seal, digests, ranges)
-    cores = psutil.cpu_count() or 1
     with on_one_thread():
         reach = count_reach(ctx.exchange, prepared.plan, changes, sub_ranges, cores, spec.tolerance)
     facts.all_rows, facts.all_edges = reach.all_rows, reach.all_edges
@@ -136,7 +181,7 @@ def _compare(
         how=plan.record,
         basis=base.basis,
         next_basis=facts.basis,
-        before=before,
+        before=compared.before,
         changes=changes,
         reached=reach.dirty,
         all_edges=reach.all_edges,
@@ -171,20 +216,39 @@ def _costs(text: str, reach: Reach, **more: str) -> str:
     )
 
 
-def _sealed(prepared: Prepared, store: LayerStore, name: str) -> Seal:
-    """The record of the base's digests, which rank 0 reads. Collective: every rank must call."""
+def _earlier(
+    prepared: Prepared, store: LayerStore, name: str, made_of: dict[str, RowInputs]
+) -> EarlierDigests:
+    """The base's digests, which rank 0 looks up. Collective: every rank must call.
+
+    Raises:
+        Damaged: they are not there, or are not what was written; on all ranks alike.
+    """
     ctx = prepared.ctx
-    answer: tuple[str, object] = "", None
+    answer: tuple[str, object, list[str]] = "", None, []
     if ctx.grid.rank == 0:
         try:
             seal = store.sealed(name)
             why = "" if seal else f"{store.uri}: its digests of rows are gone"
-            answer = why, seal.to_json() if seal else None
+            answer = why, seal.to_json() if seal else None, _unchanged(ctx, seal, store, made_of)
         except (Damaged, EmbertideError) as error:
-            answer = str(error), None
+            answer = str(error), None, []
     if ctx.grid.world > 1:
         answer = broadcast_object(answer, ctx.grid.rank)
-    why, found = answer
-    if why or not isinstance(found, dict):
+    why, record, unchanged = answer
+    if why or not isinstance(record, dict):
         raise Damaged(why)
-    return Seal.from_json(found)
+    return EarlierDigests(store, Seal.from_json(record), unchanged)
+
+
+def _unchanged(
+    ctx: RunContext, seal: Seal | None, store: LayerStore, made_of: dict[str, RowInputs]
+) -> list[str]:
+    """Names of the digests that are made of what those of the base are made of."""
+    tensors = () if seal is None else seal.tensors
+    before = {tensor.name: tensor.made_of for tensor in tensors}
+    return [
+        name
+        for name, of in made_of.items()
+        if before.get(name) == of.digest and not touched(ctx.storage, store.version, of.uris)
+    ]

@@ -1,15 +1,17 @@
 """Digests of what each row of the layers is made of: its id, its features and its in-edges.
 
 They are kept beside the layers of a version, so that a later run finds the rows that changed
-without the graph of then. Edges count as the model sees them: the ids of the sources in order,
-the weights and the features. A digest has 128 bits: that one row which changed is taken for
-unchanged has a probability of about 2^-128.
+without the graph of then. Edges count as the model sees them: the dense ids of the sources in
+order, the weights and the features. Where nodes have other dense ids than they had, those of then
+are digested to compare, and those of now to keep. A digest has 128 bits: that one row which changed
+is taken for unchanged has a probability of about 2^-128.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +30,11 @@ PRIMITIVE = "refresh"
 """Under which the transfers are counted."""
 DIGEST_WORDS = 4
 """int32 of a digest as it is kept."""
+IDS, FEATURES, EDGES, OUT = "ids", "features", "in-edges", "out"
+"""What is digested of a node type or a relation."""
 _EDGES = 1 << 18
-"""Edges whose sources are put together at a time, in memory that is used again."""
+"""Edges that are put together at a time."""
+Rows32 = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -45,52 +50,70 @@ class OwnNodes:
     names: Ids
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RowDigests:
-    """Digests of our rows, by the program's names.
+    """Digests of our rows, by the program's names; each is made when it is asked for.
 
     Attributes:
-        ids: node type -> [n, 2], of our nodes.
-        features: node type -> [n, 2], of those that have features.
-        edges: relation -> [n, 2], of the in-edges of our rows of its destination type.
-        out: relation -> [n] int64 out-edges of our nodes of its source type.
-    """
-
-    ids: dict[str, Words]
-    features: dict[str, Words]
-    edges: dict[str, Words]
-    out: dict[str, npt.NDArray[np.int64]]
-
-
-def digest_rows(
-    exchange: Exchange,
-    nodes: Mapping[str, OwnNodes],
-    loaded: Mapping[str, Loaded],
-    sub_ranges: Mapping[str, Csr],
-    counted: frozenset[str],
-) -> RowDigests:
-    """Digest our rows. Collective: every rank must call.
-
-    Every rank takes 16 bytes for each node of a type, one type after another, while it digests.
-
-    Args:
+        exchange: all ranks make the same ones, in the same order.
+        nodes: node type -> our nodes.
         loaded: node type -> the features that we read.
         sub_ranges: relation -> the in-edges of our rows, with what the program reads of them.
         counted: relations whose out-degrees the program reads.
     """
-    channel = exchange.channel("world", PRIMITIVE)
-    ids = {name: _of_ids(own.names) for name, own in nodes.items()}
-    features = {
-        name: _of_features(channel, nodes[name].ranges, rows) for name, rows in loaded.items()
-    }
-    edges, out = dict[str, Words](), dict[str, npt.NDArray[np.int64]]()
-    for name, csr in sub_ranges.items():
+
+    exchange: Exchange
+    nodes: Mapping[str, OwnNodes]
+    loaded: Mapping[str, Loaded]
+    sub_ranges: Mapping[str, Csr]
+    counted: frozenset[str]
+    _made: dict[tuple[str, str], Rows32] = field(default_factory=dict)
+
+    def kinds(self) -> Iterator[tuple[str, str]]:
+        """Everything that is digested: what, and of which node type or relation."""
+        yield from ((IDS, of_type) for of_type in self.nodes)
+        yield from ((FEATURES, of_type) for of_type in self.loaded)
+        yield from ((EDGES, relation) for relation in self.sub_ranges)
+        yield from ((OUT, relation) for relation in self.sub_ranges if relation in self.counted)
+
+    def width(self, kind: str) -> int:
+        """int32 of each row."""
+        return 2 if kind == OUT else DIGEST_WORDS
+
+    def rows_of(self, kind: str, name: str) -> str:
+        """The node type whose rows are digested."""
+        if kind in (IDS, FEATURES):
+            return name
+        source, destination = ends_of(name)
+        return destination if kind == EDGES else source
+
+    def make(self, kind: str, name: str, places: torch.Tensor | None = None) -> Rows32:
+        """[n, width] of our rows. Collective: every rank must call.
+
+        Args:
+            places: [N] int64, other dense ids of the sources of in-edges; None: their own.
+        """
+        if places is not None:
+            return _narrow(_of_edges(self.sub_ranges[name], places))
+        if (kind, name) not in self._made:
+            self._made[kind, name] = _narrow(self._values(kind, name))
+        return self._made[kind, name]
+
+    def _values(self, kind: str, name: str) -> npt.NDArray[Any]:
+        channel = self.exchange.channel("world", PRIMITIVE)
+        if kind == IDS:
+            return _of_ids(self.nodes[name].names)
+        if kind == FEATURES:
+            return _of_features(channel, self.nodes[name].ranges, self.loaded[name])
+        if kind == EDGES:
+            return _of_edges(self.sub_ranges[name])
         source, _ = ends_of(name)
-        every = torch.cat(channel.all_gather(torch.from_numpy(ids[source].view(np.int64))))
-        edges[name] = _of_edges(csr, every.numpy().view(np.uint64))
-        if name in counted:
-            out[name] = _out_edges(channel, nodes[source].ranges, csr)
-    return RowDigests(ids, features, edges, out)
+        ranges = self.nodes[source].ranges
+        return _out_edges(channel, ranges, self.sub_ranges[name]).reshape(-1, 1)
+
+
+def _narrow(values: npt.NDArray[Any]) -> Rows32:
+    return np.ascontiguousarray(values).view(np.int32)
 
 
 def _of_ids(names: Ids) -> Words:
@@ -117,37 +140,36 @@ def _of_features(channel: Channel, ranges: RowRanges, loaded: Loaded) -> Words:
     sent = torch.cat([rows.to(torch.int64).unsqueeze(1), digests], 1)
     received = torch.cat(channel.all_to_all(sent.split(counts)))
     first, last = ranges.worker(channel.grid.rank)
-    found = np.zeros((last - first, 2), np.uint64)
-    found[received[:, 0].numpy()] = received[:, 1:].contiguous().numpy().view(np.uint64)
-    return found
+    out = np.zeros((last - first, 2), np.uint64)
+    out[received[:, 0].numpy()] = received[:, 1:].contiguous().numpy().view(np.uint64)
+    return out
 
 
-def _of_edges(csr: Csr, ids: Words) -> Words:
+def _of_edges(csr: Csr, places: torch.Tensor | None = None) -> Words:
     """[n, 2] of the in-edges of our rows.
 
     Args:
-        ids: [N, 2] digests of the ids of all sources.
+        places: [N] int64, what stands for each source; None: its dense id.
     """
     words, indptr = np.empty((csr.rows, 2), np.uint64), csr.indptr.numpy()
-    table = torch.from_numpy(ids.view(np.int64))
-    longest = int(csr.indptr.diff().max()) if csr.rows else 0
-    sources = torch.empty(max(min(_EDGES, csr.nnz), longest), 2, dtype=torch.int64)
     first = 0
     while first < csr.rows:
         limit = indptr[first] + _EDGES
         last = max(first + 1, int(np.searchsorted(indptr, limit, "right")) - 1)
         some = slice(int(indptr[first]), int(indptr[last]))
-        torch.index_select(table, 0, csr.cols[some], out=sources[: some.stop - some.start])
-        edges = _joined(sources[: some.stop - some.start], csr, some)
+        edges = _joined(csr, some, places)
         offsets = (indptr[first : last + 1] - indptr[first]) * edges.shape[1]
         hash_bytes(offsets.astype(np.int64), edges.reshape(-1), words[first:last])
         first = last
     return words
 
 
-def _joined(sources: torch.Tensor, csr: Csr, some: slice) -> npt.NDArray[np.uint8]:
-    """[n, bytes] some edges: the digest of the source, the weight, the features."""
-    parts = [sources.numpy().view(np.uint8)]
+def _joined(csr: Csr, some: slice, places: torch.Tensor | None) -> npt.NDArray[np.uint8]:
+    """[n, bytes] some edges: the source, the weight, the features."""
+    cols = csr.cols[some]
+    if places is not None:
+        cols = places[cols.long()].to(cols.dtype)
+    parts = [cols.numpy().reshape(-1, 1).view(np.uint8)]
     if csr.weights is not None:
         parts.append(csr.weights[some].numpy().reshape(-1, 1).view(np.uint8))
     if csr.features is not None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from embertide.errors import EmbertideError
 from embertide.plans.boundaries import Boundary
-from embertide.versions.layers.seals import ITEM_BYTES, Block, KeptTensor, PatchBlock
+from embertide.versions.layers.seals import ITEM_BYTES, Block, KeptTensor
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Writing:
 
     def complete(self, parts: list[tuple[Block, ...]]) -> tuple[KeptTensor, ...]:
         """The tensors with the blocks that all ranks have written of each."""
-        return tuple(map(_with_blocks, self.tensors, parts))
+        return tuple(map(KeptTensor.with_blocks, self.tensors, parts))
 
     def wait(self) -> None:
         """Until all is written, or has failed."""
@@ -48,13 +48,6 @@ class Writing:
             for of_tensor in self.blocks
         ]
         return self.why or (str(errors[0]) if errors else ""), written
-
-
-def _with_blocks(tensor: KeptTensor, blocks: tuple[Block, ...]) -> KeptTensor:
-    if not tensor.blocks:
-        return replace(tensor, blocks=blocks)
-    patch = tuple(block for block in blocks if isinstance(block, PatchBlock))
-    return replace(tensor, patches=(*tensor.patches, patch)) if patch else tensor
 
 
 def bytes_of(tensors: Sequence[KeptTensor], parts: list[tuple[Block, ...]]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from xxhash import xxh3_128_hexdigest
@@ -79,6 +79,7 @@ class KeptTensor:
         scaled: its rows are multiplied already by the factors of the sum that reads them.
         blocks: all rows and columns.
         patches: rows that later runs have computed again, the oldest first.
+        made_of: a digest of the objects that digests of rows are made of; "": it is not known.
     """
 
     name: str
@@ -89,11 +90,19 @@ class KeptTensor:
     scaled: bool
     blocks: tuple[Block, ...]
     patches: tuple[Patch, ...] = ()
+    made_of: str = ""
 
     @property
     def size(self) -> int:
         """Bytes of all values."""
         return self.rows * self.width * ITEM_BYTES[self.dtype]
+
+    def with_blocks(self, blocks: tuple[Block, ...]) -> KeptTensor:
+        """With blocks that were written: all rows, or a patch where it has blocks already."""
+        if not self.blocks:
+            return replace(self, blocks=blocks)
+        patch = tuple(block for block in blocks if isinstance(block, PatchBlock))
+        return replace(self, patches=(*self.patches, patch)) if patch else self
 
     def every_block(self) -> Iterator[Block]:
         """The blocks, then those of the patches."""

@@ -1,0 +1,63 @@
+"""What rows are made of: the objects of a node type's features and of a relation's edges.
+
+Two runs with the same ones have the same features of each node, and the same edges between the same
+nodes, so that these need not be compared row by row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from embertide._version import __version__
+from embertide.planning.inputs import Inputs
+from embertide.readers.splits import Split
+from embertide.spec.job_digest import job_digest
+from embertide.spec.manifest import EmbeddingJob
+
+
+@dataclass(frozen=True)
+class RowInputs:
+    """What some rows are made of.
+
+    Attributes:
+        digest: of the release, the job, the model's objects, and each object's URI, size, ETag and
+            rows that are read.
+        uris: of the objects.
+    """
+
+    digest: str
+    uris: list[str]
+
+
+def features_of(job: EmbeddingJob, inputs: Inputs, node_type: str) -> RowInputs:
+    """What the features of a node type are made of."""
+    nodes = inputs.by_nodes[node_type]
+    tables = [table.split for table in nodes.tables]
+    scaling = nodes.schema.scaling if nodes.schema is not None else None
+    source = None if scaling is None else scaling.source
+    more = [] if source is None else [source.uri]
+    # What results are compared with is no part of any row.
+    nodes = replace(nodes, references={})
+    facts = (nodes, inputs.model_tables.get(node_type), inputs.unread_tables.get(node_type))
+    return _inputs(job, inputs, facts, [*nodes.features, *nodes.table, *tables], more)
+
+
+def edges_of(job: EmbeddingJob, inputs: Inputs, relation: str) -> RowInputs:
+    """What the edges of a relation, or of the one that it is the reverse of, are made of."""
+    (own,) = (
+        str(edge.relation) for edge in job.spec.input.edges if relation in map(str, edge.relations)
+    )
+    splits = inputs.by_edges[own]
+    facts = (splits, inputs.edge_features.get(own), inputs.edge_categories.get(own))
+    return _inputs(job, inputs, facts, splits, [])
+
+
+def _inputs(
+    job: EmbeddingJob, inputs: Inputs, facts: object, splits: Iterable[Split], more: list[str]
+) -> RowInputs:
+    text = repr((__version__, job_digest(job), inputs.model, facts))
+    uris = {split.uri for split in splits} | {split.ids_uri or split.uri for split in splits}
+    objects = [*sorted(uris), *more, *(str(item["uri"]) for item in inputs.model)]
+    return RowInputs(hashlib.sha256(text.encode()).hexdigest()[:32], objects)
