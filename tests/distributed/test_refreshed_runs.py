@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import embertide
 from embertide.telemetry.format import human_bytes
+from embertide.versions.layers.seals import KeptTensor
+from embertide.versions.layers.sweeping import seals_of
 from tests.support.refreshed_job import NightlyJob
 
 pytestmark = pytest.mark.distributed
@@ -260,3 +265,64 @@ def test_plans_say_what_a_run_would_take_over(job: NightlyJob) -> None:
         job.planned("2x1")[0]
         == "a run would compute all rows: spec.refresh.mode is full, or --force was given"
     )
+
+
+def _digests(job: NightlyJob) -> dict[str, KeptTensor]:
+    """Name -> the digests of the current version."""
+    (kept,) = job.kept()
+    (seal,) = (s for s in seals_of(job.storage, job.uri, kept.key) if s.layer == 0)
+    return {tensor.name: tensor for tensor in seal.tensors}
+
+
+def _features(job: NightlyJob) -> Path:
+    return min(path for path in (job.path / "features").rglob("*.*") if path.is_file())
+
+
+def test_inputs_that_have_not_changed_are_not_compared(tmp_path: Path) -> None:
+    job = NightlyJob(tmp_path, "--scale", "12", "--kind", "uniform")
+    kept = job.night("2x1")["kept"]
+    assert kept["written_bytes"] == kept["kept_bytes"]
+    before = _digests(job)
+    job.change_edges(1)
+    kept = job.night("2x1")["kept"]
+    assert 0 < kept["written_bytes"] < 0.75 * kept["kept_bytes"]
+    after = _digests(job)
+    assert after["features "].made_of == before["features "].made_of != ""
+    paths = [block.path for block in before["features "].blocks]
+    assert [block.path for block in after["features "].blocks] == paths
+    assert not after["features "].patches
+    assert after["in-edges "].made_of != before["in-edges "].made_of
+    assert len(after["in-edges "].patches) == 1
+    # The same bytes in another file count as changed, and are compared.
+    path = _features(job)
+    path.write_bytes(path.read_bytes())
+    job.change_edges(2)
+    job.night("2x1")
+    assert _digests(job)["features "].made_of != after["features "].made_of
+    assert job.same_as_whole("2x1")
+
+
+def test_features_whose_time_was_set_back_are_compared(job: NightlyJob) -> None:
+    """A file of the same size, inode and time of modification has the same ETag."""
+    path = _features(job)
+    pq.write_table(pq.read_table(path), path)
+    job.night("1x1")
+    before = _digests(job)["features "]
+    times, table = path.stat(), pq.read_table(path)
+    rows = table.column_names.index("x")
+    order = np.r_[1, 0, 2 : len(table)]
+    swapped = table.set_column(rows, "x", table["x"].take(order))
+    written = pa.BufferOutputStream()
+    pq.write_table(swapped, written)
+    with path.open("r+b") as file:
+        file.write(written.getvalue())
+    assert path.stat().st_size == times.st_size
+    assert pq.read_table(path) == swapped
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    job.change_edges(1)
+    report = job.night("1x1")
+    assert report["refresh"]["mode"] == "incremental"
+    after = _digests(job)["features "]
+    assert after.made_of == before.made_of
+    assert len(after.patches) == 1
+    assert job.same_as_whole("1x1")
