@@ -9,24 +9,18 @@ import torch
 
 from embertide.footprint import FLOAT_BYTES
 from embertide.kernels.csr import Csr, targets_of
-from embertide.planning.duration import Work, likely_seconds
+from embertide.planning.duration import KEPT_BYTES, Work, likely_seconds
 from embertide.plans.boundaries import boundaries, results_of
-from embertide.plans.dirty import (
-    Changes,
-    Targets,
-    changed_inputs,
-    dirty_in,
-    dirty_rows,
-    ends_of,
-)
+from embertide.plans.dirty import Changes, changed_inputs, dirty_in, dirty_rows, ends_of
 from embertide.plans.plan import Plan
 from embertide.plans.wanted import Rows
 from embertide.primitives.exchange import Exchange
 from embertide.stages.changes import PRIMITIVE
 from embertide.steps.base import EdgeStep
+from embertide.versions.layers.patches import MOST_SHARE
 
-_KEPT_READ_BYTES = 1e9
-"""Bytes of kept rows that all workers of a machine read and put in order in a second."""
+_KEPT_READ_BYTES = 4e8
+"""Bytes of kept rows that all workers of a machine read, check and put in order in a second."""
 _NOTHING = Work(
     edges=0.0, values=0.0, flops=0.0, read_bytes=0.0, written_bytes=0.0, exchanged_bytes=0.0
 )
@@ -40,8 +34,10 @@ class Reach:
         dirty: tensor -> [N] bool, the rows that differ, or may: those that changes may reach.
         rows: of the results; ``all_rows`` of how many.
         edges: in-edges of the rows of all sums; ``all_edges`` of how many.
-        seconds: that the layers are likely to take, ``full_seconds`` if all rows are computed. With
-            a tolerance the least that they take: how far changes reach is not known before.
+        seconds: that the layers are likely to take, with reading what was kept and writing what is
+            kept; ``full_seconds`` if all rows are computed. With a tolerance the least that they
+            take: how far changes reach is not known before.
+        stopped: changes were followed no further, since these rows alone take as long as all.
     """
 
     dirty: Mapping[str, Rows]
@@ -51,6 +47,24 @@ class Reach:
     all_edges: int
     seconds: float
     full_seconds: float
+    stopped: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Following:
+    """How changes are followed.
+
+    Attributes:
+        cores: of the machine.
+        tolerance: of moves of rows that do not count.
+        keeps: the run keeps its rows for the next one.
+        stops: once the rows that were reached are likely to take as long as all.
+    """
+
+    cores: int = 1
+    tolerance: float = 0.0
+    keeps: bool = False
+    stops: bool = False
 
 
 def count_reach(
@@ -58,95 +72,137 @@ def count_reach(
     plan: Plan,
     changes: Changes,
     sub_ranges: Mapping[str, Csr],
-    cores: int = 1,
-    tolerance: float = 0.0,
+    following: Following = Following(),
 ) -> Reach:
     """Follow changes through the layers. Collective: every rank must call.
 
     Args:
         sub_ranges: relation, by the program's name -> the in-edges of our rows.
-        cores: of the machine.
-        tolerance: of moves of rows that do not count.
     """
-    channel = exchange.channel("world", PRIMITIVE)
+    return _Follow(exchange, plan, changes, sub_ranges, following).reach()
 
-    def targets(relation: str, sources: Rows) -> Rows:
-        ours = targets_of(sub_ranges[relation], sources).to(torch.uint8)
+
+class _Follow:
+    def __init__(
+        self,
+        exchange: Exchange,
+        plan: Plan,
+        changes: Changes,
+        sub_ranges: Mapping[str, Csr],
+        following: Following,
+    ) -> None:
+        self._exchange, self._plan, self._changes = exchange, plan, changes
+        self._sub_ranges, self._following = sub_ranges, following
+        program = plan.program
+        every = {step.out: torch.ones_like(self._new(step.out)) for step in program.steps}
+        edges = self._edges(every)
+        self._all_edges, self._read_seconds = sum(edges.values()), self._read()
+        self._full = self._seconds(every, edges) + self._written(every)
+        self._all_rows = sum(len(every[name]) for name in set(program.results.values()))
+
+    def reach(self) -> Reach:
+        """See :func:`count_reach`."""
+        known, first = changed_inputs(self._plan, self._changes), 0
+        dirty, edges, seconds = dict(known), dict[str, int](), 0.0
+        for end in (*boundaries(self._plan), results_of(self._plan)):
+            ops, first = self._plan.ops[first : end.at], end.at
+            part = dirty_in(self._plan, ops, known, self._changes, self._targets)
+            dirty |= {name: rows for name, rows in part.items() if name not in known}
+            edges = self._edges(dirty)
+            seconds = self._cost(dirty, edges)
+            if self._following.stops and seconds >= self._full:
+                return self._reach(dirty, edges, seconds, stopped=True)
+            if self._following.tolerance > 0:
+                # The least that differ: no row that is kept moves, but for those of new nodes.
+                part |= {name: self._new(name) for name in end.tensors}
+            known = part
+        if self._following.tolerance > 0:
+            dirty = dirty_rows(self._plan, self._changes, self._targets)
+            edges = self._edges(dirty)
+        return self._reach(dirty, edges, seconds)
+
+    def _reach(
+        self,
+        dirty: dict[str, Rows],
+        edges: dict[str, int],
+        seconds: float,
+        *,
+        stopped: bool = False,
+    ) -> Reach:
+        results = set(self._plan.program.results.values()) & set(dirty)
+        return Reach(
+            dirty=dirty,
+            rows=sum(int(dirty[name].sum()) for name in results),
+            all_rows=self._all_rows,
+            edges=sum(edges.values()),
+            all_edges=self._all_edges,
+            seconds=seconds,
+            full_seconds=self._full,
+            stopped=stopped,
+        )
+
+    def _new(self, name: str) -> Rows:
+        return self._changes.new[self._plan.program.types[name]]
+
+    def _targets(self, relation: str, sources: Rows) -> Rows:
+        """Collective: every rank must call."""
+        ours = targets_of(self._sub_ranges[relation], sources).to(torch.uint8)
+        channel = self._exchange.channel("world", PRIMITIVE)
         return torch.cat(channel.all_gather(ours)).bool()
 
-    dirty = dirty_rows(plan, changes, targets)
-    least = dirty if tolerance == 0 else _without_moves(plan, changes, targets)
-    edges, all_edges, least_edges = _edges(exchange, plan, sub_ranges, dirty, least)
-    results = set(plan.program.results.values())
-    every = {name: torch.ones_like(rows) for name, rows in dirty.items()}
-    return Reach(
-        dirty=dirty,
-        rows=sum(int(dirty[name].sum()) for name in results),
-        all_rows=sum(len(dirty[name]) for name in results),
-        edges=sum(edges.values()),
-        all_edges=sum(all_edges.values()),
-        seconds=_seconds(plan, least, least_edges, cores) + _read_seconds(plan, dirty),
-        full_seconds=_seconds(plan, every, all_edges, cores),
-    )
+    def _edges(self, rows: Mapping[str, Rows]) -> dict[str, int]:
+        """Result of a step over edges -> in-edges of its rows, of all ranks, as far as it has some.
 
+        Collective: every rank must call.
+        """
+        ours = dict[str, int]()
+        for step in self._plan.program.steps:
+            if isinstance(step, EdgeStep) and step.out in rows:
+                csr = self._sub_ranges[step.relation]
+                own = rows[step.out][csr.first : csr.first + csr.rows]
+                ours[step.out] = int(csr.indptr.diff()[own].sum())
+        every = self._exchange.all_objects(ours)
+        return {out: sum(of[out] for of in every) for out in ours}
 
-def _without_moves(plan: Plan, changes: Changes, targets: Targets) -> dict[str, Rows]:
-    """The rows that differ if none that is kept between layers moves, but for those of new nodes.
+    def _cost(self, rows: Mapping[str, Rows], edges: Mapping[str, int]) -> float:
+        """What some rows take over those that were kept, in seconds."""
+        return self._read_seconds + self._seconds(rows, edges) + self._written(rows)
 
-    Collective: every rank must call.
-    """
-    dirty, known, first = dict[str, Rows](), changed_inputs(plan, changes), 0
-    for end in (*boundaries(plan), results_of(plan)):
-        dirty |= dirty_in(plan, plan.ops[first : end.at], known, changes, targets)
-        known |= {name: changes.new[plan.program.types[name]] for name in end.tensors}
-        first = end.at
-    return dirty
+    def _seconds(self, rows: Mapping[str, Rows], edges: Mapping[str, int]) -> float:
+        """What computing some rows takes, given the in-edges that their sums go over."""
+        widths, types = self._plan.program.widths, self._plan.program.types
+        values = flops = 0.0
+        reached: dict[tuple[int, str], int] = {}
+        steps = [step for step in self._plan.program.steps if step.out in rows]
+        for step in steps:
+            if isinstance(step, EdgeStep):
+                values += edges[step.out] * step.values_per_edge(widths)
+                # Each of these edges may have a source that no other has.
+                key = (step.layer, ends_of(step.relation)[0])
+                reached[key] = reached.get(key, 0) + edges[step.out]
+        for step in steps:
+            rows_made, nodes = rows[step.out], len(rows[step.out])
+            sources = reached.get((step.layer, types[step.out]), 0)
+            flops += min(nodes, int(rows_made.sum()) + sources) * step.flops_per_node(widths)
+        work = replace(_NOTHING, values=values, flops=flops)
+        return likely_seconds(work, self._following.cores)
 
+    def _kept_tensors(self) -> list[str]:
+        ends = (*boundaries(self._plan), results_of(self._plan))
+        return [name for end in ends for name in end.tensors]
 
-def _edges(
-    exchange: Exchange,
-    plan: Plan,
-    sub_ranges: Mapping[str, Csr],
-    dirty: Mapping[str, Rows],
-    least: Mapping[str, Rows],
-) -> list[dict[str, int]]:
-    """Result of a step over edges -> in-edges of its dirty rows, of all, and of the least rows.
+    def _read(self) -> float:
+        """What reading the kept rows of all ends of layers takes."""
+        widths = self._plan.program.widths
+        values = sum(len(self._new(name)) * widths[name] for name in self._kept_tensors())
+        return values * FLOAT_BYTES / _KEPT_READ_BYTES
 
-    Collective: every rank must call.
-    """
-    ours: list[dict[str, int]] = [{}, {}, {}]
-    for step in plan.program.steps:
-        if isinstance(step, EdgeStep):
-            csr = sub_ranges[step.relation]
-            own, lengths = slice(csr.first, csr.first + csr.rows), csr.indptr.diff()
-            ours[0][step.out] = int(lengths[dirty[step.out][own]].sum())
-            ours[1][step.out] = csr.nnz
-            ours[2][step.out] = int(lengths[least[step.out][own]].sum())
-    every = exchange.all_objects(ours)
-    return [{out: sum(of[at][out] for of in every) for out in ours[0]} for at in range(len(ours))]
-
-
-def _seconds(plan: Plan, rows: Mapping[str, Rows], edges: Mapping[str, int], cores: int) -> float:
-    """What some rows of all tensors take, given the in-edges that their sums go over."""
-    widths, types = plan.program.widths, plan.program.types
-    values = flops = 0.0
-    reached: dict[tuple[int, str], int] = {}
-    for step in plan.program.steps:
-        if isinstance(step, EdgeStep):
-            values += edges[step.out] * step.values_per_edge(widths)
-            # Each of these edges may have a source that no other has.
-            source = ends_of(step.relation)[0]
-            key = (step.layer, source)
-            reached[key] = reached.get(key, 0) + edges[step.out]
-    for step in plan.program.steps:
-        rows_made, nodes = rows[step.out], len(rows[step.out])
-        sources = reached.get((step.layer, types[step.out]), 0)
-        flops += min(nodes, int(rows_made.sum()) + sources) * step.flops_per_node(widths)
-    return likely_seconds(replace(_NOTHING, values=values, flops=flops), cores)
-
-
-def _read_seconds(plan: Plan, rows: Mapping[str, Rows]) -> float:
-    """What reading the kept rows of all ends of layers takes."""
-    names = [name for end in (*boundaries(plan), results_of(plan)) for name in end.tensors]
-    values = sum(len(rows[name]) * plan.program.widths[name] for name in names)
-    return values * FLOAT_BYTES / _KEPT_READ_BYTES
+    def _written(self, rows: Mapping[str, Rows]) -> float:
+        """What writing some rows takes, where the run keeps them; all of a tensor if it has new
+        nodes, or so many rows that it is written whole."""
+        values = 0.0
+        for name in self._kept_tensors() if self._following.keeps else ():
+            count = int(rows[name].sum()) if name in rows else 0
+            whole = count > MOST_SHARE * len(self._new(name)) or bool(self._new(name).any())
+            values += (len(self._new(name)) if whole else count) * self._plan.program.widths[name]
+        return values * FLOAT_BYTES / KEPT_BYTES

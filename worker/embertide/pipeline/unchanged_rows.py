@@ -13,7 +13,7 @@ from embertide.kernels.csr import Csr
 from embertide.kernels.spilled_csr import in_memory
 from embertide.kernels.torch_threads import on_one_thread
 from embertide.pipeline.prepare import Prepared
-from embertide.pipeline.reach import Reach, count_reach
+from embertide.pipeline.reach import Following, Reach, count_reach
 from embertide.pipeline.refresh import RefreshPlan, on_one_machine
 from embertide.planning.order import WorkOrder
 from embertide.planning.row_inputs import RowInputs, edges_of, features_of
@@ -39,6 +39,10 @@ UNKEPT = "the rows of this version are not kept for the next run: {why}"
 COSTS = (
     "{rows:,} of {all_rows:,} rows and {edges:,} of {all_edges:,} edges would be computed again,"
     " which with reading what was kept is likely to take {seconds:.1f} s, all of them {full:.1f} s"
+)
+STOPPED = (
+    "{edges:,} of {all_edges:,} edges and more would be gone over again, which with reading what"
+    " was kept is likely to take {seconds:.1f} s and more, all of them {full:.1f} s"
 )
 REACHED = (
     "changes since version {base} may reach {rows:,} of {all_rows:,} rows, over {edges:,} of"
@@ -165,10 +169,16 @@ def _take_over(
     spec, changes, cores = ctx.job.spec.refresh, compared.changes, psutil.cpu_count() or 1
     store = LayerStore(ctx.storage, ctx.job.spec.published_uri, base.key, base.version)
     with on_one_thread():
-        reach = count_reach(ctx.exchange, prepared.plan, changes, sub_ranges, cores, spec.tolerance)
+        following = Following(
+            cores=cores,
+            tolerance=spec.tolerance,
+            keeps=plan.keeps,
+            stops=spec.mode == "auto",
+        )
+        reach = count_reach(ctx.exchange, prepared.plan, changes, sub_ranges, following)
     facts.all_rows, facts.all_edges = reach.all_rows, reach.all_edges
     if spec.mode == "auto" and reach.seconds >= reach.full_seconds:
-        facts.whole(_costs(COSTS, reach))
+        facts.whole(_costs(STOPPED if reach.stopped else COSTS, reach))
         if ctx.grid.rank == 0:
             _log.info("%s", facts.sentences[0])
         return None

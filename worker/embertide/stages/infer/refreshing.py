@@ -131,6 +131,7 @@ class _Refresh:
         self._facts = ctx.graph_facts.refresh
         self._facts.begin()
         self._moved: dict[str, Rows] = changed_inputs(plan, refreshing.changes)
+        self._same_places: dict[str, bool] = {}
 
     def parts(self) -> list[_Part]:
         """The operations between ends of layers of which all rows were kept.
@@ -207,9 +208,11 @@ class _Refresh:
         }
 
     def _stays(self, node_type: str) -> bool:
-        """Whether each node has the dense id that it had; one that is gone had the last ones."""
-        before = self._refreshing.before[node_type]
-        return bool((before == torch.arange(len(before))).all())
+        """Whether each node has the dense id that it had; those that are gone had the last ones."""
+        if node_type not in self._same_places:
+            before = self._refreshing.before[node_type]
+            self._same_places[node_type] = bool((before == torch.arange(len(before))).all())
+        return self._same_places[node_type]
 
     def _made(self, part: _Part) -> set[str]:
         """The tensors that a part makes, and leaves to later ones."""
