@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks import report_disk
 from benchmarks.report_graph import section as graph_section
 from benchmarks.report_operator import section as operator_section
 from benchmarks.report_primitives import primitives
@@ -210,6 +211,16 @@ def store(page: Page, results: Run) -> None:
     page.add(store_section(results))
 
 
+def out_of_core(page: Page, results: Run) -> None:
+    """Whole runs with tensors on disk."""
+    page.add(report_disk.out_of_core(results))
+
+
+def large(page: Page, results: Run) -> None:
+    """One run on a graph many times larger than its memory."""
+    page.add(report_disk.large(results))
+
+
 def operator(page: Page, results: Run) -> None:
     """What the operator costs and how quick it is."""
     page.add(operator_section(results))
@@ -222,6 +233,8 @@ SECTIONS: dict[str, Callable[[Page, Run], None]] = {
     "scaling": scaling,
     "graph": graph,
     "store": store,
+    "out_of_core": out_of_core,
+    "large": large,
     "kernels": kernels,
     "operator": operator,
 }

@@ -104,6 +104,28 @@ def _store(results: Run) -> Iterator[str]:
     )
 
 
+def _out_of_core(results: Run) -> Iterator[str]:
+    """The largest case of each convolution: on disk beside in memory and memmaps."""
+    for case in {case["conv"]: case for case in sorted(results["cases"], key=_scale)}.values():
+        ours, memmaps = (case["systems"].get(name) for name in ("on disk", "memmaps"))
+        if ours and memmaps:
+            yield (
+                f"**Larger than memory**: {case['conv'].upper()}, scale {case['scale']}, with "
+                f"{figure(case['memory'] / 2**30)} GiB: {figure(ours['wall'])} s, "
+                f"{figure(ours['wall_ratio'])} times a run in memory; layers in memmaps "
+                f"{figure(memmaps['wall'])} s"
+            )
+
+
+def _large(results: Run) -> Iterator[str]:
+    """Its sizes, memory, time and price."""
+    yield (
+        f"**{results['edges'] / 1e9:.2f} billion edges**, {figure(results['nodes'] / 1e6)} M "
+        f"nodes, GCN with three layers in {figure(results['memory'] / 2**30)} GiB: "
+        f"{results['wall'] / 60:.0f} minutes, {figure(results['dollars'])} dollars"
+    )
+
+
 def _kernels(results: Run) -> Iterator[str]:
     """Sums and attention beside DGL."""
     kernels = results["kernels"]
@@ -133,6 +155,8 @@ _LINES: dict[str, Callable[[Run], Iterator[str]]] = {
     "scaling": _scaling,
     "graph": _graph,
     "store": _store,
+    "out_of_core": _out_of_core,
+    "large": _large,
     "kernels": _kernels,
     "operator": _operator,
 }

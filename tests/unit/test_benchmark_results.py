@@ -38,7 +38,27 @@ BUILT |= {"graph_ratio": 1.0}
 STORED = {"read": 1.0, "write": 2.0, "transfers": 3.0, "transfers_ratio": 1.5, "wall": 4.0}
 STORED |= {"read_bytes": 5 << 20, "written_bytes": 6 << 20}
 
+IN_MEMORY = {"wall": 20.0, "work": 16.0, "infer": 8.0, "cpu": 30.0, "wall_ratio": 1.0}
+IN_MEMORY |= {"peak": 4 << 30, "planned": 5 << 30, "group": 0, "wrote": 0, "read": 0}
+IN_MEMORY |= {"max_error": 0.0}
+ON_DISK = IN_MEMORY | {"wall": 40.0, "wall_ratio": 2.0, "wrote": 8 << 30, "read": 6 << 30}
+MEMMAPS = {"wall": 120.0, "wall_ratio": 6.0, "work": 110.0, "infer": 90.0, "cpu": 99.0}
+MEMMAPS |= {"group": 2 << 30, "max_error": 1e-6}
+LARGE = {"nodes": 48_000_000, "edges": 1_000_000_000, "width": 32, "memory": 8 << 30}
+LARGE |= {"wall": 1200.0, "infer": 800.0, "cpu": 2000.0, "edges_a_core": 1.9e6, "dollars": 0.0504}
+LARGE |= {"error": 1e-7, "peak": 7 << 30, "planned": 8 << 30, "group": 9 << 30, "others": 0.1}
+LARGE |= {"wrote": 80 << 30, "read": 90 << 30, "stages": {"ingest": 250.0, "infer": 800.0}}
+
 RESULTS: dict[str, Run] = {
+    "out_of_core": {
+        "cases": [
+            {
+                **{"scale": 22, "conv": "gcn", "memory": 2 << 30},
+                "systems": {"in memory": IN_MEMORY, "on disk": ON_DISK, "memmaps": MEMMAPS},
+            }
+        ],
+    },
+    "large": LARGE,
     "primitives": {
         **{"workers": 8, "scale": 13, "width": 128, "qdisc": "tbf"},
         "cases": [
@@ -105,6 +125,22 @@ def page_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PageOf:
         return (tmp_path / "page.md").read_text()
 
     return make
+
+
+def test_the_page_has_runs_that_are_larger_than_memory(page_of: PageOf) -> None:
+    page = page_of("out_of_core", "large")
+    for part in (
+        "- **Larger than memory**: GCN, scale 22, with 2.00 GiB: 40.0 s, 2.00 times a run in"
+        " memory; layers in memmaps 120 s",
+        "- **1.00 billion edges**, 48.0 M nodes, GCN with three layers in 8.00 GiB: 20 minutes,"
+        " 0.0504 dollars",
+        "| GCN, scale 22, 2 GiB | memmaps | 120 | 6.00 | 110 | 90.0 | 99.0 |  |  | 2,048 |",
+        "| the whole command | 1,200 s |",
+        "| its stages, in seconds | ingest 250, infer 800 |",
+        "| peak beyond the imports, and planned | 7,168 of 8,192 MiB |",
+        "| written to the disk, and read | 80 and 90 GiB |",
+    ):
+        assert part in page
 
 
 def test_page_is_made_from_what_there_is(page_of: PageOf, tmp_path: Path) -> None:
