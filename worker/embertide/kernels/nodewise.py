@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch.nn import functional
 
@@ -10,6 +12,12 @@ from embertide.kernels.memory import empty_as
 
 _CHUNK_VALUES = 1 << 18
 """Values that are gone over several times while they are in the cache."""
+_VECTOR_VALUES = 64
+"""A multiple of what torch goes over at once: two vectors of the widest registers."""
+_THREAD_VALUES = 1 << 14
+"""Values of which torch gives no part to another thread, whichever the function is."""
+_SHARED_VALUES = 1 << 15
+"""Values for each thread, of which torch gives each so many."""
 
 
 def head_dot(x: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
@@ -77,27 +85,60 @@ def center_(
 def activate_(
     x: torch.Tensor, kind: str, slope: float, weight: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """An element-wise activation, in place."""
-    in_place = {
-        "relu": lambda: functional.relu_(x),
-        "elu": lambda: functional.elu_(x, slope),
-        "leaky_relu": lambda: functional.leaky_relu_(x, slope),
-        "silu": lambda: functional.silu(x, inplace=True),
-        "tanh": x.tanh_,
-        "sigmoid": x.sigmoid_,
-    }
-    if kind in in_place:
-        return in_place[kind]()
-    # A few rows at a time where torch makes a new tensor.
-    for part in x.split(max(1, _CHUNK_VALUES // max(1, x.shape[1]))):
-        part.copy_(_activated(part, kind, weight))
-    return x
+    """An element-wise activation, in place.
 
-
-def _activated(x: torch.Tensor, kind: str, weight: torch.Tensor | None) -> torch.Tensor:
+    On a CPU each value has the same bits wherever it stands, but for elu's.
+    """
+    if kind == "relu":
+        return functional.relu_(x)
+    if kind == "leaky_relu":
+        return functional.leaky_relu_(x, slope)
+    if kind == "elu":
+        return functional.elu_(x, slope)
     if kind == "prelu":
         assert weight is not None
-        return torch.where(x > 0, x, x * weight)
-    if kind == "softplus":
-        return functional.softplus(x)
-    return functional.gelu(x, approximate="tanh" if kind == "gelu_tanh" else "none")
+        # A few rows at a time, since torch makes a new tensor.
+        for part in x.split(max(1, _CHUNK_VALUES // max(1, x.shape[1]))):
+            part.copy_(torch.where(part > 0, part, part * weight))
+        return x
+    return _change_(x, _FUNCTIONS[kind])
+
+
+Function = Callable[[torch.Tensor], torch.Tensor]
+_FUNCTIONS: dict[str, Function] = {
+    "silu": lambda x: functional.silu(x, inplace=True),
+    "tanh": torch.tanh_,
+    "sigmoid": torch.sigmoid_,
+    "softplus": functional.softplus,
+    "gelu": functional.gelu,
+    "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
+}
+"""Functions of torch, in place where it can."""
+
+
+def _change_(x: torch.Tensor, function: Function) -> torch.Tensor:
+    """A function of torch, in place, which never goes over a part of a vector of values.
+
+    torch rounds what remains of its vectors in another way, at the end of each thread's part too.
+    So it gets as many values at a time as its threads share in whole vectors, and what remains
+    in the end is put into a vector.
+    """
+    flat = x.contiguous().view(-1)
+    count = len(flat) - len(flat) % _VECTOR_VALUES
+    at, shared = 0, torch.get_num_threads() * _SHARED_VALUES
+    while at < count:
+        stop = at + shared if count - at >= shared else min(at + _THREAD_VALUES, count)
+        _put(flat[at:stop], function)
+        at = stop
+    if rest := len(flat) - count:
+        vector = flat.new_zeros(_VECTOR_VALUES)
+        vector[:rest] = flat[count:]
+        _put(vector, function)
+        flat[count:] = vector[:rest]
+    return x if flat.data_ptr() == x.data_ptr() else x.copy_(flat.view(x.shape))
+
+
+def _put(values: torch.Tensor, function: Function) -> None:
+    changed = function(values)
+    if changed is not values:
+        values.copy_(changed)

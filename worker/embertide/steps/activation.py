@@ -24,8 +24,9 @@ ActivationKind = Literal[
     "relu", "elu", "leaky_relu", "prelu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid", "softplus"
 ]
 
-_EXACT = ("relu", "leaky_relu", "prelu")
-"""Those whose every value is a product, rounded once, however torch goes over them."""
+_ROUNDED_OTHERWISE = ("elu",)
+"""What the kernels of sums apply in another way than torch, which does so after sums of several
+groups: some rows alone may take fewer groups."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +39,8 @@ class Activation(ElementStep, kind="activation"):
 
     @property
     def exact_alone(self) -> bool:
-        """Where a value is one product at most."""
-        return self.kind in _EXACT
+        """Where a value has the same bits in whichever rows and groups it is computed."""
+        return self.kind not in _ROUNDED_OTHERWISE
 
     def width(self, shapes: Shapes) -> int:
         """The width of ``x``."""
