@@ -45,9 +45,8 @@ class Nightly:
 
     @property
     def edges(self) -> Path:
-        """The one file of edges."""
-        (path,) = (self.folder / "edges").rglob("*.parquet")
-        return path
+        """The file of edges, or the first of several: the one that changes."""
+        return min((self.folder / "edges").rglob("*.parquet"))
 
     def make_rmat(self) -> None:
         """A graph with hubs, and its features and model."""
