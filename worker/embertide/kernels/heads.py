@@ -130,6 +130,13 @@ class RowSums:
         """
         return cls(out, heads, logs.contiguous(), torch.ones_like(logs), fresh=False)
 
+    def part(self, rows: slice) -> RowSums:
+        """Those of some rows, which share memory; all of them are the sums themselves."""
+        if rows == slice(None):
+            return self
+        top, total = (None if of is None else of[rows] for of in (self.top, self.total))
+        return RowSums(self.out[rows], self.heads, top, total, self.fresh)
+
     def logs(self) -> torch.Tensor:
         """[outputs, heads of the columns] log of the sum of exp(score), of several blocks."""
         assert self.top is not None

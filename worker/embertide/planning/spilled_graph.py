@@ -146,7 +146,7 @@ class SpilledGraph:
             return
         if view.loops != "keep" and ("loops", view._replace(layer=0)) not in self._passes:
             self._passes.add(("loops", view._replace(layer=0)))
-            self.read += self._csr(view._replace(loops="keep"))
+            self.read += self._bytes(view._replace(loops="keep"), weighted=view.edge_weight)
             self.written += self._csr(view)
             self.disk += self._csr(view)
         ends, by_weight = _degrees(step)
@@ -162,11 +162,16 @@ class SpilledGraph:
             self.read += self._csr(view)
 
     def _csr(self, view: EdgeView) -> float:
-        """Bytes of a worker's graph as a step sees it."""
+        """Bytes of a worker's graph as a step sees it; other self-loops have files of their own,
+        and weights there only where the step reads some."""
+        return self._bytes(view, weighted=view.loops == "keep" or view.edge_weight)
+
+    def _bytes(self, view: EdgeView, *, weighted: bool) -> float:
         relation = self.graph.relations[view.relation]
         size = self.graph.size.of_relation(view.relation)
         loops = size.nodes if view.loops in ("single", "replace", "more") else 0
-        return (size.edges + loops) / size.workers * _column_bytes(relation, size)
+        edge_bytes = size.index_bytes + (relation.weight_bytes if weighted else 0)
+        return (size.edges + loops) / size.workers * edge_bytes
 
 
 def _degrees(step: Step) -> tuple[set[End], bool]:

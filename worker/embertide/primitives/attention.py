@@ -121,16 +121,17 @@ def attend(
     for arrived in arriving_rows(channel, parts[0].sources, tile, depth):
         at = 0 if arrived.number is None else 1 + arrived.number
         for part, sums in zip(parts, every, strict=True):
-            block = part.sources.block(arrived.number)
-            kernels.add_additive(
-                sums,
-                block,
-                arrived.source,
-                part.scalars[at],
-                part.target,
-                slope=part.slope,
-                weighted=part.weighted,
-            )
+            for rows, block in part.sources.parts(arrived.number):
+                kernels.add_additive(
+                    sums.part(rows),
+                    block,
+                    arrived.source,
+                    part.scalars[at],
+                    part.target[rows],
+                    slope=part.slope,
+                    weighted=part.weighted,
+                )
+            sums.fresh = False
             reduced(channel, part.sources, arrived.number, arrived.source)
     return [sums.out for sums in every]
 

@@ -11,7 +11,7 @@ They are found by :mod:`embertide.primitives.finding`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -127,6 +127,15 @@ class Sources:
         """The local group's non-zeros, where they are needed all at once."""
         assert isinstance(self.local, Block), "edges on disk are gone over part by part"
         return self.local
+
+    def parts(self, number: int | None) -> Iterator[tuple[slice, Block]]:
+        """Rows of the matrix and the block of their non-zeros: all of a group of ours at once, or
+        those of the local one that are read from the disk, part by part.
+
+        Raises:
+            StorageError: the disk cannot be read.
+        """
+        return self.local.each() if number is None else self.block(number).each()
 
     def block(self, number: int | None) -> Block:
         """The non-zeros of a remote group of ours, unpacked; of the local one for None."""
