@@ -8,13 +8,11 @@ from embertide.plans.plan import Plan
 
 DIGEST_BYTES = 16
 _DEGREE_BYTES = 8
-_GATHERED_BYTES = 2 * DIGEST_BYTES
-"""A node's digest as all ranks send theirs, and in one piece."""
 _COMPARED_BYTES = DIGEST_BYTES + 4 * 8
 """A node that was there: its digest, the first half of it, its place when sorted, and as before."""
 _DIGESTED_EDGES = 1 << 18
 _EDGE_BYTES = 2 * DIGEST_BYTES
-"""An edge while its row is digested: its source's digest, and the same in a row of bytes."""
+"""An edge while its row is digested: its source, the dense id that this had, a row of bytes."""
 
 
 def digest_bytes(plan: Plan, size: GraphSize) -> int:
@@ -38,9 +36,8 @@ def digest_memory(plan: Plan, size: GraphSize) -> float:
     own = digest_bytes(plan, size) / size.grid.workers
     edges = max((size.edges[name] for name in plan.program.relations), default=0)
     digesting = min(_DIGESTED_EDGES, edges / size.grid.workers) * _EDGE_BYTES
-    gathering = max(nodes) * _GATHERED_BYTES + digesting
-    comparing = max(nodes) * _COMPARED_BYTES + sum(nodes) * 8
-    return own + max(gathering, comparing)
+    comparing = max(nodes) * _COMPARED_BYTES
+    return own + sum(nodes) * 8 + max(digesting, comparing)
 
 
 def _nodes(plan: Plan, size: GraphSize) -> list[int]:

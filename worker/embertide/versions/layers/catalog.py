@@ -60,7 +60,8 @@ def _describe(
     """
     objects, ours = objects_of(storage, output_uri, key), blocks[key]
     theirs = {uri for other, of in blocks.items() if other != key for uri in of}
-    sizes = ours | {info.uri: info.size for info in objects if info.uri not in theirs}
+    own = {info.uri: info.size for info in objects if info.uri not in theirs}
+    sizes = {**ours, **own}
     if not sizes:
         return None
     layers, of, with_digests, problems = set[int](), 0, False, list[str]()
