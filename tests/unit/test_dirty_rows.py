@@ -119,12 +119,17 @@ def test_plans_say_why_all_rows_are_computed() -> None:
     assert why_whole(weighted, sampled=False).endswith("reads sums of the weights of out-edges")
 
 
-def test_targets_are_the_rows_with_an_edge_from_a_source() -> None:
+@pytest.mark.parametrize("at_once", [1, 7, 150, 1000])
+@pytest.mark.parametrize("share", [0.05, 0.5, 1.0])
+def test_targets_are_the_rows_with_an_edge_from_a_source(
+    at_once: int, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("embertide.kernels.csr._EDGES", at_once)
     g = np.random.default_rng(1)
     ends = np.sort(g.integers(0, 300, 49))
     indptr = torch.tensor([0, *ends, 300])
     csr = Csr(0, indptr, torch.from_numpy(g.integers(0, 60, 300).astype(np.int32)))
-    sources = torch.from_numpy(g.random(60) < 0.05)
+    sources = torch.from_numpy(g.random(60) < share)
     expected = [bool(sources[csr.slice(i, i + 1).cols.long()].any()) for i in range(csr.rows)]
     assert targets_of(csr, sources).tolist() == expected
     assert not targets_of(csr, torch.zeros(60, dtype=torch.bool)).any()

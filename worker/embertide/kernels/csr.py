@@ -125,9 +125,16 @@ def targets_of(csr: Csr, sources: torch.Tensor) -> torch.Tensor:
     if not bool(sources.any()):
         return found
     for first in range(0, csr.nnz, _EDGES):
-        some = csr.cols[first : first + _EDGES]
-        edges = torch.index_select(sources, 0, some).nonzero().squeeze(1) + first
-        found[torch.searchsorted(csr.indptr, edges, right=True) - 1] = True
+        last = min(first + _EDGES, csr.nnz)
+        hits = torch.zeros(last - first + 1, dtype=torch.int32)
+        picked = torch.index_select(sources, 0, csr.cols[first:last])
+        torch.cumsum(picked, 0, dtype=torch.int32, out=hits[1:])
+        # Rows with edges among these, whose hits are the difference of the sums at their ends.
+        ends = torch.tensor([first, last - 1])
+        top, bottom = torch.searchsorted(csr.indptr, ends, right=True).tolist()
+        rows = slice(top - 1, bottom)
+        sums = hits[csr.indptr[top - 1 : bottom + 1].clamp(first, last) - first]
+        found[rows] |= sums[1:] > sums[:-1]
     return found
 
 
