@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ class NightlyJob:
 
     def set(self, **refresh: object) -> None:
         """What the job says of ``refresh``."""
+        self._refresh = refresh
         self._write("job.yaml", self.uri, refresh)
 
     def _write(self, name: str, output: str, refresh: dict[str, object] | None) -> None:
@@ -61,10 +63,55 @@ class NightlyJob:
         manifest = str(self.path / name)
         return Running(self._folder, "run", manifest, "--grid", grid, "--json", *words)
 
-    def embed(self, *ids: int) -> Done:
+    def embed(self, *ids: int, words: Sequence[str] = ()) -> Done:
         """The end of computing the embeddings of some nodes."""
-        words = ("embed", str(self.path / "job.yaml"), "--ids", ",".join(map(str, ids)))
-        return Running(self._folder, *words).done(WAIT_SECONDS)
+        asked = ("embed", str(self.path / "job.yaml"), "--ids", ",".join(map(str, ids)), *words)
+        return Running(self._folder, *asked).done(WAIT_SECONDS)
+
+    def add_nodes(self, name: str, count: int, seed: int = 7) -> range:
+        """The ids of more nodes of a type, "" of the only one, that have features and no edges."""
+        nodes = self._manifest["spec"]["input"]["nodes"]
+        (node,) = (node for node in nodes if node.get("name", "") == name)
+        new = range(node["count"], node["count"] + count)
+        node["count"] += count
+        self.set(**self._refresh)
+        path = sorted((self.path / "features" / name).glob("*.parquet"))[-1]
+        table, g = pq.read_table(path), np.random.default_rng(seed)
+        kind = table.schema.field("x").type
+        values = pa.array(g.standard_normal(count * kind.list_size).astype(np.float32))
+        rows = pa.FixedSizeListArray.from_arrays(values, type=kind)
+        more = pa.Table.from_arrays([pa.array(new, table.schema.field("id").type), rows],
+                                    schema=table.schema)  # fmt: skip
+        pq.write_table(pa.concat_tables([table, more]), path)
+        return new
+
+    def change_features(self, ids: Sequence[int]) -> None:
+        """Other features of some nodes of the only type."""
+        for path in sorted((self.path / "features").glob("*.parquet")):
+            table = pq.read_table(path)
+            rows = np.stack(table["x"].to_numpy()).copy()
+            rows[np.isin(table["id"].to_numpy(), list(ids))] += 1
+            kind = table.schema.field("x").type
+            values = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), type=kind)
+            pq.write_table(table.set_column(1, table.schema.field("x"), values), path)
+
+    def add_edges(self, name: str, ends: Sequence[tuple[int, int]]) -> None:
+        """More edges of a relation, "" of the only one."""
+        path = sorted((self.path / "edges" / name).glob("*.parquet"))[-1]
+        table = pq.read_table(path)
+        columns = [pa.array(values, pa.int64()) for values in zip(*ends, strict=True)]
+        more = pa.Table.from_arrays(columns, names=table.column_names).cast(table.schema)
+        pq.write_table(pa.concat_tables([table, more]), path)
+
+    def whole_rows(self, grid: str = "1x1") -> dict[str, np.ndarray]:
+        """Node type -> [N, D] what a run of all rows over the inputs of now gives, by id."""
+        self._write("whole.yaml", self._whole, None)
+        self._report(self.run("whole.yaml", grid, "--force").done(WAIT_SECONDS))
+        widths = {of.name: of.dim for of in types_in(self.manifest(self._whole))}
+        return {
+            name: np.frombuffer(data, np.float32).reshape(-1, widths[name])
+            for name, data in self.rows(self._whole).items()
+        }
 
     @staticmethod
     def _report(done: Done) -> dict[str, Any]:
@@ -138,11 +185,11 @@ class NightlyJob:
         return of_rows, of_digests
 
     def damage(self, layer: int) -> None:
-        """Change a byte of every block of a layer; 0: of the digests of rows."""
+        """Change a byte of every block of a layer; 0: of the digests of rows, not of degrees."""
         folder = self.path / "embeddings" / "_layers"
         for path in sorted(folder.rglob("*.seal.json")):
             text = path.read_text()
-            if f'\\"layer\\":{layer},' in text:
+            if f'\\"layer\\":{layer},' in text and "degrees " not in text:
                 for block in folder.rglob(f"{path.name.removesuffix('.seal.json')}-*"):
                     data = bytearray(block.read_bytes())
                     data[0] ^= 1

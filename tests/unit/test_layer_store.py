@@ -20,6 +20,7 @@ from embertide.versions.layers.attempts import Attempt
 from embertide.versions.layers.catalog import list_layers, remove_layers
 from embertide.versions.layers.places import attempt_uri, key_uri, layers_uri, seal_uri
 from embertide.versions.layers.seals import Block, Damaged, KeptTensor, Seal
+from embertide.versions.layers.some_rows import read_some
 from embertide.versions.layers.store import LayerStore
 from embertide.versions.layers.sweeping import ABANDONED_AFTER, keys, sweep
 
@@ -75,6 +76,23 @@ def read(
     out = np.full((rows[1] - rows[0], columns[1] - columns[0]), np.nan, np.float32)
     store.read(seal.tensors[0], rows, columns, out)
     return out
+
+
+def test_some_rows_are_read_from_their_blocks_alone(output: str) -> None:
+    store = keep(output)
+    (tensor,) = [t for seal in [store.sealed(NAME)] if seal for t in seal.tensors]
+    rows = np.array([48, 3, 3, 22, 0, 49])
+    out = np.empty((len(rows), 6), np.float32)
+    read_some(store, tensor, rows, out)
+    assert np.array_equal(out, VALUES[rows])
+    untouched = next(block for block in tensor.blocks if (block.first, block.last) == (7, 14))
+    Path(f"{store.uri}/{untouched.path}".removeprefix("file://")).unlink()
+    read_some(store, tensor, rows, out)
+    with pytest.raises(Damaged, match="does not exist"):
+        read_some(store, tensor, np.array([9]), out[:1])
+    for wrong in (50, -1):
+        with pytest.raises(Damaged, match="h has 50 rows"):
+            read_some(store, tensor, np.array([0, wrong]), out[:2])
 
 
 def test_any_range_of_rows_and_columns_is_read(output: str) -> None:

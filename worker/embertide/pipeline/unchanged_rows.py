@@ -18,6 +18,7 @@ from embertide.pipeline.refresh import RefreshPlan, on_one_machine
 from embertide.planning.order import WorkOrder
 from embertide.planning.row_inputs import RowInputs, edges_of, features_of
 from embertide.planning.unchanged import touched
+from embertide.plans.degrees import kinds_read
 from embertide.primitives.objects import broadcast_object
 from embertide.spec.manifest import Refresh
 from embertide.stages.changes import (
@@ -25,7 +26,9 @@ from embertide.stages.changes import (
     EarlierDigests,
     OwnNodes,
     RowDigests,
+    count_degrees,
     find_changes,
+    keep_degrees,
     keep_digests,
 )
 from embertide.stages.changes.comparing import tensor_name
@@ -128,11 +131,26 @@ def _keep(
     names = {name: of.digest for name, of in made_of.items()}
     earlier = None if compared is None else compared.kept
     why = keep_digests(ctx.exchange, store, plan.record, digests, names, earlier)
+    why = why or _keep_degrees(prepared, store, plan, digests)
     if why:
         if ctx.grid.rank == 0:
             ctx.graph_facts.kept.warn(UNKEPT.format(why=why))
         return
     ctx.graph_facts.refresh.keeps = {"key": plan.key, "how": plan.how}
+
+
+def _keep_degrees(
+    prepared: Prepared, store: LayerStore, plan: RefreshPlan, digests: RowDigests
+) -> str:
+    """Keep the degrees that neighbours' rows are multiplied by; why they are not kept.
+
+    Collective: every rank must call.
+    """
+    exchange, sub_ranges = prepared.ctx.exchange, digests.sub_ranges
+    ranges = {name: own.ranges for name, own in digests.nodes.items()}
+    kinds = kinds_read(prepared.plan.program, {of: csr.weighted for of, csr in sub_ranges.items()})
+    degrees = count_degrees(exchange, ranges, sub_ranges, kinds)
+    return keep_degrees(exchange, store, plan.record, degrees, ranges)
 
 
 def _compare(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from embertide.footprint import GraphSize
+from embertide.footprint import FLOAT_BYTES, GraphSize
+from embertide.plans.degrees import kinds_read
 from embertide.plans.dirty import ends_of
 from embertide.plans.plan import Plan
 
@@ -17,7 +18,7 @@ _EDGE_BYTES = 2 * DIGEST_BYTES
 
 def digest_bytes(plan: Plan, size: GraphSize) -> int:
     """Bytes of what is kept of each node: digests of its id, its features and its in-edges of each
-    relation, and its out-degrees where the program reads them."""
+    relation, and the degrees that the program multiplies neighbours' rows by."""
     program = plan.program
     counted = {
         step.own_edges.relation
@@ -25,9 +26,12 @@ def digest_bytes(plan: Plan, size: GraphSize) -> int:
         if step.own_edges is not None and any(end == "out" for end, _ in step.degrees_read)
     }
     out = sum(size.nodes[ends_of(name)[0]] for name in counted)
+    kinds = kinds_read(program, dict.fromkeys(program.relations, True))
+    factors = sum(size.nodes[kind.node_type] for kind in kinds)
     with_features = sum(size.nodes[of] for of in program.inputs)
     in_edges = sum(size.nodes[ends_of(name)[1]] for name in program.relations)
-    return DIGEST_BYTES * (sum(_nodes(plan, size)) + with_features + in_edges) + _DEGREE_BYTES * out
+    digests = DIGEST_BYTES * (sum(_nodes(plan, size)) + with_features + in_edges)
+    return digests + _DEGREE_BYTES * out + FLOAT_BYTES * factors
 
 
 def digest_memory(plan: Plan, size: GraphSize) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -37,6 +37,22 @@ from embertide.primitives.sources import (
     seen_sources,
 )
 from embertide.primitives.views import EdgeNeeds, EdgeView, Loops
+
+
+class Degrees(Protocol):
+    """The degrees of a graph's nodes, as steps count them."""
+
+    def variant(self, view: EdgeView) -> Degrees:
+        """Those of the graph as a step sees it."""
+
+    def in_degree(self) -> torch.Tensor:
+        """See :meth:`LayerGraph.in_degree`, and so on."""
+
+    def weighted_in_degree(self) -> torch.Tensor: ...  # noqa: D102
+
+    def out_degree(self) -> torch.Tensor: ...  # noqa: D102
+
+    def weighted_out_degree(self) -> torch.Tensor: ...  # noqa: D102
 
 
 @dataclass(kw_only=True)
@@ -71,7 +87,7 @@ class LayerGraph:
     needs: EdgeNeeds
     features: torch.Tensor | None = None
     relation: str = ""
-    whole: LayerGraph | None = None
+    whole: Degrees | None = None
     picked: tuple[torch.Tensor, torch.Tensor] | None = None
     _out_degree: torch.Tensor | None = None
     _weighted_in_degree: torch.Tensor | None = None
@@ -91,7 +107,7 @@ class LayerGraph:
                 exchange=self.exchange,
                 targets=self.targets,
                 origins=self.origins,
-                csr=csr.rewritten(partial(_looped, view=view)),
+                csr=csr.rewritten(partial(looped, view=view)),
                 group_rows=self.group_rows,
                 pair_rows=self.pair_rows,
                 needs=self.needs,
@@ -289,7 +305,7 @@ def _seen(csr: AnyCsr, axis: Axis, window: WindowRows) -> Sources:
     return seen_sources(block, axis, window)
 
 
-def _looped(csr: Csr, view: EdgeView) -> Csr:
+def looped(csr: Csr, view: EdgeView) -> Csr:
     """The graph with the self-loops that a view has."""
     if view.loops == "none":
         return without_loops(csr)

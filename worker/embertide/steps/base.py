@@ -122,6 +122,12 @@ class Step(ABC):
         return set()
 
     @property
+    def degrees_counted(self) -> set[tuple[End, bool]]:
+        """(end, whether weights are added up) of the degrees of a row's own node that the step
+        reads, though it reads no rows of other nodes."""
+        return set()
+
+    @property
     def edge_columns(self) -> int:
         """Columns of the edges' features that the step reads."""
         return 0

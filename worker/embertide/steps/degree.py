@@ -38,6 +38,11 @@ class DivideByDegree(ElementStep, kind="divide_by_degree"):
         """As they are stored."""
         return EdgeView(self.layer, relation=self.relation)
 
+    @property
+    def degrees_counted(self) -> set[tuple[End, bool]]:
+        """In-degrees."""
+        return {("in", False)}
+
     def change(self, execution: Execution, x: Shard) -> Tensor:
         """In place."""
         degree = execution.graphs(self.layer, self.relation).in_degree()
@@ -83,6 +88,11 @@ class Degree(Step, kind="degree"):
     def degrees_read(self) -> set[tuple[End, bool]]:
         """Out-degrees, where they are counted."""
         return {("out", self.of == "out_weight")} if self.of.startswith("out") else set()
+
+    @property
+    def degrees_counted(self) -> set[tuple[End, bool]]:
+        """In-degrees, where they are counted."""
+        return {("in", self.of == "weight")} if self.of in ("in", "weight") else set()
 
     def reference(self, run: ReferenceRun) -> Tensor:
         """Counted at one of the ends."""

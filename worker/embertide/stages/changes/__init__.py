@@ -6,6 +6,8 @@ module     what it does
 digests    digests of our rows: ids, features, in-edges
 comparing  compares them with those that an earlier run has kept
 kept       keeps them with a version's layers
+lookups    what was kept of some nodes alone
+degrees    degrees that norms multiply neighbours' rows by, kept beside them
 =========  =====================================================================
 """
 
@@ -15,8 +17,10 @@ from embertide.stages.changes.comparing import (
     find_changes,
     tensor_name,
 )
-from embertide.stages.changes.digests import PRIMITIVE, OwnNodes, RowDigests
+from embertide.stages.changes.degrees import count_degrees, keep_degrees, read_degrees
+from embertide.stages.changes.digests import PRIMITIVE, OwnNodes, RowDigests, digest_ids
 from embertide.stages.changes.kept import keep_digests
+from embertide.stages.changes.lookups import count_newer, find_before, kept_ids
 
 __all__ = [
     "PRIMITIVE",
@@ -24,7 +28,14 @@ __all__ = [
     "EarlierDigests",
     "OwnNodes",
     "RowDigests",
+    "count_degrees",
+    "count_newer",
+    "digest_ids",
+    "find_before",
     "find_changes",
+    "keep_degrees",
     "keep_digests",
+    "kept_ids",
+    "read_degrees",
     "tensor_name",
 ]

@@ -115,22 +115,14 @@ class _Comparison:
     def _places_of(self, of_type: str) -> Dense:
         """[n] the dense id that each of our nodes had; -1: it is new."""
         ids = self._digests.make(IDS, of_type).view(np.uint64)
-        before = np.full(len(ids), -1, np.int64)
         try:
             tensor = self._tensor(IDS, of_type)
             kept = self._read(tensor, 0, tensor.rows, DIGEST_WORDS).view(np.uint64)
         except Damaged as error:
             self._why = str(error)
-            return before
-        # Where no node is new and none is gone, all are where they were.
+            return np.full(len(ids), -1, np.int64)
         first, _ = self._digests.nodes[of_type].ranges.worker(self._exchange.grid.rank)
-        there = kept[first : first + len(ids)]
-        (same,) = np.nonzero((there == ids[: len(there)]).all(axis=1))
-        before[same] = first + same
-        (others,) = np.nonzero(before < 0)
-        if len(others) and len(kept):
-            before[others] = _places(kept, ids[others])
-        return before
+        return match_ids(kept, ids, first)
 
     def _differ(self, kind: str, name: str) -> torch.Tensor:
         """[N] bool, the rows whose digest is not that of then, or that are new.
@@ -201,6 +193,25 @@ class _Comparison:
         out = np.empty((last - first, width), np.int32)
         store.read(tensor, (first, last), (0, width), out)
         return out
+
+
+def match_ids(kept: Words, ids: Words, first: int = 0) -> Dense:
+    """[n] the dense id that each of some nodes had when ids were kept; -1: it is new.
+
+    Args:
+        kept: [N, 2] digests of the ids of all nodes then, by dense id.
+        ids: [n, 2] digests of the ids of these nodes.
+        first: the dense id of the first of these, if they follow each other.
+    """
+    before = np.full(len(ids), -1, np.int64)
+    # Where no node is new and none is gone, all are where they were.
+    there = kept[first : first + len(ids)]
+    (same,) = np.nonzero((there == ids[: len(there)]).all(axis=1))
+    before[same] = first + same
+    (others,) = np.nonzero(before < 0)
+    if len(others) and len(kept):
+        before[others] = _places(kept, ids[others])
+    return before
 
 
 def _places(kept: Words, ids: Words) -> Dense:

@@ -102,7 +102,7 @@ class RowDigests:
     def _values(self, kind: str, name: str) -> npt.NDArray[Any]:
         channel = self.exchange.channel("world", PRIMITIVE)
         if kind == IDS:
-            return _of_ids(self.nodes[name].names)
+            return digest_ids(self.nodes[name].names)
         if kind == FEATURES:
             return _of_features(channel, self.nodes[name].ranges, self.loaded[name])
         if kind == EDGES:
@@ -116,8 +116,8 @@ def _narrow(values: npt.NDArray[Any]) -> Rows32:
     return np.ascontiguousarray(values).view(np.int32)
 
 
-def _of_ids(names: Ids) -> Words:
-    """[n, 2]; of whole numbers no two are equal."""
+def digest_ids(names: Ids) -> Words:
+    """[n, 2] digests of ids in files; of whole numbers no two are equal."""
     if isinstance(names, np.ndarray):
         words = np.zeros((len(names), 2), np.uint64)
         words[:, 0] = hash_integers(names.astype(np.int64))
@@ -130,9 +130,7 @@ def _of_features(channel: Channel, ranges: RowRanges, loaded: Loaded) -> Words:
 
     Sends 24 bytes for each row. Collective: every rank must call.
     """
-    data = np.ascontiguousarray(loaded.data.numpy())
-    offsets = np.arange(len(data) + 1, dtype=np.int64) * data[:1].nbytes
-    words = hash_bytes(offsets, data.reshape(-1).view(np.uint8))
+    words = digest_values(loaded.data)
     if loaded.placed:
         return words
     order, counts, rows = split_by_owner(loaded.ids, ranges.workers)
@@ -143,6 +141,13 @@ def _of_features(channel: Channel, ranges: RowRanges, loaded: Loaded) -> Words:
     out = np.zeros((last - first, 2), np.uint64)
     out[received[:, 0].numpy()] = received[:, 1:].contiguous().numpy().view(np.uint64)
     return out
+
+
+def digest_values(rows: torch.Tensor) -> Words:
+    """[n, 2] digests of rows of features."""
+    data = np.ascontiguousarray(rows.numpy())
+    offsets = np.arange(len(data) + 1, dtype=np.int64) * data[:1].nbytes
+    return hash_bytes(offsets, data.reshape(-1).view(np.uint8))
 
 
 def _of_edges(csr: Csr, places: torch.Tensor | None = None) -> Words:
