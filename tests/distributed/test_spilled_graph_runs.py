@@ -35,6 +35,11 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A job whose edges, 128 MiB as they are read, outweigh its tensors."""
     folder = tmp_path_factory.mktemp("spilled-graph")
     options = SynthOptions(nodes=NODES, edges=EDGES, width=WIDTH, hidden=WIDTH, out=WIDTH, layers=2)
+    return make_job(folder, options)
+
+
+def make_job(folder: Path, options: SynthOptions) -> Path:
+    """A job that is run in full each time, with nothing beside it."""
     synthesize(open_storage(None), folder.as_uri(), options)
     manifest = yaml.safe_load((folder / "job.yaml").read_text())
     manifest["spec"]["output"]["compare"] = False
@@ -86,6 +91,40 @@ def test_a_run_with_its_graph_on_disk_keeps_to_its_memory_and_has_the_same_bits(
     assert np.array_equal(ids[order], same_ids[same_order])
     assert np.array_equal(vectors[order], same_vectors[same_order])
     assert not list(tmp_path.iterdir())
+
+
+def test_attention_over_a_graph_on_disk_keeps_to_its_plan_also_for_some_nodes(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "job"
+    options = {"width": WIDTH, "hidden": WIDTH, "out": WIDTH, "layers": 2}
+    attention = SynthOptions(nodes=NODES, edges=EDGES // 2, conv="gat", heads=4, **options)
+    job = make_job(folder, attention)
+    in_memory, limit = run(job), ["--memory", "458MiB", "--scratch", str(tmp_path)]
+    spilled = run(job, *limit)
+    targets = [3, 70, NODES - 1]
+    manifest = yaml.safe_load(job.read_text())
+    manifest["spec"]["inference"]["targets"] = {"ids": targets}
+    job.write_text(yaml.safe_dump(manifest))
+    chosen = run(job, *limit)
+    for report in (spilled, chosen):
+        assert "of each worker to disk, the graph too," in report["budget"]
+        (worker,) = report["memory"]
+        assert worker["peak_bytes"] - worker["baseline_bytes"] <= 1.1 * worker["planned_bytes"]
+    for stage in ("ingest", "csr"):
+        taken = spilled["memory"][0]["stage_bytes"][stage]
+        assert 0.6 <= taken / spilled["planned_memory"][stage] <= 1.1, stage
+    output = str(folder / "embeddings")
+    whole, same = (
+        dict(zip(*embertide.read(output, version=report["version"]).to_numpy(), strict=True))
+        for report in (in_memory, spilled)
+    )
+    ids, vectors = embertide.read(output, targets=True).to_numpy()
+    assert all(np.array_equal(vector, same[node]) for node, vector in whole.items())
+    assert sorted(ids) == targets
+    assert all(
+        np.array_equal(vector, whole[node]) for node, vector in zip(ids, vectors, strict=True)
+    )
 
 
 def test_the_plan_says_that_the_graph_goes_to_disk(job: Path, tmp_path: Path) -> None:

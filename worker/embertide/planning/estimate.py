@@ -288,7 +288,7 @@ def estimate_program(
     if refreshes and job.spec.refresh.mode != "full" and not gpu:
         rounded = job.spec.inference.rows != "float32"
         memory["infer"] += excerpt_memory(plan, graph, rounded=rounded)
-    more = target_memory(job, program, graph, inputs.width)
+    more = target_memory(job, inputs, program, graph, spills=bool(panel))
     memory = {
         stage: size + scores.memory.get(stage, 0) + more.get(stage, 0)
         for stage, size in memory.items()

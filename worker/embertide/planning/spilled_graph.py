@@ -52,8 +52,6 @@ def graph_problem(job: EmbeddingJob, program: Program, grid: GridShape, *, in_pl
             "the graph can be on disk on grids of one feature partition, such as"
             f" {grid.workers}x1, with one node type, and where layers sample no edges (fanout)"
         )
-    if job.spec.inference.targets is not None:
-        return "the edges of some nodes are taken from the graph in memory (inference.targets)"
     for step in program.steps:
         if step.reach is Reach.NEIGHBOURS and not (isinstance(step, EdgeStep) and step.by_parts):
             return f"{step.kind_name} ({step.out}, layer {step.layer}) needs the graph in memory"

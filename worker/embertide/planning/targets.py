@@ -66,18 +66,26 @@ def _share(wanted: float, nodes: int, degree: float, layers: int) -> float:
 
 
 def target_memory(
-    job: EmbeddingJob, program: Program, graph: PlannedGraph, width: int
+    job: EmbeddingJob, inputs: Inputs, program: Program, graph: PlannedGraph, *, spills: bool
 ) -> Mapping[str, int]:
     """Stage -> bytes that a worker takes beyond those of a run of all nodes, at most.
 
     Args:
-        width: of the widest features.
+        spills: tensors are on disk, so that all rows are computed, and those that are wanted are
+            copied to memory.
     """
-    if job.spec.inference.targets is None:
+    wanted = planned_targets(job, inputs)
+    if wanted is None:
         return {}
     size = graph.size
     nodes, grid = sum(size.nodes.values()), size.grid
+    if spills:
+        # One worker may have all of them, as far as it has so many rows.
+        most = min(wanted, -(-max(size.nodes.values()) // grid.workers))
+        width = sum(program.widths[name] for name in program.results.values())
+        copied = nodes + most * width * FLOAT_BYTES
+        return {"infer": copied, "publish": copied}
     sets = nodes * (len(program.steps) + ID_BYTES)
     edges = graph.edges * (ID_BYTES + FLOAT_BYTES) // grid.graph
-    features = nodes * width * FLOAT_BYTES // grid.workers
+    features = nodes * inputs.width * FLOAT_BYTES // grid.workers
     return {"infer": sets + edges + features, "publish": nodes}
