@@ -13,6 +13,7 @@ from embertide.models.reference import run_reference
 from tests.support.catalogue import GRAPHS, catalogue
 from tests.support.exact import TOLERANCE, relative_error
 from tests.support.ranks import on_grid
+from tests.support.spilled_layers import stage_layers
 from tests.support.tasks import check_all, embed_all
 from tests.support.world import make_features
 
@@ -32,6 +33,22 @@ def test_every_model_is_exact(p: int, m: int) -> None:
         layers = [case.graph.layer()] * case.program.layers
         given = make_features(case.program.input_width)
         expected = run_reference(case.program, layers, given).numpy()
+        error = relative_error(np.concatenate(parts), expected)
+        if not error <= TOLERANCE:
+            wrong[name] = error
+    assert not wrong
+
+
+@pytest.mark.parametrize(("p", "m", "panel"), [(1, 1, 4), (2, 1, 5), (1, 2, 3), (2, 2, 3)])
+def test_every_model_is_exact_with_its_tensors_in_host_memory(p: int, m: int, panel: int) -> None:
+    cases = catalogue()
+    programs = {name: (case.program, case.kind, case.weighted) for name, case in cases.items()}
+    answers = on_grid(p, m, stage_layers, GRAPHS, programs, panel, device="cuda")
+    wrong = {}
+    for (name, case), *parts in zip(cases.items(), *answers, strict=True):
+        layers = [case.graph.layer()] * case.program.layers
+        features = make_features(case.program.input_width)
+        expected = run_reference(case.program, layers, features).numpy()
         error = relative_error(np.concatenate(parts), expected)
         if not error <= TOLERANCE:
             wrong[name] = error

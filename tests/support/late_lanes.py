@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass
 class _Late(Generic[T]):
-    """Work that is done once somebody waits for it, or for work that began after it."""
+    """Work that is done once it is waited for, or work that began after it."""
 
     queue: deque[_Late[Any]]
     work: Callable[[], T]
@@ -38,7 +38,7 @@ class LateLanes(CpuLanes):
 
     Attributes:
         begun: how much work was begun on each lane.
-        most: the most of it that nobody had waited for, on each lane.
+        most: the most of it that was not waited for, on each lane.
     """
 
     def __init__(self, late: Collection[Lane]) -> None:

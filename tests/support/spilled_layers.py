@@ -13,7 +13,7 @@ import torch
 from embertide.footprint import GraphSize
 from embertide.kernels import host_store, scratch, spilled_sort
 from embertide.kernels.host_store import HostStore
-from embertide.kernels.lanes import Lane
+from embertide.kernels.lanes import Lane, lanes_of
 from embertide.kernels.scratch import Scratch
 from embertide.kernels.spilled_csr import SpilledCsr
 from embertide.pipeline.prepare import target_of
@@ -123,6 +123,22 @@ def spill_layers(
             written=written,
             planned=_planned(rank, ordered, features.nbytes, placed),
         )
+    return answers
+
+
+def stage_layers(exchange: Exchange, graphs: Graphs, cases: Cases, panel: int) -> list[np.ndarray]:
+    """Our rows of every case, with tensors in host memory and parts of them on the device."""
+    spill.BLOCK_BYTES = host_store.CHUNK_BYTES = 4096
+    answers = []
+    for program, kind, weighted in cases.values():
+        rank = Rank(exchange, graphs[kind, weighted], make_job(weighted=weighted))
+        store = HostStore(lanes_of(exchange.device))
+        rank.ctx = replace(rank.ctx, scratch=store, panel=panel)
+        ordered = order_steps(program, exchange.grid.world)
+        rows, checked = rank.checked(ordered, make_features(program.input_width), 1000)
+        assert checked is not None
+        assert not checked.faults
+        answers.append(rows.copy())
     return answers
 
 

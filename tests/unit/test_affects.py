@@ -50,6 +50,7 @@ CHANGES: dict[str, tuple[Any, Affects]] = {
     "workers.grid": ({"graph": 4, "feature": 2}, WORKERS),
     "workers.count": (8, WORKERS),
     "workers.memory": ("3GiB", WORKERS),
+    "workers.deviceMemory": ("8GiB", WORKERS),
     "workers.scratch": ("/mnt/disk", WORKERS),
     "workers.scratchStorageClass": ("fast", WORKERS | OPERATOR),
     "workers.device": ("cuda", WORKERS),

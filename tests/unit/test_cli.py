@@ -212,8 +212,13 @@ def test_memory_replaces_that_of_the_manifest(
 ) -> None:
     cli(command, job, "--memory", "1.5GiB")
     assert engine.calls[0]["job"].spec.workers.memory_bytes == 3 << 29
+    cli(command, job, "--gpu-memory", "8Gi")
+    assert engine.calls[1]["job"].spec.workers.device_memory_bytes == 8 << 30
+    code, _, err = cli(command, job, "--gpu-memory", "8")
+    assert (code, len(engine.calls)) == (2, 2)
+    assert "--gpu-memory '8' must be a number with its unit" in " ".join(err.split())
     code, _, err = cli(command, job, "--memory", "3")
-    assert (code, len(engine.calls)) == (2, 1)
+    assert (code, len(engine.calls)) == (2, 2)
     assert "must be a number with its unit, such as 512MiB" in " ".join(err.split())
 
 

@@ -81,7 +81,7 @@ def test_a_result_goes_while_the_next_is_computed_and_is_there_at_the_end(
             mover.write(partial(tensor.write_columns, first), values()[:, first : first + 4])
         assert lanes.most["to host"] == 1
         assert torch.equal(tensor.data[:, 0], values()[:, :4])
-        assert math.isnan(tensor.data[0, 2, 0]), "nobody has waited for the last one"
+        assert math.isnan(tensor.data[0, 2, 0]), "the last one was not waited for"
     assert torch.equal(tensor.data.flatten(1)[:, :WIDTH], values())
 
 

@@ -97,6 +97,17 @@ MemoryOption = Annotated[
         show_default=False,
     ),
 ]
+GpuMemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--gpu-memory",
+        metavar="SIZE",
+        help="Most memory of its GPU that a worker may take with device cuda, such as 8GiB: "
+        "tensors that do not fit are in host memory. Overrides the manifest. Default: what is "
+        "free.",
+        show_default=False,
+    ),
+]
 ScratchOption = Annotated[
     Path | None,
     typer.Option(
@@ -145,17 +156,20 @@ def with_workers(job: EmbeddingJob, **changes: Any) -> EmbeddingJob:
     return job.model_copy(update={"spec": job.spec.model_copy(update={"workers": workers})})
 
 
-def with_memory(job: EmbeddingJob, memory: str | None) -> EmbeddingJob:
-    """The job with the memory of a worker that the command line sets, if it does."""
-    if memory is None:
-        return job
+def with_memory(
+    job: EmbeddingJob, memory: str | None, gpu_memory: str | None = None
+) -> EmbeddingJob:
+    """The job with the memory of a worker and of its GPU that the command line sets, if it does."""
     from embertide.spec.workers import parse_memory
 
-    try:
-        parse_memory(memory)
-    except ValueError as error:
-        raise typer.BadParameter(f"--memory {error}") from None
-    return with_workers(job, memory=memory)
+    options = {"--memory": memory, "--gpu-memory": gpu_memory}
+    for option, text in options.items():
+        try:
+            parse_memory("1GiB" if text is None else text)
+        except ValueError as error:
+            raise typer.BadParameter(f"{option} {error}") from None
+    changes = {"memory": memory, "device_memory": gpu_memory}
+    return with_workers(job, **{field: text for field, text in changes.items() if text is not None})
 
 
 @dataclass(frozen=True)

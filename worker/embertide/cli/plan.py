@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from embertide.cli.options import (
+    GpuMemoryOption,
     GridOption,
     JobArgument,
     JsonOption,
@@ -34,6 +35,7 @@ def plan(
     grid: GridOption = None,
     workers: WorkersOption = None,
     memory: MemoryOption = None,
+    gpu_memory: GpuMemoryOption = None,
     files: Annotated[bool, typer.Option("--files", help="List every input object.")] = False,
     json_output: JsonOption = False,
 ) -> None:
@@ -52,7 +54,7 @@ def plan(
     """
     chosen = grid_of(grid)
     check_workers(chosen, workers)
-    job = with_memory(load_job(job_path), memory)
+    job = with_memory(load_job(job_path), memory, gpu_memory)
     if grid == "auto":
         job = with_workers(job, grid="auto")
 

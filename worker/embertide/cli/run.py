@@ -11,6 +11,7 @@ import typer
 
 from embertide.cli.ids import IdsOption, with_targets
 from embertide.cli.options import (
+    GpuMemoryOption,
     GridOption,
     JobArgument,
     JsonOption,
@@ -53,6 +54,7 @@ def run(
     grid: GridOption = None,
     workers: WorkersOption = None,
     memory: MemoryOption = None,
+    gpu_memory: GpuMemoryOption = None,
     scratch: ScratchOption = None,
     threads: Annotated[
         int | None,
@@ -143,7 +145,7 @@ def run(
     """
     chosen = grid_of(grid)
     check_workers(chosen, workers)
-    job = with_memory(load_job(job_path), memory)
+    job = with_memory(load_job(job_path), memory, gpu_memory)
     if device is not None:
         job = with_workers(job, device=device.value)
     if grid == "auto":

@@ -181,6 +181,8 @@ def _facts(estimate: Estimate) -> list[tuple[str, str]]:
     if estimate.budget is not None:
         where = "Budget" if estimate.budget_here is None else "Budget in pods"
         facts.append((where, escaped(estimate.budget.sentence)))
+    if estimate.device_budget is not None:
+        facts.append(("GPU", escaped(estimate.device_budget.sentence)))
     if estimate.seconds is not None and estimate.start_seconds is not None:
         facts.append(("Time", _time(estimate.start_seconds, estimate.seconds)))
         facts.append(("", escaped(estimate.seconds_basis)))

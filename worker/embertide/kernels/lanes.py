@@ -125,7 +125,7 @@ class CudaLanes:
         """Page-locked memory; small tensors, which share pages with others, are not.
 
         Where the system locks no more of it, copies go through a buffer of the driver: a warning
-        says so.
+        reports it.
         """
         out = empty(shape)
         if out.nbytes >= LEAST_BYTES:

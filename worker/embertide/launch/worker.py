@@ -25,7 +25,10 @@ import torch.distributed as dist
 from embertide.context import RunContext
 from embertide.errors import EmbertideError, WorkerFailed
 from embertide.grid import Grid
+from embertide.kernels.host_store import HostStore
+from embertide.kernels.lanes import lanes_of
 from embertide.kernels.scratch import Scratch
+from embertide.kernels.store import Store
 from embertide.kernels.threads import set_threads, work_done
 from embertide.launch.pulse import PERIOD_SECONDS, Counts, Pulse
 from embertide.launch.run_folder import RunFolder, repeating
@@ -99,7 +102,10 @@ def _go_first() -> None:
         _OOM_SCORE.write_text(str(min(1000, int(_OOM_SCORE.read_text()) + 300)))
 
 
-def _scratch(job: EmbeddingJob, folder: RunFolder, rank: int) -> Scratch:
+def _store(job: EmbeddingJob, folder: RunFolder, rank: int, device: torch.device) -> Store:
+    """Where tensors of nodes are that don't fit where layers are computed."""
+    if device.type == "cuda":
+        return HostStore(lanes_of(device))
     allow_files()
     scratch = make_folder(job)
     folder.note_scratch(rank, scratch)
@@ -114,6 +120,7 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
     job = folder.read_job()
     written: Any = folder.read_order() if rank == 0 else None
     order = WorkOrder.from_json(written if alone else broadcast_object(written, rank))
+    _limit(job, device)
     on_progress = StageReporter(_reporter(settings, folder, rank), "plan")
     storage, recorder, work = (
         open_storage(job.spec.storage, on_progress.waits, folder.note_upload),
@@ -132,7 +139,7 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
         settings.threads,
         work,
         ahead=pulse.ahead,
-        scratch=_scratch(job, folder, rank) if order.panel else None,
+        scratch=_store(job, folder, rank, device) if order.panel else None,
         panel=order.panel,
         spills_graph=order.spills_graph,
     )
@@ -201,6 +208,14 @@ def _device(name: str, rank: int) -> torch.device:
     local = int(os.environ.get("LOCAL_RANK", "0"))
     torch.cuda.set_device(local % torch.cuda.device_count())
     return torch.device("cuda", torch.cuda.current_device())
+
+
+def _limit(job: EmbeddingJob, device: torch.device) -> None:
+    """Let torch take no more of a GPU than the job says."""
+    most = job.spec.workers.device_memory_bytes
+    if device.type == "cuda" and most is not None:
+        _, total = torch.cuda.mem_get_info(device)
+        torch.cuda.set_per_process_memory_fraction(min(1.0, most / total), device)
 
 
 def _tells(settings: WorkerSettings, rank: int) -> bool:

@@ -19,7 +19,8 @@ from embertide.versions.layers.sweeping import sweep
 NOT_SWEPT = "kept layers are not removed, since the current version cannot be read: {why}"
 ON_DISK = (
     "no layer is kept for a next attempt, nor is one used: tensors of nodes are on disk, since"
-    " they exceed the memory of a worker (--memory, spec.workers.memory)"
+    " they exceed the memory of a worker (--memory, spec.workers.memory), or in host memory, since"
+    " they exceed that of its GPU (--gpu-memory, spec.workers.deviceMemory)"
 )
 
 

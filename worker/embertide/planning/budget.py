@@ -28,7 +28,7 @@ _PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Into how many panels the widest tensor is cut."""
 _COLUMNS = 16
 """A panel has a multiple of these: what a kernel takes at a time."""
-_NARROW = (8, 4)
+NARROW = (8, 4)
 """Columns of panels where nothing else fits: of each cache line that is read, less is used."""
 
 
@@ -119,9 +119,9 @@ class _Tight:
         """With ever fewer columns in memory, then without the graph, to the first that fits."""
         tried: list[Estimate] = []
         graph = not self.graph_problem(grid)
-        ways = [(panel, False) for panel in _panels(self.widest)]
-        ways += [(panel, True) for panel in _panels(self.widest) if graph]
-        ways += [(panel, graph) for panel in _NARROW if panel < self.widest]
+        ways = [(panel, False) for panel in panels_of(self.widest)]
+        ways += [(panel, True) for panel in panels_of(self.widest) if graph]
+        ways += [(panel, graph) for panel in NARROW if panel < self.widest]
         for panel, spills_graph in ways:
             tried.append(self.estimate(grid, panel=panel, spills_graph=spills_graph))
             if _needs(tried[-1]) <= self.limit:
@@ -165,7 +165,7 @@ class _Tight:
         while graph * grid.feature <= min(MOST_WORKERS, self.nodes):
             larger = GridShape.of(graph, grid.feature)
             spills_graph = spilled and not self.graph_problem(larger)
-            panel = _NARROW[-1] if spilled else 0
+            panel = NARROW[-1] if spilled else 0
             least = self.estimate(larger, panel=panel, spills_graph=spills_graph)
             if _needs(least) <= self.limit:
                 return larger
@@ -173,7 +173,7 @@ class _Tight:
         return None
 
 
-def _panels(width: int) -> Iterator[int]:
+def panels_of(width: int) -> Iterator[int]:
     """Columns of a panel, from all of the widest tensor to the fewest."""
     cut = (-(-width // parts) for parts in _PARTS)
     yield from dict.fromkeys(-(-columns // _COLUMNS) * _COLUMNS for columns in cut)

@@ -17,6 +17,7 @@ from embertide.kernels.staging import PINNED_BYTES
 from embertide.models.read import read_model
 from embertide.planning.budget import within_budget, within_container
 from embertide.planning.delta_size import delta_notes
+from embertide.planning.device import device_limit, free_device_bytes, within_device
 from embertide.planning.duration import basis, seconds_range, start_range, work_of
 from embertide.planning.excerpt_memory import excerpt_memory
 from embertide.planning.graph import PlannedGraph, plan_graph
@@ -24,7 +25,7 @@ from embertide.planning.grids import grids_to_compare, may_read_in_place
 from embertide.planning.inputs import Inputs, list_inputs, with_tables
 from embertide.planning.keeping import describe_kept, layers_to_keep
 from embertide.planning.matching import check_model, narrow, unread
-from embertide.planning.memory import planned_gpu_memory, planned_memory, planned_spill
+from embertide.planning.memory import planned_gpu_memory, planned_memory
 from embertide.planning.next_version import next_version_notes
 from embertide.planning.omissions import plan_notes
 from embertide.planning.publishing import published
@@ -39,12 +40,13 @@ from embertide.planning.sizing import (
     this_machine,
     worker_bytes,
 )
-from embertide.planning.spilled import disk_seconds, spill_problem
+from embertide.planning.spilled import spill_problem, staging_problem
 from embertide.planning.spilled_graph import graph_problem
+from embertide.planning.stored import stored_elsewhere
 from embertide.planning.targets import planned_targets, target_memory, target_notes
 from embertide.planning.traffic import planned_traffic
 from embertide.plans.passes import make_plan
-from embertide.plans.plan import Plan, Target
+from embertide.plans.plan import Target
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.result_names import node_type_of
@@ -56,7 +58,6 @@ from embertide.telemetry.estimate import (
     Estimate,
     GridNeeds,
     InputSize,
-    PlannedSpill,
 )
 from embertide.telemetry.report import RelationCount, TypeCount
 
@@ -88,7 +89,8 @@ def estimate_job(
     inputs, ready_notes = _list_ready(storage, job)
     program = read_model(storage, job.spec.model.uri)
     chosen = choose_grid(job, inputs, grid, workers)
-    estimate = estimate_within(program, job, inputs, chosen)
+    on_device = free_device_bytes(job, chosen.workers)
+    estimate = estimate_within(program, job, inputs, chosen, device_bytes=on_device)
     here = None
     if estimate.budget is not None and chosen.workers > 1 and may_read_in_place(job):
         here = estimate_within(program, job, inputs, chosen, in_place=True).budget
@@ -213,22 +215,21 @@ def estimate_within(
     *,
     in_place: bool = False,
     container: int | None = None,
+    device_bytes: int | None = None,
 ) -> Estimate:
     """An estimate that is compared with the memory that the job gives a worker.
 
     Args:
+        device_bytes: what a worker's GPU has for it, where the job sets no amount; None: unknown.
         container: bytes of each worker's container, which count where the job sets no memory;
             None: unknown, or no container.
     """
     estimate = partial(estimate_program, program, job, inputs, in_place=in_place)
-    planned, limit = estimate(grid), job.spec.workers.memory_bytes
-    how = (
-        _nodes(job, inputs),
-        max(program.widths.values()),
-        estimate,
-        spill_problem(job),
-        partial(graph_problem, job, program, in_place=in_place),
-    )
+    sizes = _nodes(job, inputs), max(program.widths.values()), estimate
+    limit, on_device = job.spec.workers.memory_bytes, device_limit(job, device_bytes)
+    planned = within_device(estimate(grid), on_device, *sizes, staging_problem(job))
+    in_graph = partial(graph_problem, job, program, in_place=in_place)
+    how = (*sizes, spill_problem(job), in_graph)
     if limit is None and container is not None:
         return within_container(planned, container, *how)
     return within_budget(planned, limit, *how)
@@ -349,17 +350,9 @@ def estimate_program(
         relations=_relations_of(graph),
         model_digest=program.digest,
         layers=layers,
-        spill=_spill(graph, plan) if panel else None,
+        spill=stored_elsewhere(graph, plan) if panel and not gpu else None,
+        staged=stored_elsewhere(graph, plan, gpu=True) if panel and gpu else None,
     )
-
-
-def _spill(graph: PlannedGraph, plan: Plan) -> PlannedSpill:
-    """What goes to disk and back."""
-    costs = planned_spill(graph, plan)
-    seconds = disk_seconds(costs.read, costs.written) * graph.size.workers
-    moved = int(costs.disk), int(costs.read), int(costs.written)
-    on_disk = plan.target.spills_graph
-    return PlannedSpill(plan.target.panel, *moved, seconds, on_disk, costs.largest)
 
 
 def _types(graph: PlannedGraph, program: Program) -> list[TypeCount]:

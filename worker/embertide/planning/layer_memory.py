@@ -69,7 +69,12 @@ class LayersBytes:
 
 
 def layers_bytes(
-    graph: PlannedGraph, plan: Plan, fanout: Sequence[int] | None, *, placed: Sequence[str]
+    graph: PlannedGraph,
+    plan: Plan,
+    fanout: Sequence[int] | None,
+    *,
+    placed: Sequence[str],
+    gpu: bool = False,
 ) -> LayersBytes:
     """Bytes of the layer graphs and of the tensors at the peak of the layers.
 
@@ -77,6 +82,7 @@ def layers_bytes(
         graph: on the grid that computes the layers.
         fanout: in-edges that each layer samples of a node; None: all of them.
         placed: node types whose features are in order from the start.
+        gpu: layers are computed on a GPU.
     """
     whole, size, program = 0.0, graph.size, plan.program
     if fanout is not None:
@@ -99,7 +105,7 @@ def layers_bytes(
     block = {name: cost.block for name, cost in costs.items()}
     if plan.target.panel:
         peak = spilled_costs(
-            plan, size, placed=placed, building=building, block=block, graph=on_disk
+            plan, size, placed=placed, building=building, block=block, graph=on_disk, staged=gpu
         ).memory
     else:
         peak = tensor_peak(plan, size, placed=placed, building=building, block=block)

@@ -158,7 +158,8 @@ def _planned_of_worker(
     deltas: bool,
 ) -> dict[str, int]:
     """Bytes per stage of the worker of that rank."""
-    spills = bool(plan.target.panel)
+    staged = gpu and bool(plan.target.panel)
+    spills = bool(plan.target.panel) and not gpu
     types = [_type_bytes(name, graph, plan.program, worker, spills) for name in graph.types]
     loaded = sum(of_type.loaded for of_type in types)
     inputs = [of_type for of_type in types if of_type.is_input]
@@ -167,12 +168,12 @@ def _planned_of_worker(
     sort = spilled_sorting(graph, worker) if on_disk else sorting(graph, worker)
     own = sum(of_type.own for of_type in types)
     arranged, program = of_layers(graph, plan), plan.program
-    layers, gathering = layers_bytes(arranged, plan, fanout, placed=_placed(types)), 0.0
+    layers, gathering = layers_bytes(arranged, plan, fanout, placed=_placed(types), gpu=gpu), 0.0
+    stored = planned_spill(graph, plan, gpu=True).disk if staged else 0.0
     if arranged.size.grid.feature > 1:
         partitions = sum(partition_bytes(relation, size) for relation, size in relations(graph))
         gathering = sum(of_type.values for of_type in inputs) + csrs + partitions
-    in_order = not spills
-    kept = own + sum(0.0 if in_order and of_type.placed else of_type.dense for of_type in inputs)
+    kept = own + stored + sum(of.dense for of in inputs if plan.target.panel or not of.placed)
     results = _results(graph, program)
     buffering = min(threads, _BUFFERING_THREADS)
     writing = _THREAD_BYTES + _uploading(graph, program) if uploads else 0.0
@@ -186,7 +187,7 @@ def _planned_of_worker(
         "csr": loaded + max(sort.peak, max(sort.kept, csrs) + max(own, _locating(graph))) + left,
         "infer": kept + max(gathering, layers.beside_gpu if gpu else layers.on_cpu) + left,
         "publish": own
-        + (0.0 if gpu or spills else sum(results))
+        + (0.0 if (gpu and not staged) or spills else sum(results))
         + max(
             max(float(kept_by_readers), writing) + (writers - 1) * _THREAD_BYTES,
             _comparing(graph, program, 1 if gpu else threads, deltas) if compares else 0.0,
@@ -198,12 +199,13 @@ def _planned_of_worker(
     return {name: int(size_bytes) + overhead for name, size_bytes in stages.items()}
 
 
-def planned_spill(graph: PlannedGraph, plan: Plan) -> SpilledCosts:
-    """What one worker moves to the disk and back, of layers that go over all edges."""
+def planned_spill(graph: PlannedGraph, plan: Plan, *, gpu: bool = False) -> SpilledCosts:
+    """What one worker moves to the disk and back, of layers that go over all edges; with ``gpu``
+    from host memory to a GPU and back."""
     held = [_type_bytes(name, graph, plan.program, 0, True) for name in graph.types]
     arranged = of_layers(graph, plan)
     on_disk = spilled_graph(arranged, spills=plan.target.spills_graph)
-    return spilled_costs(plan, arranged.size, placed=_placed(held), graph=on_disk)
+    return spilled_costs(plan, arranged.size, placed=_placed(held), graph=on_disk, staged=gpu)
 
 
 def planned_gpu_memory(graph: PlannedGraph, plan: Plan, fanout: Sequence[int] | None) -> int:
@@ -212,7 +214,7 @@ def planned_gpu_memory(graph: PlannedGraph, plan: Plan, fanout: Sequence[int] | 
     The memory of CUDA, NCCL and torch's allocator is not counted.
     """
     types = [_type_bytes(name, graph, plan.program, 0, False) for name in graph.types]
-    return int(layers_bytes(graph, plan, fanout, placed=_placed(types)).on_gpu)
+    return int(layers_bytes(graph, plan, fanout, placed=_placed(types), gpu=True).on_gpu)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,8 +45,8 @@ def next_version_notes(
     """Notes on the next run: what it would do, and what it keeps for the one that follows."""
     arranged = with_tables(job, inputs.model_tables)
     sampled, grid = job.spec.inference.fanout != "full", estimate.grid
-    panel = estimate.spill.panel if estimate.spill else 0
-    plan = make_plan(published(arranged, program), Target(grid=grid, sampled=sampled, panel=panel))
+    target = Target(grid=grid, sampled=sampled, panel=estimate.panel)
+    plan = make_plan(published(arranged, program), target)
     size, unfit = plan_graph(arranged, inputs, plan.program, grid).size, _unfit(job, plan)
     return [*_does(storage, job, inputs, plan, unfit), *_kept(job, plan, size, unfit)]
 

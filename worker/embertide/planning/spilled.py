@@ -37,6 +37,8 @@ from embertide.steps.run import Held, Run
 
 _READ_BYTES, _WRITTEN_BYTES = 2e9, 2e9
 """Bytes per second of a local disk: measured, in sequence, past the page cache."""
+_LINK_BYTES = 20e9
+"""Bytes per second between host memory and a GPU, each way: those of PCIe 4.0, not measured."""
 _CHUNKS = 4
 """Beside the parts: what the thread that reads and the one that writes put together and copy."""
 
@@ -48,6 +50,17 @@ def spill_problem(job: EmbeddingJob) -> str:
     if job.spec.inference.rows != "float32":
         return f"rows: {job.spec.inference.rows} can't be on disk"
     return ""
+
+
+def staging_problem(job: EmbeddingJob) -> str:
+    """Why tensors of nodes can't be in host memory beside a GPU; "" where they can."""
+    rows = job.spec.inference.rows
+    return "" if rows == "float32" else f"rows: {rows} can't be in host memory"
+
+
+def link_seconds(read: float, written: float) -> float:
+    """About what it takes to copy so many bytes to a GPU and from it, both at a time."""
+    return max(read, written) / _LINK_BYTES
 
 
 def disk_seconds(read: float, written: float) -> float:
@@ -63,6 +76,7 @@ def spilled_costs(
     building: dict[str, float] | None = None,
     block: dict[str, float] | None = None,
     graph: SpilledGraph | None = None,
+    staged: bool = False,
 ) -> SpilledCosts:
     """What a plan takes of one worker, with its tensors on disk.
 
@@ -71,9 +85,10 @@ def spilled_costs(
         building: relation -> bytes that its layer graph takes while it is built, beyond what stays.
         block: relation -> bytes of the blocks of a sum over features where they were loaded.
         graph: the graph on disk, whose moves are counted; None: it is in memory.
+        staged: tensors are in host memory, and parts of them on a GPU.
     """
     at = with_placed(plan, placed)
-    return SpilledCosts(at, size, dict(building or {}), dict(block or {}), graph).count()
+    return SpilledCosts(at, size, dict(building or {}), dict(block or {}), graph, staged).count()
 
 
 @dataclass
@@ -82,7 +97,7 @@ class SpilledCosts:
 
     Attributes:
         building, block: as of :class:`Costs`.
-        graph: as of :func:`spilled_costs`.
+        graph, staged: as of :func:`spilled_costs`.
         memory: bytes of the largest parts that are in memory at a time.
         largest: the operation that has them, by its kind and its result.
         disk: bytes of the files, at most.
@@ -94,6 +109,7 @@ class SpilledCosts:
     building: dict[str, float] = field(default_factory=dict)
     block: dict[str, float] = field(default_factory=dict)
     graph: SpilledGraph | None = None
+    staged: bool = False
     memory: float = 0.0
     largest: str = ""
     disk: float = 0.0
@@ -137,7 +153,7 @@ class SpilledCosts:
             part = float(change_rows(self.plan, name) * self.plan.program.widths[name])
             parts = 1
         # Blocks that are read, changed and written; a panel is read when the last one is written.
-        at_once = 4 if change.origin != "loaded" else 3 if parts > 1 else 2
+        at_once = 4 if change.origin != "loaded" else 3 + self.staged if parts > 1 else 2
         self._need(at_once * FLOAT_BYTES * part, f"order ({name})")
         if sorted_by_panels(self.plan, change):
             self.read += origin
@@ -225,7 +241,9 @@ class SpilledCosts:
             sum(FLOAT_BYTES * self._rows(name) * own.widths[name] for name in names)
             for names in ({read.name for read in op.inputs}, results)
         )
-        beside = max(read, written) if self._parts(op.out) > 1 else 0.0
+        # The next part waits for the result that goes to the disk; a GPU copies both at a time.
+        both = read + written if self.staged else max(read, written)
+        beside = both if self._parts(op.out) > 1 else 0.0
         return self._cost(own.op, Costs(part, self.size, (), self.building, self.block)) + beside
 
     def _by_rows(self, op: Run) -> float:

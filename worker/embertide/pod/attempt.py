@@ -176,8 +176,8 @@ class WorkerAttempt:
     def _planned(self, plan: Estimate) -> None:
         """Nothing is written before this."""
         self._reporter.expect_edges(plan.edges)
-        if plan.budget is not None:
-            _log.info("%s", plan.budget.sentence)
+        for budget in plan.budgets:
+            _log.info("%s", budget.sentence)
         limit = self._settings.memory_limit
         if limit and (problem := container_problem(plan.peak_memory_per_worker_bytes, limit)):
             _log.warning("%s", problem)

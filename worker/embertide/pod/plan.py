@@ -65,12 +65,12 @@ def make_plan(files: ContainerFiles) -> PlanResult | OutputReport:
     program = read_model(storage, job.spec.model.uri)
     grid = fitting_grid(program, job, inputs, target)
     found = estimate_within(program, job, inputs, grid, container=container)
-    if found.budget is not None and found.budget.problem:
-        raise GridError(found.budget.problem)
+    if found.problem:
+        raise GridError(found.problem)
     memory = container_bytes(found.peak_memory_per_worker_bytes)
     _log.info("grid %s, %s for each worker", grid, human_bytes(memory))
-    if found.budget is not None:
-        _log.info("%s", found.budget.sentence)
+    for budget in found.budgets:
+        _log.info("%s", budget.sentence)
     return PlanResult(
         grid=grid,
         memory_per_worker_bytes=memory,

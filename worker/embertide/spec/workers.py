@@ -125,6 +125,14 @@ class Workers(SpecModel):
         "anything is computed. If unset, all tensors are in memory; on a cluster the container's "
         "limit counts then.",
     )
+    device_memory: str | None = Field(
+        default=None,
+        pattern=_MEMORY,
+        description="Most memory of its GPU that a worker may take with device: cuda, such as "
+        "8GiB. Where the plan needs more, tensors of nodes are in host memory and parts of them "
+        "on the GPU; where it still does, the run is refused before anything is computed. If "
+        "unset, what the GPU has free as the run begins.",
+    )
     scratch: LocalFolder | None = Field(
         default=None,
         description="Folder on a local disk for what does not fit in memory, an absolute "
@@ -173,6 +181,11 @@ class Workers(SpecModel):
     def memory_bytes(self) -> int | None:
         """The most that a worker may take; None where nothing is set."""
         return None if self.memory is None else parse_memory(self.memory)
+
+    @property
+    def device_memory_bytes(self) -> int | None:
+        """The most of its GPU that a worker may take; None where nothing is set."""
+        return None if self.device_memory is None else parse_memory(self.device_memory)
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

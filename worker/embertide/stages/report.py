@@ -240,6 +240,7 @@ def beyond_plan(memory: list[RankMemory]) -> list[str]:
 def _worker(ctx: RunContext, clock: Clock) -> WorkerReport:
     """What this rank did, by its own clock."""
     moved, scratch = clock.recorder.moved(), ctx.scratch
+    staged = scratch is not None and ctx.device.type != "cpu"
     sent: defaultdict[str, int] = defaultdict(int)
     for (axis, *_), entry in clock.recorder.totals.items():
         sent[axis] += entry.bytes_sent
@@ -255,9 +256,9 @@ def _worker(ctx: RunContext, clock: Clock) -> WorkerReport:
         spans=sorted(clock.spans, key=lambda span: (span.start, -span.end)),
         sent_by_axis=dict(sent),
         bytes_read_in_place=moved.bytes_read_in_place,
-        scratch_bytes_written=scratch.written if scratch else 0,
-        scratch_bytes_read=scratch.read if scratch else 0,
-        scratch_peak_bytes=scratch.most if scratch else 0,
+        scratch_bytes_written=scratch.written if scratch and not staged else 0,
+        scratch_bytes_read=scratch.read if scratch and not staged else 0,
+        scratch_peak_bytes=scratch.most if scratch and not staged else 0,
     )
 
 

@@ -71,6 +71,9 @@ class LayerToKeep:
 class PlannedSpill:
     """Tensors of nodes that are on disk, since they don't fit in the memory of a worker.
 
+    Or in host memory, since they don't fit in that of its GPU: memory is the GPU's then, and the
+    disk is the host's.
+
     Attributes:
         panel: columns of a tensor that are in memory at a time.
         disk_bytes: of the files of a worker, at most.
@@ -133,7 +136,9 @@ class Estimate:
     a next attempt. ``budget`` compares the plan with the job's ``workers.memory``; None without.
     ``budget_here`` does it for a run on this machine, where workers read each other's memory; None
     where that is the same.
-    ``spill`` is what goes to disk for it; None where all fits in memory.
+    ``spill`` is what goes to disk for it; None where all fits in memory. ``device_budget`` compares
+    the plan with the memory of a worker's GPU, where that is known; ``staged`` is what is in host
+    memory for it, and copied from there and back; None where all fits on the GPU.
     """
 
     inputs: list[InputSize]
@@ -166,6 +171,24 @@ class Estimate:
     budget: MemoryBudget | None = None
     budget_here: MemoryBudget | None = None
     spill: PlannedSpill | None = None
+    device_budget: MemoryBudget | None = None
+    staged: PlannedSpill | None = None
+
+    @property
+    def budgets(self) -> list[MemoryBudget]:
+        """How the plan compares with what workers may take, of each memory where that is known."""
+        return [budget for budget in (self.budget, self.device_budget) if budget is not None]
+
+    @property
+    def problem(self) -> str:
+        """Why no run starts, and what to do; "" where all memory is enough."""
+        return next((budget.problem for budget in self.budgets if budget.problem), "")
+
+    @property
+    def panel(self) -> int:
+        """Columns of a tensor that are at a time where layers are computed; 0: all are."""
+        elsewhere = self.spill or self.staged
+        return elsewhere.panel if elsewhere else 0
 
     @property
     def needs(self) -> GridNeeds | None:

@@ -64,8 +64,8 @@ def prepare(
     Raises:
         Confirmed: the current version is what the run would compute.
         EmbertideError: inputs or model cannot be read, the grid does not fit, a worker would need
-            more than the job's ``workers.memory``, the folder for tensors on disk is unfit, or
-            nothing could be published to the output.
+            more than the job's ``workers.memory`` or its GPU has, the folder for tensors on disk is
+            unfit, or nothing could be published to the output.
     """
     from embertide.planning.inputs import list_inputs
     from embertide.planning.order import WorkOrder
@@ -84,8 +84,8 @@ def prepare(
     # Waits for the fork server's imports.
     with folder.following(on_progress):
         estimate = call(plan_run, job, inputs, grid, workers, folder, container, workers_here)
-    if estimate.budget is not None and estimate.budget.problem:
-        raise GridError(estimate.budget.problem)
+    if estimate.problem:
+        raise GridError(estimate.problem)
     check_scratch(job, estimate, workers_here or estimate.grid.workers)
     on_planned(estimate)
     check_output(storage, job.spec.published_uri, version)
@@ -99,7 +99,7 @@ def prepare(
             began,
             estimate.model_digest,
             [layer.layer for layer in estimate.layers if layer.kept],
-            estimate.spill.panel if estimate.spill else 0,
+            estimate.panel,
             bool(estimate.spill and estimate.spill.graph),
             estimate.budget.sentence if estimate.budget else "",
         )
@@ -133,6 +133,7 @@ def plan_run(
         EmbertideError: the model cannot be read, or the grid does not fit.
     """
     from embertide.models.read import read_model
+    from embertide.planning.device import free_device_bytes
     from embertide.planning.estimate import choose_grid, estimate_within
     from embertide.planning.grids import may_read_in_place
     from embertide.storage.opening import open_storage
@@ -142,7 +143,15 @@ def plan_run(
     storage = open_storage(job.spec.storage, reporter.waits)
     in_place = workers_here in (None, chosen.workers) and may_read_in_place(job)
     program = read_model(storage, job.spec.model.uri)
-    return estimate_within(program, job, inputs, chosen, in_place=in_place, container=container)
+    return estimate_within(
+        program,
+        job,
+        inputs,
+        chosen,
+        in_place=in_place,
+        container=container,
+        device_bytes=free_device_bytes(job, workers_here or chosen.workers),
+    )
 
 
 def launch_workers(
