@@ -20,7 +20,7 @@ from tests.support.catalogue import GRAPHS, Case, catalogue
 from tests.support.exact import TOLERANCE, relative_error
 from tests.support.ranks import GROUPED, on_grid
 from tests.support.spilled_layers import Answer, Stored, spill_layers
-from tests.support.world import make_features
+from tests.support.world import NODES, make_features
 
 pytestmark = pytest.mark.distributed
 
@@ -102,6 +102,46 @@ def test_tensors_in_host_memory_give_the_same_bits(
         for name, case in cases.items()
         if (problem := _problem(case, [rank[name] for rank in by_rank]))
     }
+
+
+NARROWED = [
+    "pyg GCN-layer_norm",
+    "pyg sage-max-wide-normalize",
+    "step propagate with a teleport",
+    "dgl gat-weighted",
+]
+"""Models whose operations take panels or blocks, none of them whole tensors."""
+
+
+def narrowed(
+    grid: tuple[int, int], cases: dict[str, Case], names: list[str], values: int
+) -> list[dict[str, Answer]]:
+    """With panels of 12 columns, on devices where no tensor has more than some values."""
+    some = {name: cases[name] for name in names}
+    programs = {name: (case.program, case.kind, case.weighted) for name, case in some.items()}
+    task = partial(spill_layers, late=("to device", "to host"), values=values)
+    return on_grid(*grid, task, GRAPHS, programs, "", 12, set())
+
+
+def test_panels_that_a_gpu_has_no_memory_for_are_cut(cases: dict[str, Case]) -> None:
+    (answers,) = narrowed((1, 1), cases, NARROWED, 7 * NODES)
+    for name, answer in answers.items():
+        assert np.array_equal(answer.spilled, answer.whole), name
+        assert not answer.checked.faults, name
+    warned = {name: answer.warned[0] for name, answer in answers.items() if answer.warned}
+    assert len(warned) > 2
+    assert warned[NARROWED[0]].startswith(
+        "the GPU had no memory for 8 columns of a tensor at a time: layers go on with 4 (memory"
+    )
+
+
+def test_panels_of_several_workers_are_not_cut(cases: dict[str, Case]) -> None:
+    message = (
+        "the GPU has no memory for [0-9]+ columns of a tensor at a time, which workers that"
+        " exchange rows can't change; give workers a smaller --gpu-memory"
+    )
+    with pytest.raises(AssertionError, match=message):
+        narrowed((2, 1), cases, NARROWED[:1], 2 * NODES)
 
 
 def test_features_that_would_be_in_their_places_give_the_same_bits(

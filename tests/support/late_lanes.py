@@ -35,13 +35,15 @@ class LateLanes(CpuLanes):
 
     Args:
         late: those that are late; work on others is done at once. A real device may do either.
+        values: the most that a tensor may have on the device, which has no memory for larger ones.
 
     Attributes:
         begun: how much work was begun on each lane.
         most: the most of it that was not waited for, on each lane.
     """
 
-    def __init__(self, late: Collection[Lane]) -> None:
+    def __init__(self, late: Collection[Lane], values: int | None = None) -> None:
+        self._values = values
         self._queues: dict[Lane, deque[_Late[Any]]] = {"to device": deque(), "to host": deque()}
         self._late = late
         self.begun: dict[Lane, int] = dict.fromkeys(self._queues, 0)
@@ -56,7 +58,13 @@ class LateLanes(CpuLanes):
         tensor.fill_(math.nan)
 
     def room(self, rows: int, width: int) -> torch.Tensor:
-        """As of :meth:`host`."""
+        """As of :meth:`host`.
+
+        Raises:
+            OutOfMemoryError: it would have too many values.
+        """
+        if self._values is not None and rows * width > self._values:
+            raise torch.OutOfMemoryError(f"CUDA out of memory: {rows} x {width}")
         return torch.full((rows, width), math.nan)
 
     def beside(self, lane: Lane, work: Callable[[], T]) -> Arriving[T]:

@@ -60,6 +60,7 @@ class Answer:
         left: files that are there after the run; the result is one.
         read, written: bytes from and to the disk, beside the features as they were read.
         planned: the same two, by the plan.
+        warned: sentences for the run's user.
     """
 
     whole: np.ndarray
@@ -70,6 +71,7 @@ class Answer:
     read: int
     written: int
     planned: tuple[float, float]
+    warned: list[str]
 
 
 TypedAnswer = tuple[dict[str, np.ndarray], dict[str, np.ndarray], SelfCheck]
@@ -87,6 +89,7 @@ def spill_layers(
     *,
     placed: bool = False,
     late: Collection[Lane] | None = None,
+    values: int | None = None,
 ) -> dict[str, Answer]:
     """Our rows of every case, both ways.
 
@@ -96,9 +99,11 @@ def spill_layers(
         fanout: edges that each layer samples of a node; None: all.
         placed: as of :class:`Rank`.
         late: tensors are in host memory instead, and copies on these lanes are late.
+        values: the most that a tensor may have on the device then.
     """
     # Few of each: the disk is waited for.
-    spill.BLOCK_BYTES = scratch.CHUNK_BYTES = host_store.CHUNK_BYTES = 4096
+    small = 4096 if values is None else 1024
+    spill.BLOCK_BYTES = scratch.CHUNK_BYTES = host_store.CHUNK_BYTES = small
     answers: dict[str, Answer] = {}
     for name, (program, kind, weighted) in cases.items():
         sampled: dict[str, Any] = {} if fanout is None else {"fanout": fanout[: program.layers]}
@@ -108,7 +113,7 @@ def spill_layers(
         rank = Rank(exchange, graph, job)
         rank.placed = placed
         whole = rank.embed(ordered, features)
-        files = Scratch(Path(folder)) if late is None else HostStore(LateLanes(late))
+        files = Scratch(Path(folder)) if late is None else HostStore(LateLanes(late, values))
         rank.ctx = replace(rank.ctx, scratch=files, panel=panel)
         found, checked = rank.checked(ordered, features, len(features))
         assert checked is not None
@@ -122,6 +127,7 @@ def spill_layers(
             read=read,
             written=written,
             planned=_planned(rank, ordered, features.nbytes, placed),
+            warned=rank.ctx.graph_facts.kept.problems,
         )
     return answers
 

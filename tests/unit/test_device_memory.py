@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from embertide.cli.options import with_workers
+from embertide.errors import WorkerFailed
 from embertide.launch.scratch import check_scratch
+from embertide.launch.worker import _explained
 from embertide.models.read import read_model
 from embertide.planning.estimate import estimate_program, estimate_within
 from embertide.planning.inputs import list_inputs
@@ -115,3 +118,14 @@ def test_what_never_fits_names_what_has_most_on_the_gpu_and_the_fewest_workers(
 def test_rows_of_bfloat16_stay_on_the_gpu(planned: Planned) -> None:
     found = planned.within(planned.on(16).gpu_memory_per_worker_bytes, rows="bfloat16")
     assert "; rows: bfloat16 can't be in host memory; " in found.problem
+
+
+def test_a_full_gpu_is_no_traceback() -> None:
+    error = _explained(torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB.\nMore"), 3)
+    assert isinstance(error, WorkerFailed)
+    assert str(error).startswith(
+        "worker 3: its GPU has no memory left (CUDA out of memory. Tried 2 GiB.); give workers a"
+        " smaller --gpu-memory"
+    )
+    other = ValueError("no")
+    assert _explained(other, 3) is other

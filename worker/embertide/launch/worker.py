@@ -82,7 +82,8 @@ def main(settings: WorkerSettings) -> None:
     folder = RunFolder(Path(settings.run_folder))
     try:
         _run(settings, folder, rank)
-    except Exception as error:
+    except Exception as raised:
+        error = _explained(raised, rank)
         peer = is_lost_peer(error)
         if os.environ.get("EMBERTIDE_DEBUG") or not (peer or isinstance(error, EmbertideError)):
             traceback.print_exc()
@@ -93,6 +94,17 @@ def main(settings: WorkerSettings) -> None:
             time.sleep(_PEER_SECONDS)
         sys.stderr.flush()
         os._exit(error.exit_code if isinstance(error, EmbertideError) else 1)
+
+
+def _explained(error: Exception, rank: int) -> Exception:
+    """The error itself, or what to do about a GPU that is full."""
+    if not isinstance(error, torch.OutOfMemoryError):
+        return error
+    return WorkerFailed(
+        f"worker {rank}: its GPU has no memory left ({str(error).splitlines()[0]}); give workers a"
+        " smaller --gpu-memory (spec.workers.deviceMemory), by which the plan keeps tensors in host"
+        " memory, or use more workers"
+    )
 
 
 def _go_first() -> None:

@@ -82,6 +82,19 @@ def panels(plan: Plan, width: int, m: int) -> Iterator[Panel]:
         yield Panel(slice(own.start - start, own.stop - start), own, each)
 
 
+def narrower(plan: Plan, width: int, panel: Panel, most: int) -> Iterator[Panel]:
+    """A panel of the only slice of a tensor, cut into some of at most so many columns.
+
+    Columns that no panel parts stay together, also where they are more.
+    """
+    (columns,) = panel.each
+    together = _together(plan, width)
+    step = max(together, most // together * together)
+    for first in range(columns.start, columns.stop, step):
+        part = slice(first, min(first + step, columns.stop))
+        yield Panel(part, part, (part,))
+
+
 def for_panel(plan: Plan, op: Run, each: Sequence[slice]) -> PanelOp:
     """An operation for some columns of its result, slice by slice."""
     full, count = plan.program.widths, count_columns(each)

@@ -43,7 +43,7 @@ class Recomputation:
         hop: of a step that sums several times, the result of the sum before, and the sum of results
             [n, D] float64 so far, where the step's result is one.
         params: in float64, as they are needed.
-        pieces: number of such a sum -> its rows, and how many of their columns are there.
+        pieces: number of such a sum -> its rows, and which of their columns are there.
     """
 
     unit: Unit
@@ -54,7 +54,7 @@ class Recomputation:
     degrees: dict[DegreeKey, Rows] = field(default_factory=dict)
     hop: tuple[Rows, Tensor | None] | None = None
     params: dict[str, Tensor] = field(default_factory=dict)
-    pieces: dict[int, tuple[Rows, int]] = field(default_factory=dict)
+    pieces: dict[int, tuple[Rows, Tensor]] = field(default_factory=dict)
 
     @property
     def sources(self) -> Nodes:
@@ -93,15 +93,15 @@ class Recomputation:
         if step is None or columns is None:
             return rows
         width = self.program.widths[step.out]
-        whole, count = self.pieces.pop(
-            number, (replace(rows, values=rows.values.new_empty(len(rows.values), width)), 0)
-        )
+        none = replace(rows, values=rows.values.new_empty(len(rows.values), width))
+        # Columns may come again, where they are computed again.
+        whole, there = self.pieces.pop(number, (none, torch.zeros(width, dtype=torch.bool)))
         parts = [part.stop - part.start for part in columns]
         for part, values in zip(columns, rows.values.split(parts, 1), strict=True):
-            whole.values[:, part] = values
-        if count + sum(parts) == width:
+            whole.values[:, part], there[part] = values, True
+        if there.all():
             return whole
-        self.pieces[number] = whole, count + sum(parts)
+        self.pieces[number] = whole, there
         return None
 
     def passed(self, step: Propagate, number: int, after: Rows) -> None:

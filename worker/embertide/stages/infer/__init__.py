@@ -186,7 +186,9 @@ def _run(
     program, ops = execution.program, plan.ops
     done, steps = sum(len(run.steps) for run in ops[:first]), len(program.steps)
     work = LayerWork(ctx, execution, ops)
-    spilled = None if ctx.scratch is None else SpilledLayers(execution, plan, ctx.scratch)
+    spilled = None
+    if ctx.scratch is not None:
+        spilled = SpilledLayers(execution, plan, ctx.scratch, ctx.graph_facts.kept.warn)
     for at, run in enumerate(ops[first:], first):
         before, done = done, done + len(run.steps)
         if keeper is not None:

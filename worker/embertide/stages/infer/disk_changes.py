@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from embertide.kernels.store import StoredTensor
 from embertide.layouts import Layout
-from embertide.plans.panels import count_columns, panels, sorted_by_panels, stored_columns
+from embertide.plans.panels import Panel, count_columns, panels, sorted_by_panels, stored_columns
 from embertide.plans.spill import Change, change_rows
 from embertide.stages.infer.disk_tensors import DiskTensors, blocks, write_block
 
@@ -44,32 +44,53 @@ def _landed(disk: DiskTensors, name: str, to: Layout, layer: int) -> StoredTenso
 
     Collective: every rank must call.
     """
-    out, every = disk.new(name, to), list(_columns(disk, name, to))
-    reads = (partial(disk.columns, name, "loaded", each) for _, each in every)
+    out = disk.new(name, to)
+
+    def land(every: Sequence[Panel], stored: list[Panel]) -> None:
+        _land_panels(disk, name, to, layer, out, every, stored)
+
+    disk.widths.run(list(_columns(disk, name, to)), disk.plan.program.widths[name], land)
+    return out
+
+
+def _land_panels(
+    disk: DiskTensors,
+    name: str,
+    to: Layout,
+    layer: int,
+    out: StoredTensor,
+    every: Sequence[Panel],
+    stored: list[Panel],
+) -> None:
+    """Some panels of features in the order of their nodes.
+
+    Collective: every rank must call.
+    """
+    reads = (partial(disk.columns, name, "loaded", panel.each) for panel in every)
     with disk.scratch.mover() as mover:
         parts = mover.ahead(reads, after_writes=True)
-        for first, each in every:
-            part = disk.of_widths({name: count_columns(each)})
+        for panel in every:
+            part = disk.of_widths({name: count_columns(panel.each)})
             tensors = part.tensors.part(part.program, [], loaded={name: next(parts)})
             landed = tensors.land(
                 name, None, layout=to, width=part.program.widths[name], layer=layer
             )
             del tensors
-            mover.write(partial(out.write_columns, first), landed.data)
+            mover.write(partial(out.write_columns, panel.own.start), landed.data)
+            stored.append(panel)
             del landed
-    return out
 
 
-def _columns(disk: DiskTensors, name: str, to: Layout) -> Iterator[tuple[int, tuple[slice, ...]]]:
-    """Parts of features: the first column of ours, and those of every slice."""
+def _columns(disk: DiskTensors, name: str, to: Layout) -> Iterator[Panel]:
+    """Parts of features, of which whole rows are one slice."""
     plan, width = disk.plan, disk.plan.program.widths[name]
     if to == "tile":
-        for panel in panels(plan, width, disk.execution.grid.m):
-            yield panel.own.start, panel.each
+        yield from panels(plan, width, disk.execution.grid.m)
         return
     step = stored_columns(plan, name, to)
     for first in range(0, width, step):
-        yield first, (slice(first, min(first + step, width)),)
+        columns = slice(first, min(first + step, width))
+        yield Panel(columns, columns, (columns,))
 
 
 def _converted(disk: DiskTensors, wanted: Change, layer: int) -> StoredTensor:

@@ -18,6 +18,7 @@ from embertide.layouts import Layout, Shard
 from embertide.plans.panels import count_columns, stored_columns
 from embertide.plans.plan import Plan
 from embertide.plans.spill import stored
+from embertide.stages.infer.panel_widths import PanelWidths
 from embertide.steps.execution import Execution
 from embertide.steps.run import Held
 
@@ -71,6 +72,7 @@ class DiskTensors:
     execution: Execution
     plan: Plan
     scratch: Store
+    widths: PanelWidths
     files: dict[tuple[str, Held], StoredTensor] = field(default_factory=dict)
 
     def new(self, name: str, layout: Layout) -> StoredTensor:

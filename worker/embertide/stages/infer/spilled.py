@@ -8,6 +8,7 @@ and the last one written while one is computed.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -26,6 +27,7 @@ from embertide.stages.infer.disk_tensors import (
     write_block,
     write_whole,
 )
+from embertide.stages.infer.panel_widths import PanelWidths
 from embertide.steps.execution import Execution
 from embertide.steps.run import Held, Input, Run
 from embertide.steps.tensors import Tensors
@@ -38,12 +40,15 @@ class SpilledLayers:
     execution: Execution
     plan: Plan
     scratch: Store
+    warn: Callable[[str], None] = lambda _sentence: None
     _disk: DiskTensors = field(init=False)
     _order: DiskPlan = field(init=False)
 
     def __post_init__(self) -> None:
         self._order = on_disk(self.plan)
-        self._disk = DiskTensors(self.execution, self.plan, self.scratch)
+        self._disk = DiskTensors(
+            self.execution, self.plan, self.scratch, PanelWidths(self.plan, self.warn)
+        )
         for name in self.plan.program.inputs.values():
             file = self.scratch.of(self.execution.tensors.loaded(name).data)
             self._disk.files[name, "loaded"] = file
@@ -100,19 +105,33 @@ class SpilledLayers:
         """
         disk, width = self._disk, self.plan.program.widths[op.out]
         out, others = disk.new(op.out, op.layout), self._sums_of(op)
-        every = list(panels(self.plan, width, disk.execution.grid.m))
+
+        def add(every: Sequence[Panel], stored: list[Panel]) -> None:
+            self._sum_panels(op, {op.out: out, **others}, every, stored)
+
+        disk.widths.run(list(panels(self.plan, width, disk.execution.grid.m)), width, add)
+        disk.files |= {(name, "sums"): file for name, file in others.items()}
+        return out
+
+    def _sum_panels(
+        self,
+        op: Run,
+        files: dict[str, StoredTensor],
+        every: Sequence[Panel],
+        stored: list[Panel],
+    ) -> None:
+        """Some panels of the result, and of sums for others; their files are by name."""
         own = [for_panel(self.plan, op, panel.each) for panel in every]
         with self.scratch.mover() as mover:
             parts = mover.ahead((partial(self._read, some) for some in own), after_writes=True)
             for panel, some, read in zip(every, own, parts, strict=True):
                 part = self._of_panel(some, panel, read)
                 values = [some.op.lower(part).data]
-                values += [_made(part.tensors, name).data for name in others]
-                files = [out, *others.values()]
-                mover.write(partial(_write_columns, files, panel.own.start), values)
+                values += [_made(part.tensors, name).data for name in files if name != op.out]
+                files_of = list(files.values())
+                mover.write(partial(_write_columns, files_of, panel.own.start), values)
+                stored.append(panel)
                 del part, values
-        disk.files |= {(name, "sums"): file for name, file in others.items()}
-        return out
 
     def _sums_of(self, op: Run) -> dict[str, StoredTensor]:
         """Files for the sums that an operation makes for others, by their names."""
