@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from benchmarks import (
     comparing,
     end_to_end,
     files,
+    gpu_host,
     graph,
     large,
     large_dataset,
@@ -52,6 +54,7 @@ COMMANDS = (
     "dataset",
     "end_to_end",
     "files",
+    "gpu_host",
     "graph",
     "graph_dataset",
     "kernels",
@@ -97,6 +100,20 @@ def test_files_are_read_and_written_by_both(benchmark: Benchmark) -> None:
             assert of["files"] == pytest.approx(of["features"] + of["publish"], abs=1e-5)
             assert min(of["features"], of["publish"]) > 0
         assert case["systems"]["plain"]["files_ratio"] == 1
+
+
+def test_a_sum_from_host_memory_is_measured_beside_all_on_the_device(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--device", "cpu", "--scale", "6", "--width", "10", "--panel", "4", "--rounds", "1"]
+    monkeypatch.setattr(sys, "argv", ["gpu_host", *words])
+    gpu_host.main()
+    case = json.loads(capsys.readouterr().out)
+    assert 1000 < case["edges"] <= 20 << 6
+    assert case["tensors_bytes"] == 2 * 4 * 64 * 10
+    assert case["device_bytes"] == 4 * 4 * 64 * 4
+    assert case["from_host_by_sum"] == case["from_host_seconds"] / case["sum_seconds"]
+    assert min(case["link_share"], case["sum_memory_share"], case["link_gb_s_each_way"]) > 0
 
 
 def test_what_comparing_costs_is_a_share_of_a_run(benchmark: Benchmark) -> None:
