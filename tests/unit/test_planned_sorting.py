@@ -11,6 +11,7 @@ from embertide.models.read import read_model
 from embertide.planning.edge_memory import relations, sending_bytes, sorting
 from embertide.planning.graph import PlannedGraph, plan_graph
 from embertide.planning.inputs import list_inputs
+from embertide.planning.spilled_graph import spilled_sorting
 from embertide.primitives.shuffle import round_edges
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
@@ -54,3 +55,13 @@ def test_the_only_reader_of_edges_sends_them_and_receives_none(tmp_path: Path) -
     *others, reader = sorted(sending_bytes(relation, size, worker) for worker in range(WORKERS))
     assert reader == 2 * ROUND * EDGE_BYTES
     assert others == [2 * ROUND * EDGE_BYTES / WORKERS] * (WORKERS - 1)
+
+
+def test_self_loops_of_a_graph_without_edges_are_planned_on_disk(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, [])
+    ((name, relation),) = graph.relations.items()
+    loops = relation.edge.model_copy(update={"self_loops": "addToAll"})
+    looped = replace(graph, relations={name: replace(relation, edge=loops)})
+    without, planned = (spilled_sorting(of, worker=0) for of in (graph, looped))
+    assert planned.kept > without.kept
+    assert planned.peak >= planned.kept

@@ -75,7 +75,9 @@ def _sorting(relation: PlannedRelation, size: Size, worker: int) -> SortingBytes
     reading = min(float(READ_EDGES), part) * (ID_BYTES + weight)
     sorting = batch + keys + max(reading, part * index)
     if relation.edge.adds_loops:
-        sorting = max(sorting, batch + looping_bytes(relation, size, part, nodes * part / edges))
+        # Without edges all rows are one part.
+        rows = nodes * part / edges if edges else nodes
+        sorting = max(sorting, batch + looping_bytes(relation, size, part, rows))
     kept = max(taking, sorting) + ID_BYTES * nodes
     sending = taking + sending_bytes(relation, size, worker) + ID_BYTES * nodes
     return SortingBytes(max(kept, sending), kept)
