@@ -21,6 +21,7 @@ from embertide.planning.unchanged import touched
 from embertide.plans.degrees import kinds_read
 from embertide.primitives.objects import broadcast_object
 from embertide.spec.manifest import Refresh
+from embertide.spec.version_names import begun
 from embertide.stages.changes import (
     Compared,
     EarlierDigests,
@@ -273,10 +274,13 @@ def _unchanged(
     ctx: RunContext, seal: Seal | None, store: LayerStore, made_of: dict[str, RowInputs]
 ) -> list[str]:
     """Names of the digests that are made of what those of the base are made of."""
-    tensors = () if seal is None else seal.tensors
-    before = {tensor.name: tensor.made_of for tensor in tensors}
+    if seal is None:
+        return []
+    before = {tensor.name: tensor.made_of for tensor in seal.tensors}
+    # What another run or attempt with the same key has sealed stays, though files were touched.
+    since = min(seal.version, store.version, key=begun)
     return [
         name
         for name, of in made_of.items()
-        if before.get(name) == of.digest and not touched(ctx.storage, store.version, of.uris)
+        if before.get(name) == of.digest and not touched(ctx.storage, since, of.uris)
     ]
