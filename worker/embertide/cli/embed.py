@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import sys
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +24,7 @@ from embertide.errors import InputError, OutputError
 from embertide.telemetry.format import human_count
 
 if TYPE_CHECKING:
-    from embertide.pipeline.embed import SomeEmbeddings
+    from embertide.pipeline.embed import OverFacts, SomeEmbeddings
 
 
 class Format(StrEnum):
@@ -56,6 +57,15 @@ def embed(
             show_default=False,
         ),
     ] = None,
+    over_kept: Annotated[
+        bool,
+        typer.Option(
+            "--over-kept",
+            help="Compute each layer over the rows that the current version has kept of the"
+            " neighbours (refresh.keep), also after inputs have changed. Default: over all rows"
+            " that they are made of, as the inputs are now.",
+        ),
+    ] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Show no progress, only the result.")
     ] = False,
@@ -66,9 +76,14 @@ def embed(
     The vectors are those of a run of one worker, up to rounding where the model multiplies along
     edges. An id that is not among the nodes ends the command with exit code 3.
 
+    With --over-kept neighbours have the rows and degrees of the current version, however much has
+    changed since: a new node's embedding takes its own in-edges alone. It is then not that of a run
+    over the inputs of now; the command and each row name the version.
+
     [bold]Examples[/bold]
 
       embertide embed job.yaml --ids 17,42
+      embertide embed job.yaml --ids 90001 --over-kept   # a node that came since the last version
       embertide embed job.yaml --ids-from new.txt --format csv
     """
     job = load_job(job_path)
@@ -82,11 +97,13 @@ def embed(
 
     from embertide.cli.progress_view import progress_view
     from embertide.pipeline.embed import embed_job
+    from embertide.pipeline.over_kept import embed_over_kept
 
+    compute = embed_over_kept if over_kept else embed_job
     with progress_view(
         json_output=False, quiet=quiet, stdout=sys.stdout, stderr=sys.stderr
     ) as on_progress:
-        embedded = embed_job(
+        embedded = compute(
             job,
             typed_ids(job, node_type, asked),
             node_type=node_type,
@@ -114,10 +131,29 @@ def _lines(path: Path) -> list[str]:
 
 def _summary(embedded: SomeEmbeddings) -> str:
     """What was computed, for people."""
+    if embedded.over is not None:
+        return "; ".join([f"{len(embedded.ids)} embeddings", *_rests_on(embedded, embedded.over)])
     share = f"{human_count(embedded.edges)} of {human_count(embedded.all_edges)} edges"
     after = f", after the kept layer {embedded.resumed} of {embedded.resumed_of}"
     text = f"{len(embedded.ids)} embeddings over {share}{after if embedded.resumed else ''}"
     return f"{text}; {embedded.unused}" if embedded.unused else text
+
+
+def _rests_on(embedded: SomeEmbeddings, over: OverFacts) -> list[str]:
+    """What rows over kept ones rest on, for people."""
+    if not embedded.edges:
+        return [f"nothing has changed: they are those that version {over.version} has kept"]
+    facts = [
+        f"over {human_count(embedded.edges)} edges; neighbours have the rows and degrees that"
+        f" version {over.version} has kept"
+    ]
+    if over.new:
+        facts.append(f"{over.new:,} new neighbours, which it does not have, were computed alike")
+    if over.newer:
+        facts.append(f"the first layer read newer features of {over.newer:,} neighbours")
+    if over.tolerance:
+        facts.append(f"the version was computed with refresh.tolerance {over.tolerance:g}")
+    return facts
 
 
 def _write(embedded: SomeEmbeddings, form: Format, out: Path | None) -> None:
@@ -141,7 +177,8 @@ def _write(embedded: SomeEmbeddings, form: Format, out: Path | None) -> None:
 def _text(embedded: SomeEmbeddings, form: Format) -> str:
     rows = zip(embedded.ids, embedded.vectors.tolist(), strict=True)
     if form is Format.JSON:
-        lines = [json.dumps({"id": item, "embedding": vector}) for item, vector in rows]
+        more = {} if embedded.over is None else {"over": asdict(embedded.over)}
+        lines = [json.dumps({"id": item, "embedding": vector} | more) for item, vector in rows]
         return "".join(f"{line}\n" for line in lines)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -162,4 +199,6 @@ def _write_parquet(embedded: SomeEmbeddings, out: Path) -> None:
     values = pa.array(embedded.vectors.reshape(-1))
     vectors = pa.FixedSizeListArray.from_arrays(values, type=schema.field(1).type)
     ids = pa.array(embedded.ids, schema.field(0).type)
+    if embedded.over is not None:
+        schema = schema.with_metadata({"embertide.over": json.dumps(asdict(embedded.over))})
     pq.write_table(pa.Table.from_arrays([ids, vectors], schema=schema), out)

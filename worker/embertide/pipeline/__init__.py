@@ -13,6 +13,7 @@ keeping         layers that are kept for a next attempt or the next run
 self_check      rows of the layers a second time, and that they agree
 publish         embeddings -> parts -> version
 embed           some nodes' embeddings, in this process; publishes nothing (``embertide embed``)
+over_kept       the same over the rows that the current version has kept (``--over-kept``)
 ==============  ===========================================================================
 
 A check prepares once and computes any number of programs; it publishes nothing.

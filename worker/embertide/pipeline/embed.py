@@ -54,6 +54,23 @@ OTHER_INPUTS = (
 Id = int | str
 
 
+@dataclass(frozen=True)
+class OverFacts:
+    """What rows rest on that were computed over the kept rows of others.
+
+    Attributes:
+        version: whose rows neighbours have, and their degrees.
+        tolerance: by which these rows may be off, relative to their norms; 0: they are exact.
+        new: nodes beside those that are asked for of which rows were computed, since they are new.
+        newer: neighbours whose features are others than those of the version.
+    """
+
+    version: str
+    tolerance: float = 0.0
+    new: int = 0
+    newer: int = 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class SomeEmbeddings:
     """The embeddings of some nodes.
@@ -61,12 +78,14 @@ class SomeEmbeddings:
     Attributes:
         ids: as they were asked for, each once.
         vectors: [k, D'] float32.
-        edges: how many edges all layers went over; ``all_edges`` of how many.
+        edges: how many edges all layers went over; ``all_edges`` of how many, 0: unknown.
         resumed: the kept layer that this began after; 0: none. ``resumed_of`` is the run that had
             kept it.
         unused: why kept rows of the current version were not used; "": they were, or there are
             none.
         warnings: sentences for the user.
+        over: what the rows rest on where they were computed over the kept rows of others; None:
+            they are those of the inputs.
     """
 
     ids: list[Id]
@@ -77,6 +96,7 @@ class SomeEmbeddings:
     resumed_of: str
     unused: str
     warnings: list[str]
+    over: OverFacts | None = None
 
 
 def embed_job(
@@ -99,21 +119,17 @@ def embed_job(
         InputError: an id is not among the nodes; names the first ones.
         EmbertideError: inputs or model cannot be read.
     """
-    storage = open_storage(job.spec.storage)
-    if missing := [entry for entry in missing_inputs(storage, job) if not entry.optional]:
-        raise InputsNotReady(f"inputs are not ready: {describe(missing)}")
-    exchange = Exchange(Grid(GridShape.of(1, 1)), torch.device("cpu"), NullRecorder())
-    ctx = RunContext(job, exchange, storage, on_progress, threads=torch.get_num_threads())
-    inputs, model = list_inputs(storage, job), read_files(storage, job.spec.model.uri)
+    ctx = one_worker(job, on_progress)
+    inputs, model = list_inputs(ctx.storage, job), read_files(ctx.storage, job.spec.model.uri)
     key = chosen_result(job, model.program(), node_type, result)
     node = job.spec.input.node(match_types(job, model.program())[node_type_of(key)])
     asked, dense = list(dict.fromkeys(ids)), list[npt.NDArray[np.int64]]()
-    _check_kinds(asked, node)
+    check_kinds(asked, node)
 
     def find(
         _ctx: RunContext, _inputs: Inputs, _program: Program, nodes: Mapping[str, LoadedNodes]
     ) -> dict[str, Expected]:
-        dense.append(_found(asked, nodes[node_type_of(key)]))
+        dense.append(find_ids(asked, nodes[node_type_of(key)]))
         return {}
 
     clock = Clock(MemoryWatch(), on_progress)
@@ -125,11 +141,24 @@ def embed_job(
     return _embed(prepared, clock, key, asked, torch.from_numpy(dense[0]), layers)
 
 
+def one_worker(job: EmbeddingJob, on_progress: OnProgress) -> RunContext:
+    """This process as the only worker of a run, on its CPU.
+
+    Raises:
+        InputsNotReady: an input that is waited for is not there.
+    """
+    storage = open_storage(job.spec.storage)
+    if missing := [entry for entry in missing_inputs(storage, job) if not entry.optional]:
+        raise InputsNotReady(f"inputs are not ready: {describe(missing)}")
+    exchange = Exchange(Grid(GridShape.of(1, 1)), torch.device("cpu"), NullRecorder())
+    return RunContext(job, exchange, storage, on_progress, threads=torch.get_num_threads())
+
+
 def _only(program: Program, key: str) -> Program:
     return program.only({key: program.results[key]})
 
 
-def _check_kinds(ids: Sequence[Id], node: NodeInput) -> None:
+def check_kinds(ids: Sequence[Id], node: NodeInput) -> None:
     """Refuse ids of another type than the nodes'."""
     text = node.ids == "string"
     for item in ids:
@@ -140,23 +169,38 @@ def _check_kinds(ids: Sequence[Id], node: NodeInput) -> None:
             raise InputError(f"--ids has {item}, which is no id: they have at most 64 bits")
 
 
-def _found(ids: Sequence[Id], nodes: LoadedNodes) -> npt.NDArray[np.int64]:
-    """[k] dense ids; refuses those that are not there."""
-    given: Ids = (
-        pa.array(ids, pa.large_string())
-        if nodes.node.ids == "string"
-        else np.array(ids, dtype=np.int64)
-    )
-    dense = np.asarray(nodes.ids.find(given)).astype(np.int64)
+def as_ids(ids: Sequence[Id], node: NodeInput) -> Ids:
+    """Ids as readers give them."""
+    if node.ids == "string":
+        return pa.array(ids, pa.large_string())
+    return np.array(ids, dtype=np.int64)
+
+
+def find_ids(ids: Sequence[Id], nodes: LoadedNodes) -> npt.NDArray[np.int64]:
+    """[k] dense ids.
+
+    Raises:
+        InputError: some are not there.
+    """
+    dense = np.asarray(nodes.ids.find(as_ids(ids, nodes.node))).astype(np.int64)
     unknown = [item for item, at in zip(ids, dense, strict=True) if at < 0]
     if unknown:
-        shown = ", ".join(repr(item) for item in unknown[:_SHOWN])
-        more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
-        raise InputError(
-            f"--ids has {shown}{more}, but {nodes.node.listed_in} has no such node among its"
-            f" {nodes.ids.count}; ask for ids that are there"
-        )
+        raise unknown_ids(unknown, nodes.node.listed_in, nodes.ids.count)
     return dense
+
+
+def unknown_ids(unknown: Sequence[Id], place: str, count: int) -> InputError:
+    """The error for ids that are no nodes.
+
+    Args:
+        place: where the nodes are listed, of which there are ``count``.
+    """
+    shown = ", ".join(repr(item) for item in unknown[:_SHOWN])
+    more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
+    return InputError(
+        f"--ids has {shown}{more}, but {place} has no such node among its {count}; ask for ids"
+        " that are there"
+    )
 
 
 def _embed(

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+import torch
+
 from embertide.context import RunContext
 from embertide.errors import GridError
 from embertide.layouts import Loaded
@@ -26,6 +29,7 @@ from embertide.planning.publishing import published
 from embertide.planning.scoring import scoring
 from embertide.plans.passes import make_plan
 from embertide.plans.plan import Plan, Target
+from embertide.readers.ids import Mask
 from embertide.readers.splits import Split
 from embertide.spec.result_names import UNNAMED, name_of, node_type_of
 from embertide.stages.features import LoadedNodes, loaded_features
@@ -91,6 +95,11 @@ class Prepared:
         return replace(self, graph=graph, loaded=loaded)
 
 
+EdgesOf = Callable[[RunContext, Program, Mapping[str, LoadedNodes]], Mapping[str, torch.Tensor]]
+"""Node type -> [N] bool, the nodes whose edges are needed; by the program's names of the types.
+
+Collective: every rank must call.
+"""
 ReadReferences = Callable[
     [RunContext, Inputs, Program, Mapping[str, LoadedNodes]], dict[str, Expected]
 ]
@@ -153,6 +162,7 @@ def prepare(
     references: ReadReferences = model_references,
     complete: bool = True,
     only_targets: bool = False,
+    edges_of: EdgesOf | None = None,
 ) -> Prepared:
     """Read the model and all inputs, and build the graph. Collective: every rank must call.
 
@@ -161,6 +171,7 @@ def prepare(
         references: reads what embeddings are compared with.
         complete: refuse inputs that are too small, or that changed while they were read.
         only_targets: read which nodes the job wants, where it names some.
+        edges_of: the nodes into or out of which edges are kept in memory; None: all edges are.
 
     Raises:
         EmbertideError: on the rank that found a problem, or on all.
@@ -179,8 +190,9 @@ def prepare(
         by_program = {name: nodes[of_type] for name, of_type in names.items()}
         expected = references(ctx, inputs, program, by_program)
         chosen = _chosen(ctx, inputs, program, by_program) if only_targets else None
+        only = None if edges_of is None else edges_of(ctx, program, by_program)
     with clock.stage("ingest"):
-        edges = ingest_types(reading, inputs, nodes)
+        edges = ingest_types(reading, inputs, nodes, _masks(nodes, names, only))
         ctx.graph_facts.omissions = omissions_of(reading.job, inputs, nodes, edges)
         warnings = []
         if complete:
@@ -219,6 +231,18 @@ def _chosen(
     of_type = node_type_of(next(iter(program.results)))
     rows = read_chosen(ctx, inputs, nodes[of_type])
     return None if rows is None else {of_type: rows}
+
+
+def _masks(
+    nodes: Mapping[str, LoadedNodes],
+    names: Mapping[str, str],
+    only: Mapping[str, torch.Tensor] | None,
+) -> dict[str, Mask] | None:
+    """The nodes whose edges are needed, by the manifest's names; none of types without rows."""
+    if only is None:
+        return None
+    masks = {name: np.zeros(of_type.ids.count, bool) for name, of_type in nodes.items()}
+    return masks | {names[of]: rows.numpy() for of, rows in only.items()}
 
 
 def check_spilled_graph(ctx: RunContext) -> None:

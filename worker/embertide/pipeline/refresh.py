@@ -7,8 +7,6 @@ of. Whatever is in doubt makes it a full run, which says why.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -18,7 +16,7 @@ import torch
 from embertide.context import RunContext
 from embertide.kernels.describe import instruction_set, is_compiled
 from embertide.pipeline.prepare import Prepared
-from embertide.planning.base_version import Base, planned_how, read_base
+from embertide.planning.base_version import Base, planned_how, read_base, record_of
 from embertide.planning.layer_key import layer_key
 from embertide.planning.order import WorkOrder
 from embertide.plans.dirty import why_whole
@@ -52,8 +50,7 @@ class RefreshPlan:
     @property
     def record(self) -> str:
         """A digest of how rows are computed: the name of the digests of such rows."""
-        text = json.dumps(self.how, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return record_of(self.how)
 
 
 def plan_refresh(prepared: Prepared, order: WorkOrder) -> RefreshPlan:

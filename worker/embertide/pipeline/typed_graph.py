@@ -6,7 +6,7 @@ each.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -24,6 +24,7 @@ from embertide.planning.omissions import planned_omissions
 from embertide.primitives.ends import Ends
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.shuffle import Edges
+from embertide.readers.ids import Mask
 from embertide.readers.pool import are_remote
 from embertide.readers.splits import assign_splits
 from embertide.spec.manifest import EmbeddingJob
@@ -110,11 +111,17 @@ def load_types(ctx: RunContext, inputs: Inputs) -> dict[str, LoadedNodes]:
 
 
 def ingest_types(
-    ctx: RunContext, inputs: Inputs, nodes: dict[str, LoadedNodes]
+    ctx: RunContext,
+    inputs: Inputs,
+    nodes: dict[str, LoadedNodes],
+    only: Mapping[str, Mask] | None = None,
 ) -> dict[Relation, Edges]:
     """Relation -> our share of its edges; a reverse shares the memory of its own.
 
     Collective: every rank must call.
+
+    Args:
+        only: node type -> [N] bool, the nodes whose edges alone are kept; None: all are.
     """
     given, found = ctx.job.spec.input.edges, {}
     splits = [inputs.by_edges[str(edge.relation)] for edge in given]
@@ -123,8 +130,9 @@ def ingest_types(
         features = 0 if edge.features is None else inputs.edge_features[str(edge.relation)]
         categories = inputs.edge_categories.get(str(edge.relation), [])
         ends = Ends(
-            edge, nodes[edge.source_type], nodes[edge.destination_type], features, categories
-        )
+            edge, nodes[edge.source_type], nodes[edge.destination_type], features, categories,
+            None if only is None else (only[edge.source_type], only[edge.destination_type]),
+        )  # fmt: skip
         mine = assign_splits(of_type, ctx.grid.world)[ctx.grid.rank]
         edges = found[edge.relation] = ingest(share, ends, mine)
         for turned in edge.relations[1:]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -68,6 +70,11 @@ def planned_how(job: EmbeddingJob, grid: GridShape) -> dict[str, Any]:
         "fanout": inference.fanout,
         "seed": 0 if inference.fanout == "full" else inference.seed,
     }
+
+
+def record_of(how: dict[str, Any]) -> str:
+    """A digest of how rows are computed: the name of the digests of such rows."""
+    return hashlib.sha256(json.dumps(how, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def why_too_wrong(manifest: dict[str, Any], spec: Refresh) -> str:

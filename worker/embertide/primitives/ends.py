@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from embertide.primitives.node_ids import NodeIds
 from embertide.spec.edges import EdgeInput
 from embertide.spec.nodes import NodeInput
+
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -17,6 +22,7 @@ class Ends:
 
     Attributes:
         categories: columns of the features that hold whole numbers below the one beside each.
+        only: [N] bool of either end: edges into or out of these nodes alone are kept; None: all.
     """
 
     edge: EdgeInput
@@ -24,6 +30,7 @@ class Ends:
     destinations: Nodes
     features: int = 0
     categories: Sequence[tuple[int, int]] = ()
+    only: tuple[Mask, Mask] | None = None
 
     @property
     def counts(self) -> tuple[int, int]:

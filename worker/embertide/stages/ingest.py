@@ -258,6 +258,9 @@ def _narrow(
         chunk = chunk.part(known)
     if edge.removes_loops:
         chunk = chunk.part(chunk.source != chunk.destination)
+    if ends.only is not None:
+        of_sources, of_destinations = ends.only
+        chunk = chunk.part(of_sources[chunk.source] | of_destinations[chunk.destination])
     if edge.directed:
         return chunk
     other = chunk.part(chunk.source != chunk.destination)

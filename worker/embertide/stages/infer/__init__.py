@@ -14,26 +14,44 @@ from functools import partial
 import torch
 
 from embertide.context import RunContext
-from embertide.layouts import ROW_TYPES, Loaded, Shard
-from embertide.plans.layouts import with_placed
+from embertide.layouts import Loaded, Shard
 from embertide.plans.plan import Plan
-from embertide.primitives.merging import Merging
 from embertide.selfcheck.checker import Checker
 from embertide.stages.infer.arrangement import Arrangement, arrange
 from embertide.stages.infer.chosen import Chosen, choose_rows, infer_chosen, why_all_rows
 from embertide.stages.infer.doubt import Doubt
+from embertide.stages.infer.executing import executing
 from embertide.stages.infer.keeping import Keeping, LayerKeeper
+from embertide.stages.infer.kept_rows import KeptRows
+from embertide.stages.infer.over_kept import (
+    OverKept,
+    check_over_kept,
+    infer_over_kept,
+    sealed_end,
+)
 from embertide.stages.infer.refreshing import refresh
 from embertide.stages.infer.running import results_in_rows, run_op
 from embertide.stages.infer.spilled import SpilledLayers
 from embertide.stages.infer.taking_over import Refreshing
 from embertide.stages.infer.work import LayerWork
 from embertide.steps.execution import Execution, Graphs
-from embertide.steps.tensors import Tensors
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.refresh import FULL_RUN
 
-__all__ = ["Arrangement", "Chosen", "Graphs", "Keeping", "Refreshing", "arrange", "infer"]
+__all__ = [
+    "Arrangement",
+    "Chosen",
+    "Graphs",
+    "Keeping",
+    "KeptRows",
+    "OverKept",
+    "Refreshing",
+    "arrange",
+    "check_over_kept",
+    "infer",
+    "infer_over_kept",
+    "sealed_end",
+]
 
 
 def infer(
@@ -66,34 +84,7 @@ def infer(
         key of a result -> [N/(P*M), D'] float32 in the ``rows`` layout; only the chosen ones of
         these rows, in their order, where some are chosen.
     """
-    options, plan = ctx.job.spec.inference, layers.plan
-    if placed := [name for name, own in loaded.items() if own.placed or own.to_place]:
-        plan = with_placed(plan, placed)
-    # On a GPU a wait returns at once, so there is nothing to time.
-    timed = ctx.device.type == "cpu"
-    layers.exchange.merging = Merging(options.groups_per_message if timed else 1)
-    row_type = ROW_TYPES[options.rows]
-    tensors = Tensors(
-        layers.exchange,
-        plan.program,
-        layers.ranges,
-        loaded,
-        locations,
-        batch_bytes=options.group_bytes,
-        row_type=row_type,
-    )
-    execution = Execution(
-        exchange=layers.exchange,
-        program=plan.program,
-        ranges=layers.ranges,
-        graphs=graphs,
-        tensors=tensors,
-        locations=locations,
-        depth=options.depth,
-        row_type=row_type,
-        reads_all=plan.reads_all,
-        scaled={run.out for run in plan.ops if run.scales},
-    )
+    execution, plan = executing(ctx, layers, graphs, loaded, locations)
     if checker:
         execution = replace(execution, on_hop=partial(checker.hop, execution))
     with torch.inference_mode():

@@ -13,7 +13,7 @@ from embertide.kernels.csr import Csr, targets_of
 from embertide.kernels.csr import sources_of as sources_in
 from embertide.kernels.spilled_csr import in_memory
 from embertide.kernels.torch_threads import on_one_thread
-from embertide.layouts import Loaded
+from embertide.layouts import Loaded, Shard
 from embertide.plans.boundaries import boundaries
 from embertide.plans.dirty import ends_of
 from embertide.plans.layouts import with_placed
@@ -158,12 +158,10 @@ class ExcerptRun:
             row_type=whole.row_type,
         )
         starts = next((b.tensors for b in boundaries(plan) if b.at == first), ())
-        tensors.restore({name: excerpt.shard(whole, name) for name in starts}, ())
+        tensors.restore({name: self.shard(excerpt, name) for name in starts}, ())
         none = {of: torch.zeros(count, dtype=torch.bool) for of, count in self._nodes.items()}
         graphs = {
-            key: excerpt.graph(
-                whole, graph, self._csrs[id(graph)][1], wanted.get(key, none[ends_of(key[1])[1]])
-            )
+            key: self.graph(excerpt, graph, wanted.get(key, none[ends_of(key[1])[1]]))
             for key, graph in self._graphs.items()
         }
         checker = self._checking(plan, excerpt, wanted, graphs)
@@ -213,6 +211,14 @@ class ExcerptRun:
             if checker:
                 checker.results(execution, made)
         return excerpt, execution
+
+    def shard(self, excerpt: Excerpt, name: str) -> Shard:
+        """Our rows of an excerpt of a tensor that operations begin with."""
+        return excerpt.shard(self._whole, name)
+
+    def graph(self, excerpt: Excerpt, graph: LayerGraph, wanted: Rows) -> LayerGraph:
+        """A layer graph with the edges of some rows. Collective: every rank must call."""
+        return excerpt.graph(self._whole, graph, self._csrs[id(graph)][1], wanted)
 
     def _features(self, plan: Plan, first: int, excerpt: Excerpt, node_type: str) -> Loaded:
         """The features of some nodes, if an operation from ``first`` on reads them."""

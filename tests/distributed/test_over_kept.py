@@ -1,0 +1,176 @@
+"""Rows of new or chosen nodes over the rows that a version has kept of their neighbours."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import embertide
+from tests.support.catalogue import GRAPHS, catalogue
+from tests.support.commands import Done
+from tests.support.over_kept import over_kept_cases
+from tests.support.ranks import on_grid
+from tests.support.refreshed_job import NightlyJob
+
+pytestmark = pytest.mark.distributed
+
+OVER_KEPT = ("--over-kept",)
+MANY = 120
+"""Of the models, those that need no more of neighbours than rows that are kept."""
+EXACT = 70
+"""Of these, those whose rows have the same bits among other rows."""
+
+
+def test_every_model_has_the_row_of_a_run_in_which_only_new_nodes_are_new(tmp_path: Path) -> None:
+    # In the directed graph some nodes have no in-edges, as the expectation needs.
+    cases = {
+        name: (c.program, c.weighted,
+               c.graph if c.kind == "featured" else GRAPHS["directed", c.weighted])
+        for name, c in catalogue().items()
+    }  # fmt: skip
+    (answers,) = on_grid(1, 1, over_kept_cases, cases, tmp_path.as_uri())
+    rows = {name: answer for name, answer in answers.items() if answer.row is not None}
+    wrong = {}
+    for name, answer in rows.items():
+        error = np.abs(answer.row - answer.expected).max() / np.abs(answer.expected).max()
+        same = np.array_equal(answer.row, answer.expected)
+        if not (same if answer.exact else error < 1e-5):
+            wrong[name] = float(error), answer.exact
+    assert not wrong
+    assert len(rows) >= MANY
+    assert sum(answer.exact for answer in rows.values()) >= EXACT
+    # The new neighbour's row, too, where it is read between layers.
+    assert {answer.computed for answer in rows.values()} == {1, 2}
+    for answer in answers.values():
+        if answer.row is None:
+            assert answer.why.startswith("--over-kept: ")
+            assert "so that rows cannot be computed over kept ones; leave it out" in answer.why
+
+
+def _rows(done: Done) -> tuple[list[int], np.ndarray, dict[str, object]]:
+    """Ids, vectors, and what these rest on."""
+    assert done.code == 0, done.err
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    (over,) = {json.dumps(line["over"]) for line in lines}
+    vectors = np.array([line["embedding"] for line in lines], np.float32)
+    return [line["id"] for line in lines], vectors, json.loads(over)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> NightlyJob:
+    made = NightlyJob(tmp_path, "--scale", "10", "--conv", "sage", "--width", "8", "--hidden", "8")
+    made.set(keep=True)
+    return made
+
+
+def test_where_nothing_has_changed_the_kept_results_are_read(job: NightlyJob) -> None:
+    version = job.night("2x1")["version"]
+    before = sorted(str(path) for path in (job.path / "embeddings").rglob("*"))
+    done = job.embed(5, 900, words=OVER_KEPT)
+    ids, vectors, over = _rows(done)
+    assert (ids, over["version"]) == ([5, 900], version)
+    _, published = embertide.read(job.path / "embeddings", ids=[5, 900]).to_numpy()
+    assert np.array_equal(vectors, published)
+    assert f"nothing has changed: they are those that version {version} has kept" in done.err
+    assert "ingest" not in done.err
+    assert sorted(str(path) for path in (job.path / "embeddings").rglob("*")) == before
+    unknown = job.embed(5, 4096, words=OVER_KEPT)
+    assert unknown.code == 3
+    assert "--ids has 4096, but" in unknown.message
+    assert "no such node among its 1024" in unknown.message
+
+
+@pytest.mark.parametrize(("conv", "grid"), [("sage", "1x1"), ("gcn", "1x1"), ("gcn", "2x2")])
+def test_after_unrelated_changes_rows_are_those_of_the_version(
+    conv: str, grid: str, tmp_path: Path
+) -> None:
+    job = NightlyJob(tmp_path, "--scale", "10", "--conv", conv, "--width", "8", "--hidden", "8")
+    job.set(keep=True)
+    version = job.night(grid)["version"]
+    job.add_nodes("", 1)
+    ids, vectors, over = _rows(job.embed(17, 900, words=OVER_KEPT))
+    read, published = embertide.read(job.path / "embeddings", ids=[17, 900]).to_numpy()
+    assert ids == read.tolist() == [17, 900]
+    # Slices of columns add products up in another order.
+    same = np.array_equal if grid == "1x1" else np.allclose
+    assert same(vectors, published)
+    assert over == {"version": version, "tolerance": 0.0, "new": 0, "newer": 0}
+
+
+def test_a_new_node_and_a_new_neighbour_of_it(job: NightlyJob) -> None:
+    version = job.night("1x1")["version"]
+    one, other = job.add_nodes("", 2)
+    job.add_edges("", [(4, one), (900, one), (one, other), (17, other), (3, other)])
+    # A run in which nothing but these nodes is new.
+    expected = job.whole_rows()[""][[other, 5]]
+    job.change_edges(3, count=300)
+    done = job.embed(other, 5, words=OVER_KEPT)
+    ids, vectors, over = _rows(done)
+    assert ids == [other, 5]
+    assert np.array_equal(vectors[0], expected[0])
+    assert over == {"version": version, "tolerance": 0.0, "new": 1, "newer": 0}
+    assert f"neighbours have the rows and degrees that version {version} has kept" in done.err
+    assert "1 new neighbours, which it does not have, were computed alike" in done.err
+    # As the inputs are now it is another row: far more has changed.
+    assert not np.allclose(job.whole_rows()[""][other], vectors[0], rtol=1e-3)
+    whole = job.embed(other)
+    assert "are not used: inputs, model or job have changed" in whole.err
+
+
+def test_newer_features_of_neighbours_are_counted(job: NightlyJob) -> None:
+    job.night("1x1")
+    (new,) = job.add_nodes("", 1)
+    job.add_edges("", [(4, new), (900, new), (17, new)])
+    job.change_features([900, 300, new])
+    done = job.embed(new, words=OVER_KEPT)
+    assert _rows(done)[2]["newer"] == 1
+    assert "the first layer read newer features of 1 neighbours" in done.err
+
+
+def test_graphs_of_several_types(tmp_path: Path) -> None:
+    job = NightlyJob(tmp_path, "--scale", "10", "--hetero", "--width", "8", "--hidden", "8")
+    job.set(keep=True)
+    version = job.night("1x1")["version"]
+    (user,), (item,) = job.add_nodes("user", 1), job.add_nodes("item", 1)
+    job.add_edges("buys", [(user, item)])
+    job.add_edges("follows", [(3, user), (8, user)])
+    job.add_edges("similar", [(9, item)])
+    done = job.embed(item, words=(*OVER_KEPT, "--node-type", "item"))
+    ids, vectors, over = _rows(done)
+    assert (ids, over["version"], over["new"]) == ([item], version, 1)
+    # No row of another node has changed, so a run of all rows gives the same.
+    assert np.array_equal(vectors[0], job.whole_rows()["item"][item])
+
+
+@pytest.mark.parametrize("layer", [0, 1, 3])
+def test_damaged_blocks_are_never_used(layer: int, job: NightlyJob) -> None:
+    version = job.night("1x1")["version"]
+    job.damage(layer)
+    if layer != 3:
+        job.add_nodes("", 1)
+    done = job.embed(5, words=OVER_KEPT)
+    assert (done.code, done.out) == (3, "")
+    assert f"rows that version {version} has kept cannot be used" in done.message
+    assert "does not match its checksum" in done.message
+    assert "run the job to keep its rows again, or leave out --over-kept" in done.message
+
+
+def test_what_cannot_be_computed_over_kept_rows(job: NightlyJob) -> None:
+    assert "there is no version in" in job.embed(5, words=OVER_KEPT).message
+    job.set(keep=False)
+    version = job.night("1x1")["version"]
+    done = job.embed(5, words=OVER_KEPT)
+    assert done.code == 3
+    assert f"version {version} has kept no rows; set spec.refresh.keep" in done.message
+    job.set(keep=True)
+    version = job.night("1x1", "--force")["version"]
+    manifest = yaml.safe_load((job.path / "job.yaml").read_text())
+    manifest["spec"]["inference"] = {"rows": "bfloat16"}
+    (job.path / "job.yaml").write_text(yaml.safe_dump(manifest))
+    done = job.embed(5, words=OVER_KEPT)
+    assert done.code == 3
+    assert f"version {version} was computed with rows float32, not bfloat16" in done.message

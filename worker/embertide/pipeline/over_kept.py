@@ -1,0 +1,292 @@
+"""The embeddings of some nodes over the rows that the current version has kept of all others.
+
+Where nothing has changed since, the rows of the results are read and nothing else. Else all inputs
+are read, of which the edges of the nodes that are asked for, and of new ones, stay in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from embertide.context import RunContext
+from embertide.errors import InputError
+from embertide.grid import RowRanges
+from embertide.layouts import ROW_TYPES
+from embertide.models.read import Model, read_files
+from embertide.pipeline.compute import layer_graphs
+from embertide.pipeline.embed import (
+    Id,
+    OverFacts,
+    SomeEmbeddings,
+    as_ids,
+    check_kinds,
+    find_ids,
+    one_worker,
+    unknown_ids,
+)
+from embertide.pipeline.prepare import Prepared, prepare, target_of, to_publish
+from embertide.planning.inputs import Inputs, list_inputs
+from embertide.planning.kept_version import KeptVersion, read_kept
+from embertide.planning.layer_key import layer_key
+from embertide.planning.matching import match_types
+from embertide.planning.publishing import chosen_result
+from embertide.planning.unchanged import touched
+from embertide.plans.boundaries import results_of
+from embertide.plans.degrees import kinds_read
+from embertide.plans.passes import make_plan
+from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.result_names import node_type_of
+from embertide.spec.version_names import new_version
+from embertide.stages.changes import (
+    count_newer,
+    digest_ids,
+    find_before,
+    kept_ids,
+    read_degrees,
+)
+from embertide.stages.features import LoadedNodes
+from embertide.stages.infer import (
+    KeptRows,
+    OverKept,
+    arrange,
+    check_over_kept,
+    infer_over_kept,
+    sealed_end,
+)
+from embertide.stages.verify import Expected
+from embertide.steps import Program
+from embertide.telemetry.clock import Clock
+from embertide.telemetry.memory import MemoryWatch
+from embertide.telemetry.progress import OnProgress
+from embertide.versions.layers.attempts import Attempt
+from embertide.versions.layers.seals import Damaged, KeptTensor, Seal
+from embertide.versions.layers.some_rows import read_some
+from embertide.versions.layers.store import LayerStore
+
+NOT_USED = (
+    "--over-kept: rows that version {version} has kept cannot be used: {why}; run the job to keep"
+    " its rows again, or leave out --over-kept, which computes all that the rows are made of"
+)
+
+
+def embed_over_kept(
+    job: EmbeddingJob,
+    ids: Sequence[Id],
+    *,
+    node_type: str | None = None,
+    result: str | None = None,
+    on_progress: OnProgress = lambda _event: None,
+) -> SomeEmbeddings:
+    """Compute the embeddings of some nodes, each layer over the kept rows of their neighbours.
+
+    Rows and degrees of neighbours are those of the current version; features, which are not kept,
+    and all that concerns the nodes themselves are those of the inputs. New neighbours are computed
+    in the same way. Publishes nothing.
+
+    Args:
+        node_type: which type's; may be left out where the job publishes embeddings of one.
+        result: which of the results that the job publishes; likewise.
+
+    Raises:
+        InputError: an id is not among the nodes; or the current version has kept no rows, they are
+            damaged or of another model, or the model needs more of neighbours than these.
+        EmbertideError: inputs or model cannot be read.
+    """
+    ctx = one_worker(job, on_progress)
+    kept = read_kept(ctx.storage, job)
+    inputs, model = list_inputs(ctx.storage, job), read_files(ctx.storage, job.spec.model.uri)
+    output = job.spec.published_uri
+    store = LayerStore(ctx.storage, output, kept.key, kept.version)
+    program = to_publish(ctx, model.program())
+    key = chosen_result(job, program, node_type, result)
+    check_over_kept(make_plan(program, target_of(ctx)), sampled=_is_sampled(job))
+    asked = list(dict.fromkeys(ids))
+    check_kinds(asked, job.spec.input.node(match_types(job, program)[node_type_of(key)]))
+    work = _Work(ctx, inputs, model, kept, store, key, asked)
+    with Attempt(ctx.storage, output, kept.key, new_version()) as attempt:
+        attempt.begin()
+        try:
+            return work.unchanged(program) if _is_same(ctx, inputs, kept) else work.compute()
+        except Damaged as error:
+            raise InputError(NOT_USED.format(version=kept.version, why=error)) from error
+
+
+def _is_sampled(job: EmbeddingJob) -> bool:
+    return job.spec.inference.fanout != "full"
+
+
+def _is_same(ctx: RunContext, inputs: Inputs, kept: KeptVersion) -> bool:
+    """Whether a run now would compute the version's own rows again."""
+    uris = [item["uri"] for item in inputs.objects()]
+    same = layer_key(ctx.job, inputs) == kept.key
+    return same and not touched(ctx.storage, kept.version, uris)
+
+
+@dataclass
+class _Work:
+    """What is asked of a version's kept rows.
+
+    Attributes:
+        before: node type, by the program's name -> [N] the dense id that each node had then.
+    """
+
+    ctx: RunContext
+    inputs: Inputs
+    model: Model
+    kept: KeptVersion
+    store: LayerStore
+    key: str
+    asked: list[Id]
+    before: dict[str, torch.Tensor] = field(default_factory=dict)
+    dense: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def unchanged(self, program: Program) -> SomeEmbeddings:
+        """The kept rows of the result itself: nothing else is read.
+
+        Raises:
+            Damaged: they are not what was written.
+        """
+        plan, job = make_plan(program, target_of(self.ctx)), self.ctx.job
+        name, rows = program.results[self.key], job.spec.inference.rows
+        seal = sealed_end(self.store, plan, results_of(plan), rows, self.kept.basis)
+        node = job.spec.input.node(match_types(job, program)[node_type_of(self.key)])
+        digests = digest_ids(as_ids(self.asked, node))
+        of, record = node_type_of(self.key), self._digests()
+        places = find_before(self.store, record, of, digests)
+        if unknown := [item for item, at in zip(self.asked, places, strict=True) if at < 0]:
+            raise unknown_ids(unknown, node.listed_in, kept_ids(record, of))
+        tensor = _tensor(self.store, seal, name)
+        vectors = np.empty((len(places), tensor.width), np.float32)
+        if ROW_TYPES.get(tensor.dtype) is not torch.float32:
+            raise Damaged(f"{self.store.uri}: {name} is not float32")
+        read_some(self.store, tensor, places, vectors)
+        return self._answer(vectors, OverFacts(self.kept.version, self.kept.tolerance), [])
+
+    def compute(self) -> SomeEmbeddings:
+        """Read the inputs, and compute the rows.
+
+        Raises:
+            Damaged: what was kept is not what was written, or not of this model.
+        """
+        clock = Clock(MemoryWatch(), self.ctx.report)
+        prepared = prepare(
+            self.ctx, self.inputs, clock, lambda _ctx: self.model, references=_no_references,
+            edges_of=self._edges_of,
+        )  # fmt: skip
+        ctx, graph = prepared.ctx, prepared.graph
+        rows = torch.zeros(len(self.before[node_type_of(self.key)]), dtype=torch.bool)
+        rows[self.dense] = True
+        with clock.stage("infer"):
+            ranges, locations = graph.of_types(prepared.names)
+            layers = arrange(ctx, prepared.plan, ranges)
+            graphs = layer_graphs(ctx, layers, graph, clock)
+            over = infer_over_kept(
+                ctx, layers, graphs, prepared.loaded, locations, self._kept_rows(prepared),
+                {node_type_of(self.key): rows}, clock,
+            )  # fmt: skip
+        places = torch.cumsum(rows, 0)[self.dense] - 1
+        facts = self._facts(prepared, over, locations)
+        warnings = [*ctx.graph_facts.omissions.sentences, *prepared.warnings]
+        return self._answer(over.rows[self.key][places].numpy(), facts, warnings, over.edges)
+
+    def _edges_of(
+        self, _ctx: RunContext, program: Program, nodes: Mapping[str, LoadedNodes]
+    ) -> dict[str, torch.Tensor]:
+        """Node type -> the nodes whose edges are needed: those that are asked for, and new ones."""
+        needed, record = dict[str, torch.Tensor](), self._digests()
+        for of in dict.fromkeys(program.types.values()):
+            count = nodes[of].ids.count
+            names, _ = nodes[of].ids.original(RowRanges((0, count), 1))
+            before = find_before(self.store, record, of, digest_ids(names))
+            self.before[of] = torch.from_numpy(before)
+            needed[of] = self.before[of] < 0
+        of = node_type_of(self.key)
+        self.dense = find_ids(self.asked, nodes[of])
+        needed[of][self.dense] = True
+        return needed
+
+    def _kept_rows(self, prepared: Prepared) -> KeptRows:
+        graph, program = prepared.graph, prepared.plan.program
+        weighted = {
+            name: graph.sub_ranges[relation].weighted
+            for name, relation in graph.of_relations(program).items()
+        }
+        degrees = read_degrees(
+            self.store, self.kept.record, kinds_read(program, weighted), self.before
+        )
+        return KeptRows(
+            store=self.store, basis=self.kept.basis, before=self.before, degrees=degrees
+        )
+
+    def _facts(
+        self, prepared: Prepared, over: OverKept, locations: Mapping[str, torch.Tensor]
+    ) -> OverFacts:
+        """What the rows rest on."""
+        new = newer = 0
+        for of, rows in over.computed.items():
+            new += int((rows & (self.before[of] < 0)).sum())
+            others = over.features.get(of, torch.zeros_like(rows)) & (self.before[of] >= 0)
+            if of == node_type_of(self.key):
+                others[self.dense] = False
+            at = others.nonzero().squeeze(1)
+            loaded = prepared.loaded.get(of)
+            if loaded is not None and len(at):
+                data = loaded.data[at if loaded.placed else locations[of][at, 1].long()]
+                places = self.before[of][at].numpy()
+                newer += count_newer(self.store, self._digests(), of, data, places)
+        new -= int((self.before[node_type_of(self.key)][self.dense] < 0).sum())
+        return OverFacts(self.kept.version, self.kept.tolerance, new, newer)
+
+    def _answer(
+        self,
+        vectors: npt.NDArray[np.float32],
+        facts: OverFacts,
+        warnings: list[str],
+        edges: int = 0,
+    ) -> SomeEmbeddings:
+        return SomeEmbeddings(
+            ids=self.asked,
+            vectors=vectors,
+            edges=edges,
+            all_edges=0,
+            resumed=0,
+            resumed_of="",
+            unused="",
+            warnings=[*self.kept.warnings, *warnings],
+            over=facts,
+        )
+
+    def _digests(self) -> Seal:
+        """The record of the digests of the version's rows.
+
+        Raises:
+            Damaged: it is not there, or is not what was written.
+        """
+        seal = self.store.sealed(self.kept.record)
+        if seal is None:
+            raise Damaged(f"{self.store.uri}: its digests of rows are gone")
+        return seal
+
+
+def _no_references(
+    _ctx: RunContext, _inputs: Inputs, _program: Program, _nodes: Mapping[str, LoadedNodes]
+) -> dict[str, Expected]:
+    """Nothing is compared."""
+    return {}
+
+
+def _tensor(store: LayerStore, seal: Seal, name: str) -> KeptTensor:
+    """A tensor of a record.
+
+    Raises:
+        Damaged: it has none of this name.
+    """
+    for tensor in seal.tensors:
+        if tensor.name == name:
+            return tensor
+    raise Damaged(f"{store.uri}: {name} was not kept")

@@ -1,0 +1,171 @@
+"""Excerpts of the graphs in which other nodes have the rows and degrees that a version has kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+
+from embertide.context import RunContext
+from embertide.kernels.memory import empty
+from embertide.layouts import ROW_TYPES, Loaded, Shard
+from embertide.plans.degrees import DegreeKind, kind_of
+from embertide.plans.dirty import ends_of
+from embertide.plans.wanted import Rows
+from embertide.primitives.graph import Degrees, LayerGraph
+from embertide.primitives.views import EdgeView
+from embertide.stages.infer.excerpt import Excerpt
+from embertide.stages.infer.excerpt_run import ExcerptRun
+from embertide.stages.infer.restoring import as_array
+from embertide.steps.execution import Execution
+from embertide.steps.reference import End
+from embertide.versions.layers.seals import Damaged, KeptTensor, Seal
+from embertide.versions.layers.some_rows import read_some
+from embertide.versions.layers.store import LayerStore
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptRows:
+    """What a version has kept, for a process that computes some nodes' rows over it.
+
+    Attributes:
+        basis: what its layers rest on, as their names have it.
+        before: node type -> [N] int64, the dense id that each node had then; -1: it is new.
+        degrees: kind -> [N] float32, the degrees that nodes had then; of new nodes they mean
+            nothing.
+    """
+
+    store: LayerStore
+    basis: str
+    before: Mapping[str, torch.Tensor]
+    degrees: Mapping[DegreeKind, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class DegreesThen:
+    """Degrees of a graph: of the nodes that are computed now's, of others those that were kept.
+
+    Attributes:
+        now: the graph with the edges of the nodes that are computed.
+        computed: [N] bool, of the destination type and of the source type.
+    """
+
+    now: LayerGraph
+    view: EdgeView
+    kept: Mapping[DegreeKind, torch.Tensor]
+    computed: tuple[Rows, Rows]
+
+    def variant(self, view: EdgeView) -> Degrees:
+        """Those of the graph as a step sees it."""
+        return replace(self, now=self.now.variant(view), view=view)
+
+    def in_degree(self) -> torch.Tensor:
+        """[N] in-edges."""
+        return self._mixed(self.now.in_degree(), "in", weighted=False)
+
+    def weighted_in_degree(self) -> torch.Tensor:
+        """[N] sums of the weights of in-edges."""
+        weighted = self.now.csr.weighted
+        return self._mixed(self.now.weighted_in_degree(), "in", weighted=weighted)
+
+    def out_degree(self) -> torch.Tensor:
+        """[N] out-edges."""
+        return self._mixed(self.now.out_degree(), "out", weighted=False)
+
+    def weighted_out_degree(self) -> torch.Tensor:
+        """[N] sums of the weights of out-edges."""
+        weighted = self.now.csr.weighted
+        return self._mixed(self.now.weighted_out_degree(), "out", weighted=weighted)
+
+    def _mixed(self, now: torch.Tensor, end: End, *, weighted: bool) -> torch.Tensor:
+        kept = self.kept.get(kind_of(self.view, end, weighted=weighted))
+        if kept is None:
+            # Only rows that are computed are multiplied by it.
+            return now
+        return torch.where(self.computed[0 if end == "in" else 1], now, kept)
+
+
+class KeptExcerpts(ExcerptRun):
+    """Runs operations for some nodes of one process; other rows are those that were kept.
+
+    Args:
+        computed: node type -> [N] bool, the nodes whose rows are computed wherever they are read.
+    """
+
+    def __init__(
+        self,
+        ctx: RunContext,
+        whole: Execution,
+        loaded: Mapping[str, Loaded],
+        kept: KeptRows,
+        computed: Mapping[str, Rows],
+    ) -> None:
+        super().__init__(ctx, whole, loaded, None)
+        self._kept, self._computed = kept, computed
+        self._tensors: dict[str, KeptTensor] = {}
+        self._values: dict[str, tuple[Rows, torch.Tensor]] = {}
+
+    def go_on(self, seal: Seal | None) -> None:
+        """The operations that come next begin with the tensors of a kept layer."""
+        self._tensors = {} if seal is None else {tensor.name: tensor for tensor in seal.tensors}
+
+    def keep(self, name: str, rows: Rows, values: torch.Tensor) -> None:
+        """Rows that were computed, for the operations after.
+
+        Args:
+            rows: [N] bool.
+            values: [k, D] those rows.
+        """
+        self._values[name] = rows, values
+
+    def shard(self, excerpt: Excerpt, name: str) -> Shard:
+        """The rows of an excerpt: computed ones, else those that were kept.
+
+        Raises:
+            Damaged: they are not what was written.
+        """
+        whole, tensor = self._whole, self._checked(name)
+        of_type, width = whole.program.types[name], whole.program.widths[name]
+        rows = excerpt.rows[of_type].nonzero().squeeze(1)
+        data = torch.zeros(len(rows), width, dtype=whole.tensors.type_of(name))
+        computed, values = self._values.get(name, (torch.zeros_like(excerpt.rows[of_type]), None))
+        own = computed[rows]
+        before = self._kept.before[of_type][rows]
+        # A new node that no row needs is only there to fill an excerpt.
+        kept = (~own & (before >= 0)).nonzero().squeeze(1)
+        read = empty((len(kept), width), data.dtype)
+        read_some(self._kept.store, tensor, before[kept].numpy(), as_array(read))
+        data[kept] = read
+        if values is not None:
+            data[own] = values[excerpt.rows[of_type][computed]]
+        return Shard(tensor.layout, data, width)
+
+    def _checked(self, name: str) -> KeptTensor:
+        """What was kept of a tensor, as this run would keep it.
+
+        Raises:
+            Damaged: it is not there, or of another form.
+        """
+        whole, uri = self._whole, self._kept.store.uri
+        tensor = self._tensors.get(name)
+        if tensor is None:
+            raise Damaged(f"{uri}: {name} was not kept")
+        shape = whole.program.widths[name], whole.tensors.type_of(name)
+        if (tensor.width, ROW_TYPES.get(tensor.dtype)) != shape:
+            raise Damaged(f"{uri}: {name} has another width or type")
+        if tensor.scaled != (name in whole.scaled):
+            raise Damaged(f"{uri}: {name} was kept in another way")
+        return tensor
+
+    def graph(self, excerpt: Excerpt, graph: LayerGraph, wanted: Rows) -> LayerGraph:
+        """A layer graph with the edges of some rows, and the degrees that others had then."""
+        own = super().graph(excerpt, graph, wanted)
+        source, destination = ends_of(graph.relation)
+        then = DegreesThen(
+            graph,
+            EdgeView(0, edge_weight=True, relation=graph.relation),
+            self._kept.degrees,
+            (self._computed[destination], self._computed[source]),
+        )
+        return replace(own, whole=then, _variants={}, _patterns={}, _features={})
