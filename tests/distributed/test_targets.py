@@ -303,6 +303,22 @@ def test_a_plan_says_how_many_rows_there_will_be(commands: tuple[Commands, Small
     assert done.code == 0, done.err
     plan = json.loads(done.out)
     (note,) = (text for text in plan["notes"] if "inference.targets" in text)
+    # The same by the command line, over the job of all nodes; rows of text are a guess.
+    ids, table = job.folder / "wanted.txt", job.folder / "wanted.parquet"
+    ids.write_text("3\n7\n")
+    pq.write_table(pa.table({"id": [3, 7]}), table)
+    for words, rows in (
+        (("--ids", "3,7"), "rows of 2 of 12"),
+        (("--ids-from", str(table)), "rows of at most 2 of 12"),
+        (("--ids-from", str(ids)), "rows of about "),
+    ):
+        done = command.run("plan", job.manifest, *words, "--json")
+        assert done.code == 0, done.err
+        (text,) = (t for t in json.loads(done.out)["notes"] if "inference.targets" in t)
+        assert rows in text
+        assert "of the edges of all" in text
+    assert command.run("plan", job.manifest, "--ids", "three").code == 3
+    assert command.run("plan", job.manifest, "--node-type", "node").code == 2
     assert note.startswith("only the rows of 2 of 12 nodes are published, below file://")
     # Two layers over a ring: 2 rows, and 4 with their in-neighbours.
     assert "go over 25.0% of the edges" in note

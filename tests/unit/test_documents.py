@@ -54,6 +54,7 @@ LEFT_OUT = {
     "embertide run job.yaml --force": "tests/distributed/test_unchanged.py runs it",
     "embertide run job.yaml --resume": "tests/distributed/test_resumed_runs.py runs it",
     "embertide run job.yaml --ids": "tests/distributed/test_targets.py runs it",
+    "embertide plan job.yaml --ids": "tests/distributed/test_targets.py runs it",
     "embertide layers job.yaml": "tests/unit/test_cli_layers.py runs it",
     "embertide embed job.yaml": "tests/distributed/test_embed.py runs it",
     "kubectl apply -f job.yaml": "tests/cluster/test_orchestrators.py creates jobs",

@@ -83,7 +83,7 @@ def embed(
     [bold]Examples[/bold]
 
       embertide embed job.yaml --ids 17,42
-      embertide embed job.yaml --ids 90001 --over-kept   # a node that came since the last version
+      embertide embed job.yaml --ids 9 --over-kept   # new
       embertide embed job.yaml --ids-from new.txt --format csv
     """
     job = load_job(job_path)

@@ -20,6 +20,15 @@ IdsOption = Annotated[
         show_default=False,
     ),
 ]
+IdsFromOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="A file of ids: parquet, csv and tsv with a column id, npy, or text with an id a "
+        "line.",
+        show_default=False,
+    ),
+]
 _FORMATS = {".parquet": "parquet", ".npy": "npy", ".csv": "csv", ".tsv": "tsv"}
 _COMPRESSED = (".gz", ".zst")
 
@@ -50,6 +59,21 @@ def typed_ids(job: EmbeddingJob, node_type: str | None, ids: list[str]) -> list[
             )
         numbers.append(number)
     return numbers
+
+
+def chosen_nodes(
+    job: EmbeddingJob, ids: list[str] | None, ids_from: Path | None, node_type: str | None
+) -> EmbeddingJob:
+    """The job for the nodes of ``--ids`` or ``--ids-from``; the job itself without these.
+
+    Raises:
+        InputError, ManifestError: see :func:`with_targets`.
+    """
+    if ids or ids_from is not None:
+        return with_targets(job, ids or [], ids_from, node_type)
+    if node_type is not None:
+        raise typer.BadParameter("--node-type goes with --ids or --ids-from")
+    return job
 
 
 def with_targets(

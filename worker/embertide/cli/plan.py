@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from embertide.cli.ids import IdsFromOption, IdsOption, chosen_nodes
 from embertide.cli.options import (
     GpuMemoryOption,
     GridOption,
     JobArgument,
     JsonOption,
     MemoryOption,
+    NodeTypeOption,
     WorkersOption,
     check_workers,
     grid_of,
@@ -37,6 +39,9 @@ def plan(
     memory: MemoryOption = None,
     gpu_memory: GpuMemoryOption = None,
     files: Annotated[bool, typer.Option("--files", help="List every input object.")] = False,
+    ids: IdsOption = None,
+    ids_from: IdsFromOption = None,
+    node_type: NodeTypeOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Show what a job needs: memory, time, bytes read, sent and written, without running it.
@@ -51,12 +56,14 @@ def plan(
       embertide plan job.yaml --grid 4x2
       embertide plan job.yaml --workers 8 --json
       embertide plan job.yaml --memory 2GiB   # does it fit?
+      embertide plan job.yaml --ids 17,42   # these alone
     """
     chosen = grid_of(grid)
     check_workers(chosen, workers)
     job = with_memory(load_job(job_path), memory, gpu_memory)
     if grid == "auto":
         job = with_workers(job, grid="auto")
+    job = chosen_nodes(job, ids, ids_from, node_type)
 
     from embertide.planning.estimate import estimate_job
 

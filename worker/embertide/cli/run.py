@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from embertide.cli.ids import IdsOption, with_targets
+from embertide.cli.ids import IdsFromOption, IdsOption, chosen_nodes
 from embertide.cli.options import (
     GpuMemoryOption,
     GridOption,
@@ -90,15 +89,7 @@ def run(
         ),
     ] = None,
     ids: IdsOption = None,
-    ids_from: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A file of ids: parquet, csv and tsv with a column id, npy, or text with an id a "
-            "line.",
-            show_default=False,
-        ),
-    ] = None,
+    ids_from: IdsFromOption = None,
     node_type: NodeTypeOption = None,
     push: Annotated[
         bool,
@@ -153,10 +144,7 @@ def run(
     if scratch is not None:
         job = with_workers(job, scratch=str(scratch.absolute()))
 
-    if ids or ids_from is not None:
-        job = with_targets(job, ids or [], ids_from, node_type)
-    elif node_type is not None:
-        raise typer.BadParameter("--node-type goes with --ids or --ids-from")
+    job = chosen_nodes(job, ids, ids_from, node_type)
     if resume and job.spec.inference.targets is not None:
         raise typer.BadParameter("--resume keeps layers, of which a run of some nodes keeps none")
     if force:

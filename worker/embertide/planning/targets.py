@@ -9,6 +9,7 @@ from embertide.planning.graph import PlannedGraph
 from embertide.planning.inputs import Inputs, rows_of
 from embertide.planning.sizes import TEXT_FORMATS
 from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.targets import Targets
 from embertide.steps import Program
 
 _TEXT_ROW_BYTES = 8
@@ -42,9 +43,8 @@ def target_notes(
     if wanted is None or targets is None:
         return []
     nodes = graph.size.nodes[next(iter(program.result_widths))]
-    guessed = targets.table is not None
     note = NOTE.format(
-        about="at most " if guessed else "",
+        about=_about(targets),
         rows=min(wanted, nodes),
         nodes=nodes,
         uri=job.spec.published_uri,
@@ -53,6 +53,13 @@ def target_notes(
         return [note]
     share = _share(min(wanted, nodes), nodes, graph.edges / max(1, nodes), program.layers)
     return [SHARE.format(note=note, share=share)]
+
+
+def _about(targets: Targets) -> str:
+    """How well the number of rows is known: an id may be there twice; of text bytes are counted."""
+    if targets.table is None:
+        return ""
+    return "about " if targets.table.format in TEXT_FORMATS else "at most "
 
 
 def _share(wanted: float, nodes: int, degree: float, layers: int) -> float:
