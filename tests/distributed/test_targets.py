@@ -25,6 +25,8 @@ from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.storage.opening import open_storage
 from embertide.telemetry.report import RunReport
+from embertide.versions.catalog import latest, list_versions
+from embertide.versions.releasing import release
 from tests.support.commands import Commands
 from tests.support.pods import local_pods
 from tests.support.small_job import NODES, SmallJob
@@ -165,6 +167,29 @@ def test_a_delta_is_against_the_targets_before(tmp_path: Path) -> None:
     assert changes.base == first.version
     assert changes.upserts["id"].to_pylist() == [3]
     assert changes.deletes.to_pylist() == [8]
+
+
+def test_a_gate_holds_a_version_of_targets(tmp_path: Path) -> None:
+    job = SmallJob.make(tmp_path)
+    run(job.manifest)
+    gate = {"mode": "hold", "maxRemovedRows": "20%"}
+    job.write_manifest(inference__targets={"ids": [3, 7, 8, 9]}, output__gate=gate)
+    first, before = run(job.manifest), rows_of(job.output, targets=True)
+    assert first.current
+    job.write_manifest(inference__targets={"ids": [3]}, output__gate=gate)
+    held = run(job.manifest)
+    assert not held.current
+    assert any("maxRemovedRows" in reason for reason in held.held)
+    # Readers of targets, and of all nodes, keep what they had.
+    now = rows_of(job.output, targets=True)
+    assert now.keys() == before.keys() == {3, 7, 8, 9}
+    assert all(np.array_equal(now[key], before[key]) for key in now)
+    assert len(rows_of(job.output)) == NODES
+    storage, place = open_storage(None), f"{job.output.as_uri()}/_targets"
+    assert latest(storage, place).version == first.version
+    assert [bool(info.held) for info in list_versions(storage, place)] == [False, True]
+    assert release(storage, place, held.version).version == held.version
+    assert rows_of(job.output, targets=True).keys() == {3}
 
 
 def typed(folder: Path, **targets: Any) -> EmbeddingJob:
