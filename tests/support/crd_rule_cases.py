@@ -352,6 +352,16 @@ RULES = (
         "must not be set for LanceDB",
     ),
     Case(
+        "a bound of errors without a tolerance",
+        {"spec.refresh": {"maxError": 0.1}},
+        "omit it, or set refresh.tolerance above 0",
+    ),
+    Case(
+        "a bound of errors with a tolerance of none",
+        {"spec.refresh": {"tolerance": 0, "maxError": 0.1}},
+        "has no effect without a tolerance",
+    ),
+    Case(
         "output is a bucket",
         {"spec.model.uri": "s3://models/7", "spec.output.uri": "s3://models"},
         f"{_APART}spec.model.uri",

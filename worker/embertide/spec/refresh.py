@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from embertide.spec.base import SpecModel
+from embertide.spec.base import Problem, SpecModel, raise_problems
+from embertide.spec.cel import Rule
 from embertide.spec.freshness import Duration, duration_seconds
+
+_NO_TOLERANCE = (
+    "has no effect without a tolerance: no row is wrong where all that have moved are computed;"
+    " omit it, or set refresh.tolerance above 0"
+)
+_REFRESH_RULES = (
+    Rule(
+        "!has(self.maxError) || self.tolerance > 0.0",
+        _NO_TOLERANCE,
+        ".maxError",
+        "FieldValueForbidden",
+    ),
+)
 
 
 class Refresh(SpecModel):
     """When embeddings are computed again."""
+
+    rules: ClassVar[tuple[Rule, ...]] = _REFRESH_RULES
 
     mode: Literal["auto", "full", "incremental"] = Field(
         default="auto",
@@ -46,9 +62,10 @@ class Refresh(SpecModel):
         default=None,
         gt=0,
         lt=1,
-        description="With a tolerance, the largest error of a published row, relative to its "
-        "norm: some rows that changes may reach are computed from the features, and where one is "
-        "further off, all rows are computed. Default: ten times the tolerance, at most 0.5.",
+        description="The largest error of a published row, relative to its norm; only with a "
+        "tolerance above 0. Some rows that changes may reach are computed from the features, and "
+        "where one is further off, all rows are computed. Default: ten times the tolerance, at "
+        "most 0.5.",
     )
     resume: Literal["auto", "always", "never"] = Field(
         default="auto",
@@ -57,6 +74,14 @@ class Refresh(SpecModel):
         "tenth of the time that computing it again would, by the plan's estimates. always: every "
         "layer is kept but the last, which is published. never: none is kept, and none is read.",
     )
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        problems: list[Problem] = []
+        if self.max_error is not None and self.tolerance == 0:
+            problems.append((("maxError",), _NO_TOLERANCE))
+        raise_problems(problems)
+        return self
 
     @property
     def full_seconds(self) -> int:
