@@ -90,3 +90,17 @@ def test_a_run_that_is_too_wrong_computes_all_rows(cases: dict[str, Case], tmp_p
     for day in answers[MODELS[0]]:
         if day.why:
             assert np.array_equal(day.rows, day.whole)
+
+
+@pytest.mark.parametrize("grid", [(1, 1), (1, 2)])
+def test_rows_that_are_not_finite_are_the_reason_for_all_rows(
+    grid: tuple[int, int], cases: dict[str, Case], tmp_path: Path
+) -> None:
+    case = cases["pyg example sage"]
+    days = [replace(day, huge=(5, 70)) for day in days_of(case.graph, 2)]
+    given = {"sage": (case.program, case.weighted, days)}
+    task = partial(refresh_cases, tolerance=TOLERANCE, max_error=0.5)
+    by_rank = on_grid(*grid, task, given, tmp_path.as_uri(), one_host=True)
+    for answers in by_rank:
+        assert "not finite" in answers["sage"][1].why
+        assert "refresh.tolerance" in answers["sage"][1].why

@@ -6,6 +6,7 @@ before. They are computed over all rows that they are made of, with the bits of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -30,6 +31,10 @@ MOST_TIMES = 1.5
 TOO_WRONG = (
     "of {rows} rows of the results that were computed from the features, one is wrong by"
     " {error:.2g} of its norm, more than {limit:g} (refresh.maxError)"
+)
+NOT_FINITE = (
+    "of {rows} rows of the results that were computed from the features, one is not finite, so that"
+    " its error cannot be measured (refresh.tolerance)"
 )
 
 
@@ -70,6 +75,8 @@ def measure(
         ours += relative_errors(exact, results[key][rows[some]]).tolist()
     facts.measured = sum(int(rows.sum()) for rows in drawn.values())
     facts.error = max(whole.exchange.all_objects(max(ours)))
+    if math.isinf(facts.error):
+        raise Doubt(NOT_FINITE.format(rows=facts.measured))
     if not facts.error <= refreshing.max_error:
         raise Doubt(
             TOO_WRONG.format(rows=facts.measured, error=facts.error, limit=refreshing.max_error)

@@ -34,6 +34,19 @@ def moved_rows(
     return ~((distance <= tolerance * norm) & distance.isfinite())
 
 
+def finite_rows(rows: torch.Tensor, channel: Channel | None) -> torch.Tensor:
+    """[k] bool, the rows whose values are all finite.
+
+    Collective: every rank of the feature axis must call, with the same rows.
+
+    Args:
+        rows: [k, d] our columns of them.
+        channel: of the feature axis; None where each rank has whole rows.
+    """
+    other = ~rows.isfinite().all(1, keepdim=True)
+    return _sum(other.to(torch.uint8), channel)[:, 0] == 0
+
+
 def relative_errors(exact: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """[k] float64 ``||rows - exact|| / max(||rows||, ||exact||)``; 0 of equal rows, inf of rows
     that are not finite.

@@ -32,7 +32,7 @@ from embertide.stages.infer.doubt import agree
 from embertide.stages.infer.excerpt import Excerpt
 from embertide.stages.infer.excerpt_run import PRIMITIVE, ExcerptRun, placed_plan
 from embertide.stages.infer.measuring import measure
-from embertide.stages.infer.moved import moved_rows
+from embertide.stages.infer.moved import finite_rows, moved_rows
 from embertide.stages.infer.restoring import as_array, place_of
 from embertide.stages.infer.running import results_in_rows
 from embertide.stages.infer.taking_over import Refreshing
@@ -52,6 +52,10 @@ OTHER_WAY = (
 AUDIT = "rows of {name} that did not change have other bits than those that were kept"
 MOVED = (
     "rows of {name} that did not change are further than the tolerance from those that were kept"
+)
+NOT_FINITE = (
+    "rows of {name} that did not change are not finite, so that their distance from those that"
+    " were kept is unknown (refresh.tolerance)"
 )
 AUDITED_ROWS = 64
 """Rows that did not change and are computed all the same, of each node type and layer."""
@@ -309,9 +313,14 @@ class _Refresh:
         self._moved[name] = any_rank(whole.exchange, rows, PRIMITIVE)
         if is_read:
             self._facts.unmoved += int(dirty.sum()) - int(self._moved[name].sum())
-        if not bool((moved & audited[first:last][ours]).any()):
+        wrong = moved & audited[first:last][ours]
+        if not bool(wrong.any()):
             return ""
-        return (MOVED if tolerance else AUDIT).format(name=name)
+        if tolerance == 0:
+            return AUDIT.format(name=name)
+        rows_of_both = torch.cat([values[wrong], shard.data[ours[wrong]]])
+        finite = bool(finite_rows(rows_of_both, channel).all())
+        return (MOVED if finite else NOT_FINITE).format(name=name)
 
     def _agree(self, why: str) -> None:
         agree(self._whole.exchange, why)
