@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -197,6 +198,28 @@ def test_tensors_of_another_shape_are_written_whole(
     earlier = EarlierRows(nights.store.key, tensor, np.zeros(ROWS, bool))
     assert plan_patch(other, earlier) is None
     assert plan_patch(replace(tensor, blocks=()), earlier) is not None
+
+
+def test_rows_of_a_patch_take_memory_as_they_are_written(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "BLOCK_BYTES", 1 << 16)
+    values, moved = np.zeros((200_000, 16), np.float32), np.zeros(200_000, bool)
+    moved[::5] = True
+    tensor = KeptTensor(
+        name="h", rows=len(values), width=16, dtype="float32", layout="tile", scaled=False,
+        blocks=(),
+    )  # fmt: skip
+    plan = plan_patch(tensor, EarlierRows("0" * 32, tensor, moved))
+    assert plan is not None
+    tracemalloc.start()
+    parts = list(nights.store.patch(NAME, 0, 0, values, (0, 0), moved, plan))
+    assert moved.sum() * values[0].nbytes == 2_560_000
+    # The rows' places, and what the blocks are.
+    assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    tracemalloc.stop()
+    blocks = tuple(nights.store.write(*part) for part in parts)
+    assert sum(block.size(4) for block in blocks) == 2_560_000 + 8 * moved.sum()
 
 
 def _blocks(nights: Nights) -> Iterator[tuple[str, Path]]:

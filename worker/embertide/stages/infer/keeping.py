@@ -32,7 +32,7 @@ from embertide.stages.infer.restoring import (
 from embertide.stages.infer.writing import Writing, bytes_of
 from embertide.steps.execution import Execution
 from embertide.telemetry.progress import Progress
-from embertide.versions.layers.patches import EarlierRows, plan_patch
+from embertide.versions.layers.patches import EarlierRows, Part, plan_patch
 from embertide.versions.layers.seals import Block, Damaged, KeptTensor, Seal, block_of
 from embertide.versions.layers.store import Array, LayerStore, Range
 
@@ -213,7 +213,7 @@ class LayerKeeper:
 
     def _parts(
         self, writing: Writing, tensor: KeptTensor, values: Array, place: tuple[Range, Range]
-    ) -> tuple[KeptTensor, Iterator[tuple[Array, Block]]]:
+    ) -> tuple[KeptTensor, Iterator[tuple[Part, Block]]]:
         """A tensor with what it refers to of an earlier run's, and what we write of it.
 
         Raises:

@@ -11,8 +11,9 @@ The object of a block of a patch is the dense ids of its rows, [k] int64, then t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ MOST_SHARE = 0.25
 """The most rows that the patches of a tensor have, as a share of all."""
 Array = npt.NDArray[Any]
 Positions = npt.NDArray[np.int64]
+Part = Array | Callable[[], Array]
+"""What an object of a block has, or what makes it: so only those under way take memory."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +100,8 @@ def patch_blocks(
     rows: Positions,
     place: tuple[int, int],
     most_bytes: int,
-) -> Iterator[tuple[Array, PatchBlock]]:
-    """The objects of a worker's part of a patch, and their blocks without checksums.
+) -> Iterator[tuple[Part, PatchBlock]]:
+    """What makes the objects of a worker's part of a patch, and their blocks without checksums.
 
     Args:
         names: the version, the layer's name, the tensor's number, the rank.
@@ -113,13 +116,15 @@ def patch_blocks(
     at_once = max(1, most_bytes // row_bytes)
     for number, at in enumerate(range(0, len(rows), at_once)):
         some = rows[at : at + at_once]
-        positions, part = some + first, np.ascontiguousarray(values[some])
-        data = np.concatenate([_bytes(positions), _bytes(part)])
-        start, stop = int(positions[0]), int(positions[-1]) + 1
+        start, stop = first + int(some[0]), first + int(some[-1]) + 1
         yield (
-            data,
+            partial(_object, values, some, first),
             PatchBlock(block_path(*names, number), start, stop, left, right, "", "", len(some)),
         )
+
+
+def _object(values: Array, rows: Positions, first: int) -> Array:
+    return np.concatenate([_bytes(rows + first), _bytes(np.ascontiguousarray(values[rows]))])
 
 
 def _bytes(values: Array) -> npt.NDArray[np.uint8]:

@@ -18,6 +18,7 @@ from xxhash import xxh3_128_hexdigest
 from embertide.errors import EmbertideError, ObjectMissing
 from embertide.storage.protocol import Storage
 from embertide.versions.layers.patches import (
+    Part,
     PatchPlan,
     Positions,
     overlaps,
@@ -67,7 +68,7 @@ class LayerStore:
 
     def blocks(
         self, name: str, tensor: int, rank: int, values: Array, first: int, left: int
-    ) -> Iterator[tuple[Array, Block]]:
+    ) -> Iterator[tuple[Part, Block]]:
         """The blocks that a worker's rows are cut into, without their checksums.
 
         Args:
@@ -90,8 +91,8 @@ class LayerStore:
         place: tuple[int, int],
         moved: npt.NDArray[np.bool_],
         plan: PatchPlan,
-    ) -> Iterator[tuple[Array, Block]]:
-        """The objects of our part of a patch, and their blocks without checksums.
+    ) -> Iterator[tuple[Part, Block]]:
+        """What makes the objects of our part of a patch, and their blocks without checksums.
 
         Args:
             values: [n, d] our rows and columns.
@@ -110,12 +111,17 @@ class LayerStore:
         names = self.version, name, tensor, rank
         return patch_blocks(names, values, np.flatnonzero(rows), place, BLOCK_BYTES)
 
-    def write(self, values: Array, block: Block) -> Block:
+    def write(self, part: Part, block: Block) -> Block:
         """Write a block; returns it with its checksum.
+
+        Args:
+            part: its values, or what makes the object's bytes from those of a tensor, which nothing
+                may change until then.
 
         Raises:
             StorageError, OutputError: the store refused or failed.
         """
+        values = part() if callable(part) else part
         uri, data = f"{self.uri}/{block.path}", values.reshape(-1).view(np.uint8).data
         if self.on_one_machine:
             self.storage.write_soon(uri, data)
