@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import embertide
+from embertide.pipeline.over_kept import embed_over_kept
+from embertide.spec.manifest import load_manifest
 from embertide.telemetry.format import human_bytes
 from embertide.versions.layers.seals import KeptTensor
 from embertide.versions.layers.sweeping import seals_of
@@ -328,15 +330,20 @@ def test_features_whose_time_was_set_back_are_compared(job: NightlyJob) -> None:
     assert job.same_as_whole("1x1")
 
 
-def test_files_that_were_written_to_in_place_are_compared_with_digests_from_before(
-    job: NightlyJob,
-) -> None:
-    """A run of the same inputs, by their sizes and times, keeps what the first one has sealed."""
+def test_rows_of_files_that_were_written_to_in_place_are_kept_again(job: NightlyJob) -> None:
+    """A run of the same inputs, by their sizes and times, has the key of the one before."""
     write_features(job, 0.0)
     first = job.night("1x1")["version"]
     write_features(job, 1.0)
     report = job.night("1x1")
     assert report["refresh"]["why"] == f"its inputs are those of version {first}"
+    assert "was touched after it was read" in report["kept"]["problems"][0]
+    (kept,) = job.kept()
+    seals = list(seals_of(job.storage, job.uri, kept.key))
+    assert {seal.version for seal in seals} == {report["version"]}
+    of_version = embertide.read(job.uri).to_numpy()
+    (vector,) = embed_over_kept(load_manifest(job.path / "job.yaml"), [7]).vectors
+    assert np.array_equal(of_version[1][of_version[0] == 7][0], vector)
     job.change_edges(1)
     assert job.night("1x1")["refresh"]["mode"] == "incremental"
     assert job.same_as_whole("1x1")

@@ -11,10 +11,12 @@ from embertide.pipeline.refresh import RefreshPlan, on_one_machine
 from embertide.planning.base_version import kept_key
 from embertide.planning.order import WorkOrder
 from embertide.planning.unchanged import touched
+from embertide.spec.version_names import begun
 from embertide.stages.infer import Keeping
+from embertide.stages.infer.restoring import NOT_USED
 from embertide.versions.layers.attempts import Attempt
 from embertide.versions.layers.store import LayerStore
-from embertide.versions.layers.sweeping import sweep
+from embertide.versions.layers.sweeping import seals_of, sweep
 
 NOT_SWEPT = "kept layers are not removed, since the current version cannot be read: {why}"
 ON_DISK = (
@@ -53,8 +55,11 @@ def kept_layers(
             yield None
         else:
             uris = [item["uri"] for item in order.inputs.objects()]
+            store = LayerStore(storage, output, refresh.key, order.version, on_one_machine(ctx))
+            if ctx.grid.rank == 0 and refresh.keeps:
+                _drop_touched(ctx, store, uris)
             yield Keeping(
-                LayerStore(storage, output, refresh.key, order.version, on_one_machine(ctx)),
+                store,
                 range(1, layers + 1) if refresh.keeps else order.keep if resume else (),
                 results=refresh.keeps,
                 # What a version was published with is as good as it, and is computed again.
@@ -65,6 +70,20 @@ def kept_layers(
             )
     if ctx.grid.rank == 0:
         _sweep(ctx, refresh)
+
+
+def _drop_touched(ctx: RunContext, store: LayerStore, uris: list[str]) -> None:
+    """Let go of what was kept under the run's key before a file was touched: the version would have
+    rows of the file as it was then, since a layer that is complete is not kept again."""
+    try:
+        seals = list(seals_of(ctx.storage, store.output_uri, store.key))
+        since = min((seal.version for seal in seals), key=begun, default="")
+        if since and (change := touched(ctx.storage, since, uris)):
+            ctx.graph_facts.kept.warn(NOT_USED.format(why=change))
+            for seal in seals:
+                store.drop(seal.name)
+    except EmbertideError as error:
+        ctx.graph_facts.kept.warn(NOT_USED.format(why=error))
 
 
 def _sweep(ctx: RunContext, refresh: RefreshPlan) -> None:
