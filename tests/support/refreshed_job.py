@@ -125,8 +125,8 @@ class NightlyJob:
         before = set(folder.glob("*/*.seal.json"))
         run = self.run("job.yaml", grid)
         deadline = time.monotonic() + WAIT_SECONDS
-        # The digests of rows are there first.
-        while len(set(folder.glob("*/*.seal.json")) - before) < 2:
+        # Digests and degrees of rows are sealed first.
+        while all(_is_of_layer(path, 0) for path in set(folder.glob("*/*.seal.json")) - before):
             assert time.monotonic() < deadline
             assert run.process.poll() is None
             time.sleep(0.001)
@@ -188,14 +188,18 @@ class NightlyJob:
         """Change a byte of every block of a layer; 0: of the digests of rows, not of degrees."""
         folder = self.path / "embeddings" / "_layers"
         for path in sorted(folder.rglob("*.seal.json")):
-            text = path.read_text()
-            if f'\\"layer\\":{layer},' in text and "degrees " not in text:
+            if _is_of_layer(path, layer) and "degrees " not in path.read_text():
                 for block in folder.rglob(f"{path.name.removesuffix('.seal.json')}-*"):
                     data = bytearray(block.read_bytes())
                     data[0] ^= 1
                     block.write_bytes(bytes(data))
                 return
         raise AssertionError(f"layer {layer} is not kept")
+
+
+def _is_of_layer(seal: Path, layer: int) -> bool:
+    """Whether a record is of a layer; 0: of digests or degrees of rows."""
+    return f'\\"layer\\":{layer},' in seal.read_text()
 
 
 def _columns(table: pa.Table) -> dict[str, pa.ChunkedArray]:
