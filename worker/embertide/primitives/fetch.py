@@ -18,8 +18,9 @@ from embertide.kernels.owners import split_by_owner
 from embertide.layouts import Loaded, Shard
 from embertide.primitives.exchange import Channel
 
-_PIECE_ROWS, _READERS = 128, 16
-"""Rows that a thread reads at a time, and threads: a row on disk waits until its page was read."""
+_PIECE_VALUES, _READERS = 1 << 14, 16
+"""Values that a thread reads at a time, too few for torch to take more threads; and threads: a row
+on disk waits until its page was read."""
 
 
 @dataclass
@@ -129,10 +130,11 @@ class _Asked:
 
 def _picked(data: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """Some rows of a tensor that may be mapped from the disk: many are waited for at a time."""
-    if data.device.type != "cpu" or len(rows) <= _PIECE_ROWS:
+    count = max(1, _PIECE_VALUES // max(1, data[:1].numel()))
+    if data.device.type != "cpu" or len(rows) <= count:
         return data[rows.to(data.device)]
     out = torch.empty(len(rows), *data.shape[1:], dtype=data.dtype)
-    pieces = zip(rows.split(_PIECE_ROWS), out.split(_PIECE_ROWS), strict=True)
+    pieces = zip(rows.split(count), out.split(count), strict=True)
     with ThreadPoolExecutor(_READERS, "fetch") as pool:
         for read in [pool.submit(_fill, data, *piece) for piece in pieces]:
             read.result()
