@@ -12,6 +12,8 @@ import yaml
 import embertide
 from tests.support.catalogue import GRAPHS, catalogue
 from tests.support.commands import Done
+from tests.support.export_results import WIDTH, Layers
+from tests.support.models import shake
 from tests.support.over_kept import over_kept_cases
 from tests.support.ranks import on_grid
 from tests.support.refreshed_job import NightlyJob
@@ -119,6 +121,25 @@ def test_a_new_node_and_a_new_neighbour_of_it(job: NightlyJob) -> None:
     assert not np.allclose(job.whole_rows()[""][other], vectors[0], rtol=1e-3)
     whole = job.embed(other)
     assert "are not used: inputs, model or job have changed" in whole.err
+
+
+def test_a_result_that_a_later_layer_reads_is_that_of_the_nodes_asked_for(tmp_path: Path) -> None:
+    job = NightlyJob(tmp_path, "--scale", "8", "--width", str(WIDTH))
+    for file in (job.path / "model").iterdir():
+        file.unlink()
+    layers = shake(Layers(lambda _x, hidden, out: {"hidden": hidden, "out": out}))
+    embertide.export(layers, job.path / "model")
+    job.set(keep=True)
+    job.night("1x1")
+    # The new neighbour, whose hidden row the last layer needs, comes before the node asked for.
+    neighbour, new = job.add_nodes("", 2)
+    job.add_edges("", [(4, neighbour), (9, neighbour), (neighbour, new), (17, new)])
+    rows = {}
+    for result in ("hidden", "out"):
+        _, rows[result], _ = _rows(job.embed(new, words=(*OVER_KEPT, "--result", result)))
+        whole = job.embed(new, words=("--result", result))
+        (expected,) = [json.loads(line)["embedding"] for line in whole.out.splitlines()]
+        assert np.allclose(rows[result][0], expected, rtol=1e-5, atol=1e-6), result
 
 
 def test_newer_features_of_neighbours_are_counted(job: NightlyJob) -> None:

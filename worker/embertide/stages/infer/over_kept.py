@@ -188,11 +188,16 @@ class _OverKept:
                 self._excerpts.go_on(part.seal)
                 results |= self._compute(part)
         computed = {of: torch.zeros_like(rows) for of, rows in self._computable.items()}
-        for part in parts:
-            for name, rows in part.results.items():
-                computed[program.types[name]] |= rows
+        made = {name: rows for part in parts for name, rows in part.results.items()}
+        for name, rows in made.items():
+            computed[program.types[name]] |= rows
         return OverKept(
-            rows={key: results[name] for key, name in program.results.items() if name in results},
+            # A later layer may have needed rows of more nodes.
+            rows={
+                key: results[name][chosen[program.types[name]][made[name]]]
+                for key, name in program.results.items()
+                if name in made and program.types[name] in chosen
+            },
             computed=computed,
             features=self._features(parts),
             edges=self._edges,
