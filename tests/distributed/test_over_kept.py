@@ -142,6 +142,15 @@ def test_a_result_that_a_later_layer_reads_is_that_of_the_nodes_asked_for(tmp_pa
         assert np.allclose(rows[result][0], expected, rtol=1e-5, atol=1e-6), result
 
 
+def test_a_new_node_without_edges_is_no_row_of_the_version(job: NightlyJob) -> None:
+    version = job.night("1x1")["version"]
+    (new,) = job.add_nodes("", 1)
+    done = job.embed(new, words=OVER_KEPT)
+    assert np.array_equal(_rows(done)[1], job.whole_rows()[""][[new]])
+    assert "nothing has changed" not in done.err
+    assert f"over 0 edges; neighbours have the rows and degrees that version {version}" in done.err
+
+
 def test_newer_features_of_neighbours_are_counted(job: NightlyJob) -> None:
     job.night("1x1")
     (new,) = job.add_nodes("", 1)

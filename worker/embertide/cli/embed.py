@@ -141,7 +141,7 @@ def _summary(embedded: SomeEmbeddings) -> str:
 
 def _rests_on(embedded: SomeEmbeddings, over: OverFacts) -> list[str]:
     """What rows over kept ones rest on, for people."""
-    if not embedded.edges:
+    if embedded.unchanged:
         return [f"nothing has changed: they are those that version {over.version} has kept"]
     facts = [
         f"over {human_count(embedded.edges)} edges; neighbours have the rows and degrees that"

@@ -86,6 +86,7 @@ class SomeEmbeddings:
         warnings: sentences for the user.
         over: what the rows rest on where they were computed over the kept rows of others; None:
             they are those of the inputs.
+        unchanged: they are the rows of the result that were kept; nothing was computed.
     """
 
     ids: list[Id]
@@ -97,6 +98,7 @@ class SomeEmbeddings:
     unused: str
     warnings: list[str]
     over: OverFacts | None = None
+    unchanged: bool = False
 
 
 def embed_job(

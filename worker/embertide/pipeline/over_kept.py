@@ -7,7 +7,7 @@ are read, of which the edges of the nodes that are asked for, and of new ones, s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -165,7 +165,8 @@ class _Work:
         if ROW_TYPES.get(tensor.dtype) is not torch.float32:
             raise Damaged(f"{self.store.uri}: {name} is not float32")
         read_some(self.store, tensor, places, vectors)
-        return self._answer(vectors, OverFacts(self.kept.version, self.kept.tolerance), [])
+        facts = OverFacts(self.kept.version, self.kept.tolerance)
+        return replace(self._answer(vectors, facts, []), unchanged=True)
 
     def compute(self) -> SomeEmbeddings:
         """Read the inputs, and compute the rows.
