@@ -135,6 +135,19 @@ def test_panels_that_a_gpu_has_no_memory_for_are_cut(cases: dict[str, Case]) -> 
     )
 
 
+def test_repeated_sums_that_are_begun_again_agree_with_their_check(cases: dict[str, Case]) -> None:
+    # There is no memory for the second sum of a panel whose first sum was compared.
+    names = ["step propagate with a teleport", "step propagate the sum of hops"]
+    programs = {name: (cases[name].program, cases[name].kind, cases[name].weighted)
+                for name in names}  # fmt: skip
+    task = partial(spill_layers, late=("to device", "to host"), summed=4)
+    (answers,) = on_grid(1, 1, task, GRAPHS, programs, "", 12, set())
+    for name, answer in answers.items():
+        assert answer.warned, name
+        assert np.array_equal(answer.spilled, answer.whole), name
+        assert not answer.checked.faults, name
+
+
 def test_panels_of_several_workers_are_not_cut(cases: dict[str, Case]) -> None:
     message = (
         "the GPU has no memory for [0-9]+ columns of a tensor at a time, which workers that"

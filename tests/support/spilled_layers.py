@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,9 @@ from embertide.planning.spilled import spilled_costs
 from embertide.planning.spilled_graph import spilled_graph
 from embertide.plans import spill
 from embertide.primitives.exchange import Exchange
+from embertide.selfcheck.checker import Checker
 from embertide.steps import Program
+from embertide.steps.execution import Execution
 from embertide.telemetry.self_check import SelfCheck
 from tests.support.late_lanes import LateLanes
 from tests.support.plans import as_given, order_steps
@@ -90,6 +93,7 @@ def spill_layers(
     placed: bool = False,
     late: Collection[Lane] | None = None,
     values: int | None = None,
+    summed: int | None = None,
 ) -> dict[str, Answer]:
     """Our rows of every case, both ways.
 
@@ -100,6 +104,7 @@ def spill_layers(
         placed: as of :class:`Rank`.
         late: tensors are in host memory instead, and copies on these lanes are late.
         values: the most that a tensor may have on the device then.
+        summed: the most columns of a repeated sum that the device has memory for another sum of.
     """
     # Few of each: the disk is waited for.
     small = 4096 if values is None else 1024
@@ -115,7 +120,8 @@ def spill_layers(
         whole = rank.embed(ordered, features)
         files = Scratch(Path(folder)) if late is None else HostStore(LateLanes(late, values))
         rank.ctx = replace(rank.ctx, scratch=files, panel=panel)
-        found, checked = rank.checked(ordered, features, len(features))
+        with _full_after_a_sum(summed):
+            found, checked = rank.checked(ordered, features, len(features))
         assert checked is not None
         read, written, left = files.read, files.written, files.count
         answers[name] = Answer(
@@ -130,6 +136,24 @@ def spill_layers(
             warned=rank.ctx.graph_facts.kept.problems,
         )
     return answers
+
+
+@contextmanager
+def _full_after_a_sum(columns: int | None) -> Iterator[None]:
+    """A device that has no memory for another sum of more than so many columns; None: it has."""
+    hop = Checker.hop
+
+    def full(self: Checker, execution: Execution, *sum_: Any, **how: Any) -> None:
+        hop(self, execution, *sum_, **how)
+        width = sum_[-1].data.shape[1]
+        if columns is not None and width > columns:
+            raise torch.OutOfMemoryError(f"CUDA out of memory: another sum of {width} columns")
+
+    Checker.hop = full  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        Checker.hop = hop  # type: ignore[method-assign]
 
 
 def stage_layers(exchange: Exchange, graphs: Graphs, cases: Cases, panel: int) -> list[np.ndarray]:

@@ -44,6 +44,7 @@ class Recomputation:
             [n, D] float64 so far, where the step's result is one.
         params: in float64, as they are needed.
         pieces: number of such a sum -> its rows, and which of their columns are there.
+        compared: how many of its sums were.
     """
 
     unit: Unit
@@ -55,6 +56,7 @@ class Recomputation:
     hop: tuple[Rows, Tensor | None] | None = None
     params: dict[str, Tensor] = field(default_factory=dict)
     pieces: dict[int, tuple[Rows, Tensor]] = field(default_factory=dict)
+    compared: int = 0
 
     @property
     def sources(self) -> Nodes:
@@ -86,9 +88,14 @@ class Recomputation:
     def with_columns(self, number: int, rows: Rows, columns: Sequence[slice] | None) -> Rows | None:
         """All columns of a sum, once those that come now are there; None before.
 
+        None also where all of them were compared, and some come again: a panel that had no memory
+        for a later sum is computed again.
+
         Args:
             columns: those that come; None: all.
         """
+        if number <= self.compared:
+            return None
         step = self.unit.over_edges
         if step is None or columns is None:
             return rows
@@ -110,7 +117,7 @@ class Recomputation:
         if step.hops is not None:
             share = step.hops[number] * after.at(self.rows)
             total = share if total is None else total + share
-        self.hop = after, total
+        self.hop, self.compared = (after, total), number
 
     def _chunks(self, at: Nodes) -> list[Nodes]:
         """Some of the rows at a time, by their in-edges."""
