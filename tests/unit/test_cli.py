@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import typer
+import yaml
 
 import embertide
 from embertide import errors
@@ -212,14 +213,26 @@ def test_memory_replaces_that_of_the_manifest(
 ) -> None:
     cli(command, job, "--memory", "1.5GiB")
     assert engine.calls[0]["job"].spec.workers.memory_bytes == 3 << 29
-    cli(command, job, "--gpu-memory", "8Gi")
-    assert engine.calls[1]["job"].spec.workers.device_memory_bytes == 8 << 30
-    code, _, err = cli(command, job, "--gpu-memory", "8")
-    assert (code, len(engine.calls)) == (2, 2)
-    assert "--gpu-memory '8' must be a number with its unit" in " ".join(err.split())
     code, _, err = cli(command, job, "--memory", "3")
-    assert (code, len(engine.calls)) == (2, 2)
+    assert (code, len(engine.calls)) == (2, 1)
     assert "must be a number with its unit, such as 512MiB" in " ".join(err.split())
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_the_memory_of_a_gpu_is_for_jobs_on_gpus(
+    cli: Callable[..., Any], engine: Engine, job: str, command: str
+) -> None:
+    code, _, err = cli(command, job, "--gpu-memory", "8Gi")
+    assert (code, engine.calls) == (2, [])
+    assert "--gpu-memory has no effect with device cpu: set" in " ".join(err.split())
+    manifest = yaml.safe_load(Path(job).read_text())
+    manifest["spec"].setdefault("workers", {})["device"] = "cuda"
+    Path(job).write_text(yaml.safe_dump(manifest))
+    cli(command, job, "--gpu-memory", "8Gi")
+    assert engine.calls[0]["job"].spec.workers.device_memory_bytes == 8 << 30
+    code, _, err = cli(command, job, "--gpu-memory", "8")
+    assert (code, len(engine.calls)) == (2, 1)
+    assert "--gpu-memory '8' must be a number with its unit" in " ".join(err.split())
 
 
 def test_run_leaves_the_grid_to_the_manifest(

@@ -156,6 +156,12 @@ def with_workers(job: EmbeddingJob, **changes: Any) -> EmbeddingJob:
     return job.model_copy(update={"spec": job.spec.model_copy(update={"workers": workers})})
 
 
+_NO_GPU = (
+    "--gpu-memory has no effect with device cpu: set spec.workers.device: cuda (run --device cuda),"
+    " or leave it out"
+)
+
+
 def with_memory(
     job: EmbeddingJob, memory: str | None, gpu_memory: str | None = None
 ) -> EmbeddingJob:
@@ -168,6 +174,8 @@ def with_memory(
             parse_memory("1GiB" if text is None else text)
         except ValueError as error:
             raise typer.BadParameter(f"{option} {error}") from None
+    if gpu_memory is not None and job.spec.workers.device != "cuda":
+        raise typer.BadParameter(_NO_GPU)
     changes = {"memory": memory, "device_memory": gpu_memory}
     return with_workers(job, **{field: text for field, text in changes.items() if text is not None})
 

@@ -136,9 +136,10 @@ def run(
     """
     chosen = grid_of(grid)
     check_workers(chosen, workers)
-    job = with_memory(load_job(job_path), memory, gpu_memory)
+    job = load_job(job_path)
     if device is not None:
         job = with_workers(job, device=device.value)
+    job = with_memory(job, memory, gpu_memory)
     if grid == "auto":
         job = with_workers(job, grid="auto")
     if scratch is not None:
