@@ -362,6 +362,11 @@ RULES = (
         "has no effect without a tolerance",
     ),
     Case(
+        "memory of a GPU on a CPU",
+        {"spec.workers": {"deviceMemory": "8GiB"}},
+        "has no effect with device: cpu",
+    ),
+    Case(
         "output is a bucket",
         {"spec.model.uri": "s3://models/7", "spec.output.uri": "s3://models"},
         f"{_APART}spec.model.uri",

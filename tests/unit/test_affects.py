@@ -53,7 +53,7 @@ CHANGES: dict[str, tuple[Any, Affects]] = {
     "workers.deviceMemory": ("8GiB", WORKERS),
     "workers.scratch": ("/mnt/disk", WORKERS),
     "workers.scratchStorageClass": ("fast", WORKERS | OPERATOR),
-    "workers.device": ("cuda", WORKERS),
+    "workers.device": ("cpu", WORKERS),
     "workers.image": ("embertide:2", WORKERS | OPERATOR),
     "workers.resources": ({"limits": {"cpu": "3"}}, WORKERS),
     "workers.serviceAccountName": ("reader", WORKERS | OPERATOR),
@@ -87,7 +87,7 @@ def at_workers(given: EmbeddingJob) -> dict[str, Any]:
 def test_a_change_affects_what_its_field_declares(path: str) -> None:
     value, affects = CHANGES[path]
     base = put(
-        put(DATA, "spec.workers", {"resources": {"limits": {"cpu": "2"}}}),
+        put(DATA, "spec.workers", {"device": "cuda", "resources": {"limits": {"cpu": "2"}}}),
         "metadata.namespace",
         "shop",
     )

@@ -156,6 +156,12 @@ def with_workers(job: EmbeddingJob, **changes: Any) -> EmbeddingJob:
     return job.model_copy(update={"spec": job.spec.model_copy(update={"workers": workers})})
 
 
+def with_device(job: EmbeddingJob, device: str) -> EmbeddingJob:
+    """The job on another device; a CPU has no use for the memory that the manifest gives a GPU."""
+    memory = {"device_memory": None} if device == "cpu" else {}
+    return with_workers(job, device=device, **memory)
+
+
 _NO_GPU = (
     "--gpu-memory has no effect with device cpu: set spec.workers.device: cuda (run --device cuda),"
     " or leave it out"

@@ -22,6 +22,7 @@ from embertide.cli.options import (
     grid_of,
     load_job,
     process_began,
+    with_device,
     with_memory,
     with_workers,
 )
@@ -138,7 +139,7 @@ def run(
     check_workers(chosen, workers)
     job = load_job(job_path)
     if device is not None:
-        job = with_workers(job, device=device.value)
+        job = with_device(job, device.value)
     job = with_memory(job, memory, gpu_memory)
     if grid == "auto":
         job = with_workers(job, grid="auto")

@@ -96,6 +96,12 @@ _POD_TEMPLATE = _named_fields(
 )
 
 
+_NO_GPU = (
+    "has no effect with device: cpu, whose layers are computed on the CPU; omit it, or set"
+    " workers.device to cuda"
+)
+
+
 class Workers(SpecModel):
     """The workers: how many, where they run and with what resources."""
 
@@ -194,6 +200,8 @@ class Workers(SpecModel):
             if self.count != size:
                 message = f"is {self.count}; the grid {self.grid} has {size} workers (omit count)"
                 raise_problems([(("count",), message)])
+        if self.device_memory is not None and self.device == "cpu":
+            raise_problems([(("deviceMemory",), _NO_GPU)])
         return self
 
 
@@ -203,6 +211,12 @@ WORKERS_RULES = (
         "!has(n.count) || n.count >= self.workers.count)",
         "must be at most the number of nodes of the largest node type",
         ".workers.count",
+    ),
+    Rule(
+        "!has(self.workers.deviceMemory) || self.workers.device == 'cuda'",
+        _NO_GPU,
+        ".workers.deviceMemory",
+        "FieldValueForbidden",
     ),
 )
 
