@@ -78,7 +78,7 @@ def embed(
 
     With --over-kept neighbours have the rows and degrees of the current version, however much has
     changed since: a new node's embedding takes its own in-edges alone. It is then not that of a run
-    over the inputs of now; the command and each row name the version.
+    over the inputs of now; the command, json and parquet name the version.
 
     [bold]Examples[/bold]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
@@ -133,6 +134,9 @@ class CudaLanes:
             if int(error) == 0:
                 self._locked.add(out.data_ptr())
             else:
+                # CUDA keeps the error of the call, and the next kernel that is started raises it.
+                with suppress(RuntimeError):
+                    torch.ones(1, device=self.device)
                 warnings.warn(
                     f"{out.nbytes >> 20} MiB of host memory can't be page-locked (CUDA error"
                     f" {int(error)}): the GPU copies them more slowly",
