@@ -248,7 +248,7 @@ def _copy(seal: Seal, store: LayerStore, again: LayerStore, plan: Plan, end: Bou
     for number, tensor in enumerate(seal.tensors):
         values = _rows(store, tensor).astype(np.float32)
         blocks = tuple(again.write(*b) for b in again.blocks(name, number, 0, values, 0, 0))
-        tensors.append(replace(tensor, blocks=blocks))
+        tensors.append(replace(tensor, blocks=blocks, patches=()))
     again.seal(replace(seal, key=again.key, name=name, tensors=tuple(tensors)))
 
 
