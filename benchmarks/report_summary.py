@@ -104,19 +104,6 @@ def _store(results: Run) -> Iterator[str]:
     )
 
 
-def _out_of_core(results: Run) -> Iterator[str]:
-    """The largest case of each convolution: on disk beside in memory and memmaps."""
-    for case in {case["conv"]: case for case in sorted(results["cases"], key=_scale)}.values():
-        ours, memmaps = (case["systems"].get(name) for name in ("on disk", "memmaps"))
-        if ours and memmaps:
-            yield (
-                f"**Larger than memory**: {case['conv'].upper()}, scale {case['scale']}, with "
-                f"{figure(case['memory'] / 2**30)} GiB: {figure(ours['wall'])} s, "
-                f"{figure(ours['wall_ratio'])} times a run in memory; layers in memmaps "
-                f"{figure(memmaps['wall'])} s"
-            )
-
-
 def _large(results: Run) -> Iterator[str]:
     """Its sizes, memory, time and price."""
     yield (
@@ -129,12 +116,14 @@ def _large(results: Run) -> Iterator[str]:
 def _kernels(results: Run) -> Iterator[str]:
     """Sums and attention beside DGL."""
     kernels = results["kernels"]
-    for name, words in (("spmm_sum", "a sum over neighbours"), ("gat", "GAT's attention")):
-        if "dgl" in kernels[name]["rivals"]:
-            yield (
-                f"**Kernels**: {words} goes over {figure(kernels[name]['millions_per_second'])} M "
-                f"edges/s, in {figure(kernels[name]['rivals']['dgl']['ratio'])} times DGL's time"
-            )
+    beside = [
+        f"{words} goes over {figure(kernels[name]['millions_per_second'])} M edges/s, in"
+        f" {figure(kernels[name]['rivals']['dgl']['ratio'])} times DGL's time"
+        for name, words in (("spmm_sum", "a sum over neighbours"), ("gat", "GAT's attention"))
+        if "dgl" in kernels[name]["rivals"]
+    ]
+    if beside:
+        yield f"**Kernels**: {'; '.join(beside)}"
 
 
 def _operator(results: Run) -> Iterator[str]:
@@ -155,7 +144,6 @@ _LINES: dict[str, Callable[[Run], Iterator[str]]] = {
     "scaling": _scaling,
     "graph": _graph,
     "store": _store,
-    "out_of_core": _out_of_core,
     "large": _large,
     "kernels": _kernels,
     "operator": _operator,
