@@ -270,10 +270,10 @@ def test_plans_say_what_a_run_would_take_over(job: NightlyJob) -> None:
 
 
 def _digests(job: NightlyJob) -> dict[str, KeptTensor]:
-    """Name -> the digests of the current version."""
+    """Name -> the digests of the current version, and the degrees beside them."""
     (kept,) = job.kept()
-    (seal,) = (s for s in seals_of(job.storage, job.uri, kept.key) if s.layer == 0)
-    return {tensor.name: tensor for tensor in seal.tensors}
+    seals = [seal for seal in seals_of(job.storage, job.uri, kept.key) if seal.layer == 0]
+    return {tensor.name: tensor for seal in seals for tensor in seal.tensors}
 
 
 def _features(job: NightlyJob) -> Path:

@@ -127,5 +127,5 @@ class Job:
 
     def clean(self) -> None:
         """Remove what is kept."""
-        for key in keys(self.storage, self.uri):
-            remove(self.storage, self.uri, key, objects_of(self.storage, self.uri, key))
+        every = keys(self.storage, self.uri)
+        remove(self.storage, self.uri, {k: objects_of(self.storage, self.uri, k) for k in every})

@@ -33,10 +33,10 @@ class Matching:
         Raises:
             ValueError: it does not match, or is longer.
         """
-        if len(text) > self.longest:
-            raise ValueError(f"has {len(text)} characters; at most {self.longest} are allowed")
         if not re.fullmatch(self.pattern, text):
             raise ValueError(f"is {text!r}; {self.must}")
+        if len(text) > self.longest:
+            raise ValueError(f"has {len(text)} characters; at most {self.longest} are allowed")
         return text
 
     def __get_pydantic_core_schema__(
