@@ -47,6 +47,7 @@ from embertide.stages.changes import (
     digest_ids,
     find_before,
     kept_ids,
+    kept_tensor,
     read_degrees,
 )
 from embertide.stages.features import LoadedNodes
@@ -64,7 +65,7 @@ from embertide.telemetry.clock import Clock
 from embertide.telemetry.memory import MemoryWatch
 from embertide.telemetry.progress import OnProgress
 from embertide.versions.layers.attempts import Attempt
-from embertide.versions.layers.seals import Damaged, KeptTensor, Seal
+from embertide.versions.layers.seals import Damaged, Seal
 from embertide.versions.layers.some_rows import read_some
 from embertide.versions.layers.store import LayerStore
 
@@ -160,7 +161,7 @@ class _Work:
         places = find_before(self.store, record, of, digests)
         if unknown := [item for item, at in zip(self.asked, places, strict=True) if at < 0]:
             raise unknown_ids(unknown, node.listed_in, kept_ids(record, of))
-        tensor = _tensor(self.store, seal, name)
+        tensor = kept_tensor(self.store, seal, name)
         vectors = np.empty((len(places), tensor.width), np.float32)
         if ROW_TYPES.get(tensor.dtype) is not torch.float32:
             raise Damaged(f"{self.store.uri}: {name} is not float32")
@@ -279,15 +280,3 @@ def _no_references(
 ) -> dict[str, Expected]:
     """Nothing is compared."""
     return {}
-
-
-def _tensor(store: LayerStore, seal: Seal, name: str) -> KeptTensor:
-    """A tensor of a record.
-
-    Raises:
-        Damaged: it has none of this name.
-    """
-    for tensor in seal.tensors:
-        if tensor.name == name:
-            return tensor
-    raise Damaged(f"{store.uri}: {name} was not kept")

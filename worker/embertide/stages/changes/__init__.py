@@ -20,7 +20,7 @@ from embertide.stages.changes.comparing import (
 from embertide.stages.changes.degrees import count_degrees, keep_degrees, read_degrees
 from embertide.stages.changes.digests import PRIMITIVE, OwnNodes, RowDigests, digest_ids
 from embertide.stages.changes.kept import keep_digests
-from embertide.stages.changes.lookups import count_newer, find_before, kept_ids
+from embertide.stages.changes.lookups import count_newer, find_before, kept_ids, kept_tensor
 
 __all__ = [
     "PRIMITIVE",
@@ -36,6 +36,7 @@ __all__ = [
     "keep_degrees",
     "keep_digests",
     "kept_ids",
+    "kept_tensor",
     "read_degrees",
     "tensor_name",
 ]

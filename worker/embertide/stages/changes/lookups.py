@@ -63,7 +63,7 @@ def kept_tensor(store: LayerStore, seal: Seal, name: str) -> KeptTensor:
     for tensor in seal.tensors:
         if tensor.name == name:
             return tensor
-    raise Damaged(f"{store.uri}: it has no {name}")
+    raise Damaged(f"{store.uri}: {name} was not kept")
 
 
 def read_rows(store: LayerStore, tensor: KeptTensor, places: Dense, width: int) -> Rows32:
