@@ -32,8 +32,8 @@ from embertide.spec.workers import parse_memory
 from tests.support.memory_group import LIMITS, memory_group
 
 PRICE = 0.1512
-"""US dollars an hour: list price of a machine with two cores, 16 GiB and a local NVMe disk (AWS
-r6id.large, us-east-1, on demand)."""
+"""US dollars an hour, assumed for a machine with two cores, 16 GiB and a local NVMe disk, such as
+AWS's r6id.large on demand."""
 SHOWN = ("wall", "work", "infer", "cpu", "edges_a_core", "dollars", "error", "others")
 BYTES = ("peak", "planned", "group", "wrote", "read")
 

@@ -21,8 +21,8 @@ LARGE = """## A billion edges
 worker with tensors, edges and graph on disk, in a memory group, page cache included. It is
 computed once, not a median. *Error* is the largest of the rows that the run has computed a
 second time, in float64, as a share of their magnitude. *Edges a core* is edges times layers for
-each second of the layers and core. *Dollars* is the whole command on a machine with two cores,
-16 GiB and a local NVMe disk, by list price (0.1512 an hour)."""
+each second of the layers and core. *Dollars* is the whole command at 0.1512 an hour, an
+assumed price of two cores, 16 GiB and a local NVMe disk; `--price` takes yours."""
 
 
 def out_of_core(results: Run) -> str:
