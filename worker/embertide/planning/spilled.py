@@ -6,7 +6,7 @@ whole tensors that it runs for at a time.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from embertide.footprint import FLOAT_BYTES, GraphSize
@@ -27,9 +27,10 @@ from embertide.plans.spill import (
     DiskOp,
     block_rows,
     change_rows,
+    from_before,
     on_disk,
-    reads_of,
     stored,
+    stored_reads,
 )
 from embertide.spec.manifest import EmbeddingJob
 from embertide.steps.costs import Costs
@@ -170,25 +171,31 @@ class SpilledCosts:
         self._need(self._in_memory(disk), f"{kind} ({op.out}, layer {layer})")
         if self.graph is not None:
             self._go_over(self.graph, disk)
-        if disk.parts == "ready":
-            self._files[op.out, stored(self.plan, disk.layout)] = self._files.pop((op.out, "sums"))
+        if disk.parts == "later":
             return
-        for name, layout, _ in reads_of(self.plan, op):
+        if disk.parts == "ready":
+            self._files[op.out, stored(self.plan, disk.stores[op.out])] = self._files.pop(
+                (op.out, "sums")
+            )
+            return
+        for name, layout, _ in stored_reads(self.plan, disk.reads):
             if disk.parts == "columns":
                 self.read += self._panels_read(op, name, stored(self.plan, layout))
             else:
                 self.read += self._files[name, stored(self.plan, layout)]
-        self._make(op.out, disk.layout, keep=False)
         sums = [step.out for step in op.brings if step.out != op.steps[0].out]
         for name in sums:
             self._make(name, "sums")
+        for name, layout in disk.stores.items():
+            self._make(name, layout)
         for key in [key for key in self._files if key[0] in disk.frees]:
             del self._files[key]
-        self._files[op.out, stored(self.plan, disk.layout)] = self._stored(op.out, disk.layout)
 
     def _go_over(self, graph: SpilledGraph, disk: DiskOp) -> None:
         """A sum reads the edges for each panel; any step may need degrees."""
-        first, *others = disk.op.steps
+        first, *others = (step for op in disk.ops for step in op.steps)
+        if disk.parts == "later":
+            return
         if disk.parts == "columns":
             graph.go_over(first, self._parts(disk.op.out))
         else:
@@ -226,9 +233,9 @@ class SpilledCosts:
             case "columns":
                 return self._by_columns(disk.op)
             case "rows":
-                return self._by_rows(disk.op)
+                return self._by_rows(disk)
             case "whole":
-                return self._cost(disk.op, Costs(self.plan.program, self.size, (), self.building))
+                return self._cost(disk.ops, Costs(self.plan.program, self.size, (), self.building))
         return 0.0
 
     def _by_columns(self, op: Run) -> float:
@@ -244,25 +251,29 @@ class SpilledCosts:
         # The next part waits for the result that goes to the disk; a GPU copies both at a time.
         both = read + written if self.staged else max(read, written)
         beside = both if self._parts(op.out) > 1 else 0.0
-        return self._cost(own.op, Costs(part, self.size, (), self.building, self.block)) + beside
+        return self._cost((own.op,), Costs(part, self.size, (), self.building, self.block)) + beside
 
-    def _by_rows(self, op: Run) -> float:
+    def _by_rows(self, disk: DiskOp) -> float:
         """Bytes while some rows are made, those before are written and the next are read."""
         program, size = self.plan.program, self.size
-        rows = block_rows(self.plan, op) * size.workers
+        rows = block_rows(self.plan, disk.ops) * size.workers
         nodes = {name: min(count, rows) for name, count in size.nodes.items()}
         costs = Costs(program, replace(size, nodes=nodes), (), self.building)
-        beside = {op.out, *(read.name for read in op.inputs)}
-        factors = FLOAT_BYTES * self._rows(op.out) if op.scales else 0.0
-        return self._cost(op, costs) + sum(costs.whole(name) for name in beside) + factors
+        beside = {*disk.stores, *(read.name for read in disk.reads)}
+        factors = sum(FLOAT_BYTES * self._rows(op.out) for op in disk.ops if op.scales)
+        return self._cost(disk.ops, costs) + sum(costs.whole(name) for name in beside) + factors
 
-    def _cost(self, op: Run, costs: Costs) -> float:
+    def _cost(self, ops: Sequence[Run], costs: Costs) -> float:
+        """The most bytes of operations that run one after another, over what is read from disk."""
         layouts: dict[str, tuple[Held, ...]] = {}
-        for read in reads_of(self.plan, op):
+        for read in stored_reads(self.plan, from_before(ops)):
             layouts[read.name] = (*layouts.get(read.name, ()), read.layout)
         costs.alive.layouts = layouts
-        costs.alive.frees, costs.layer = op.frees, op.steps[0].layer
-        op.cost(costs)
+        for op in ops:
+            costs.alive.frees, costs.layer = op.frees, op.steps[0].layer
+            op.cost(costs)
+            costs.alive.make(op)
+            costs.alive.end(op)
         return costs.peak
 
     # -- sizes -------------------------------------------------------------------------------

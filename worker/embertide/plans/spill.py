@@ -1,16 +1,18 @@
 """How operations run with their tensors on disk: in which parts, and which layouts they read.
 
 A sum over edges goes over some columns of all rows at a time, as a feature partition does on a
-grid, one part after the other; a function of rows over some rows at a time. Any other operation has
-whole tensors in memory: those that it reads and makes, while all others are on disk. A tensor that
-a sum reads or makes is stored panel by panel.
+grid, one part after the other; functions of rows that follow each other go together over some rows
+at a time, and what they alone read of each other is never on disk. Any other operation has whole
+tensors in memory: those that it reads and makes, while all others are on disk. A tensor that a sum
+reads or makes is stored panel by panel.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Literal
 
 from embertide.footprint import FLOAT_BYTES
@@ -21,8 +23,9 @@ from embertide.steps.reach import Reach
 from embertide.steps.run import Held, Input, Run
 from embertide.steps.shapes import Shapes
 
-Parts = Literal["columns", "rows", "whole", "ready"]
-"""``ready``: the result is there, made by an operation before that brought its rows."""
+Parts = Literal["columns", "rows", "whole", "ready", "later"]
+"""``ready``: the result is there, made by an operation before that brought its rows; ``later``: it
+is made with that of a function of rows after it."""
 
 BLOCK_BYTES = 8 << 20
 """Bytes of the widest tensor's rows that are in memory at a time."""
@@ -36,6 +39,7 @@ class Change:
 
     Attributes:
         primitive: as of :class:`Input`.
+        layer: of the operation that reads it.
         ends: the layout that it had is not read any more.
     """
 
@@ -43,6 +47,7 @@ class Change:
     origin: Held
     to: Layout
     primitive: str
+    layer: int
     ends: bool
 
 
@@ -51,17 +56,28 @@ class DiskOp:
     """An operation with its tensors on disk.
 
     Attributes:
-        op: what runs. A product of features reads them in order, and makes rows.
+        ops: what runs, in order: the operation, after the functions of rows that run with it. A
+            product of features reads them in order, and makes rows.
         changes: of layouts, which come first.
-        layout: in which the result is stored.
+        stores: the results that are stored, and in which layout.
         frees: tensors that are on disk and that no later operation reads.
     """
 
-    op: Run
+    ops: tuple[Run, ...]
     parts: Parts
     changes: tuple[Change, ...]
-    layout: Layout
+    stores: dict[str, Layout]
     frees: tuple[str, ...]
+
+    @property
+    def op(self) -> Run:
+        """The operation itself."""
+        return self.ops[-1]
+
+    @property
+    def reads(self) -> list[Input]:
+        """What is read that no operation of these makes."""
+        return from_before(self.ops)
 
 
 @dataclass(frozen=True)
@@ -88,28 +104,58 @@ def stored(plan: Plan, layout: Held) -> Held:
     return "rows" if layout == "tile" and plan.grid.feature == 1 else layout
 
 
-def reads_of(plan: Plan, op: Run) -> list[Input]:
-    """What an operation reads from the disk: each tensor once in each layout that is stored."""
-    return list({(read.name, stored(plan, read.layout)): read for read in op.inputs}.values())
+def stored_reads(plan: Plan, reads: Sequence[Input]) -> list[Input]:
+    """What is read from the disk: each tensor once in each layout that is stored."""
+    return list({(read.name, stored(plan, read.layout)): read for read in reads}.values())
 
 
 def on_disk(plan: Plan) -> DiskPlan:
     """A plan with what its operations change and free on disk."""
-    ops = [_as_read(op) for op in plan.ops]
+    groups = list(_groups(plan))
     results = [Input(name, "rows") for name in dict.fromkeys(plan.program.results.values())]
-    reads: list[Sequence[Input]] = [*(op.inputs for op in ops), results]
+    reads = [*map(from_before, groups), results]
     there: dict[str, set[Held]] = {name: {"loaded"} for name in plan.program.inputs.values()}
-    disk = []
-    for number, op in enumerate(ops):
-        changes = tuple(_changes(plan, there, reads[number:]))
-        sums = [read.name for read in op.inputs if read.layout == "sums"]
-        gone = dict.fromkeys([*op.frees, *filter(None, [op.onto]), *sums])
+    disk: list[DiskOp] = []
+    for number, ops in enumerate(groups):
+        layers = {read: op.steps[0].layer for op in reversed(ops) for read in op.inputs}
+        changes = tuple(_changes(plan, there, reads[number:], layers))
+        gone = dict.fromkeys(name for op in ops for name in _ends(op))
         frees = tuple(name for name in gone if there.pop(name, None))
-        there |= {step.out: {"sums"} for step in op.brings if step.out != op.steps[0].out}
-        layout = plan.ops[number].layout
-        there[op.out] = {stored(plan, layout)}
-        disk.append(DiskOp(op, parts_of(plan, op), changes, layout, frees))
-    return DiskPlan(disk, tuple(_changes(plan, there, reads[-1:])))
+        for op in ops:
+            there |= {step.out: {"sums"} for step in op.brings if step.out != op.steps[0].out}
+        at = len(disk)
+        stores = {
+            op.out: plan.ops[at + after].layout
+            for after, op in enumerate(ops)
+            if op.out not in gone
+        }
+        there |= {name: {stored(plan, layout)} for name, layout in stores.items()}
+        disk += [DiskOp((op,), "later", (), {}, ()) for op in ops[:-1]]
+        disk.append(DiskOp(tuple(ops), parts_of(plan, ops[-1]), changes, stores, frees))
+    layers = dict.fromkeys(results, plan.program.layers - 1)
+    return DiskPlan(disk, tuple(_changes(plan, there, reads[-1:], layers)))
+
+
+def _groups(plan: Plan) -> Iterator[list[Run]]:
+    """Operations that run together: functions of rows of a node type that follow each other."""
+    ops, types = map(_as_read, plan.ops), plan.program.types
+    for _, alike in groupby(
+        enumerate(ops),
+        lambda item: types[item[1].out] if item[1].reach is Reach.ROW else item[0],
+    ):
+        yield [op for _, op in alike]
+
+
+def from_before(ops: Sequence[Run]) -> list[Input]:
+    """What operations read that none of them makes."""
+    inside = {op.out for op in ops}
+    return [read for op in ops for read in op.inputs if read.name not in inside]
+
+
+def _ends(op: Run) -> list[str]:
+    """The tensors that are gone after an operation."""
+    sums = [read.name for read in op.inputs if read.layout == "sums"]
+    return [*op.frees, *filter(None, [op.onto]), *sums]
 
 
 def _as_read(op: Run) -> Run:
@@ -124,33 +170,39 @@ def _as_read(op: Run) -> Run:
 
 
 def _changes(
-    plan: Plan, there: dict[str, set[Held]], reads: Sequence[Sequence[Input]]
+    plan: Plan,
+    there: dict[str, set[Held]],
+    reads: Sequence[Sequence[Input]],
+    layers: Mapping[Input, int],
 ) -> Iterator[Change]:
     """What the next inputs need; notes what is there after each change.
 
     Args:
-        reads: inputs of the operations that are still to run, of the next one first.
+        reads: inputs of the operations that are still to run, of the next ones first.
+        layers: of the operations that have the next inputs.
     """
     wants = {(read.name, stored(plan, read.layout)) for inputs in reads for read in inputs}
-    for name, layout, primitive in reads[0]:
-        wanted, layouts = stored(plan, layout), there[name]
+    for read in reads[0]:
+        name, wanted = read.name, stored(plan, read.layout)
+        layouts = there[name]
         if wanted in layouts:
             continue
         if wanted not in ("rows", "tile"):
             raise AssertionError(f"{name!r} is read as {wanted}, which it is not")
         origin: Held = "loaded" if "loaded" in layouts else next(iter(layouts))
         ends = (name, origin) not in wants
-        yield Change(name, origin, wanted, primitive, ends)
+        yield Change(name, origin, wanted, read.primitive, layers[read], ends)
         there[name] = (layouts - {origin} if ends else layouts) | {wanted}
 
 
-def block_rows(plan: Plan, op: Run) -> int:
-    """Rows of a block of an operation that runs for some rows at a time."""
+def block_rows(plan: Plan, ops: Sequence[Run]) -> int:
+    """Rows of a block of operations that run together for some rows at a time."""
     program = plan.program
-    widest = max(program.widths[name] for name in [op.out, *(read.name for read in op.inputs)])
+    names = [name for op in ops for name in (op.out, *(read.name for read in op.inputs))]
     shapes = Shapes(program.widths, program.params)
-    together = math.lcm(_ROWS, *(step.rows_at_once(shapes) for step in op.steps))
-    return _rows_at_once(widest, together)
+    steps = (step for op in ops for step in op.steps)
+    together = math.lcm(_ROWS, *(step.rows_at_once(shapes) for step in steps))
+    return _rows_at_once(max(program.widths[name] for name in names), together)
 
 
 def change_rows(plan: Plan, name: str) -> int:

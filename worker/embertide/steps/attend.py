@@ -121,7 +121,9 @@ class Attend(TogetherStep, kind="attend"):
         costs.need(costs.sent(self.x) + results + fetched + union.in_flight(width))
 
     def columns_together(self, widths: Mapping[str, int], slices: int) -> int:
-        """Those of a head."""
+        """Those of a head; one where there is one head, since scores are there before its rows."""
+        if self.heads == 1:
+            return 1
         return head_groups.columns_together(widths[self.out], self.heads, slices)
 
     def columns_of(self, name: str, columns: slice, widths: Mapping[str, int]) -> slice:
@@ -129,7 +131,7 @@ class Attend(TogetherStep, kind="attend"):
         return head_groups.columns_of(name, self.out, self.heads, columns, widths)
 
     def of_columns(self, count: int, widths: Mapping[str, int]) -> Attend:
-        """The step for some heads."""
+        """The step for some heads, or for some columns of the only one."""
         return replace(self, heads=head_groups.heads_in(count, self.out, self.heads, widths))
 
     def values_per_edge(self, widths: dict[str, int]) -> float:

@@ -1,4 +1,5 @@
-"""Columns of attention, where heads are computed apart: those of a head belong together."""
+"""Columns of attention, where heads are computed apart: those of a head belong together, unless
+its scores are there before its rows are read."""
 
 from __future__ import annotations
 
@@ -11,11 +12,13 @@ def columns_together(width: int, heads: int, slices: int) -> int:
 
 
 def columns_of(name: str, out: str, heads: int, columns: slice, widths: Mapping[str, int]) -> slice:
-    """The columns of a tensor for the heads that some columns of the result are."""
+    """The columns of a tensor for the heads that some columns of the result are, or are of."""
     head, per = widths[out] // heads, widths[name] // heads
-    return slice(columns.start // head * per, columns.stop // head * per)
+    if per == head:
+        return columns
+    return slice(columns.start // head * per, -(-columns.stop // head) * per)
 
 
 def heads_in(count: int, out: str, heads: int, widths: Mapping[str, int]) -> int:
-    """Heads that so many columns of the result are."""
-    return count * heads // widths[out]
+    """Heads that so many columns of the result are, or are of."""
+    return max(1, count * heads // widths[out])

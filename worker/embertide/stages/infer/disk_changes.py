@@ -12,20 +12,17 @@ from embertide.plans.spill import Change, change_rows
 from embertide.stages.infer.disk_tensors import DiskTensors, blocks, write_block
 
 
-def change(disk: DiskTensors, wanted: Change, layer: int) -> None:
+def change(disk: DiskTensors, wanted: Change) -> None:
     """Store a tensor in another layout; what no operation reads any more is closed.
 
     Collective: every rank must call.
-
-    Args:
-        layer: by which transfers are counted.
     """
     if wanted.origin == "loaded":
         if sorted_by_panels(disk.plan, wanted):
             _store_by_panels(disk, wanted)
-        out = _landed(disk, wanted.name, wanted.to, layer)
+        out = _landed(disk, wanted.name, wanted.to, wanted.layer)
     else:
-        out = _converted(disk, wanted, layer)
+        out = _converted(disk, wanted)
     if wanted.ends:
         disk.drop(wanted.name, wanted.origin)
     disk.add(wanted.name, wanted.to, out)
@@ -93,12 +90,12 @@ def _columns(disk: DiskTensors, name: str, to: Layout) -> Iterator[Panel]:
         yield Panel(columns, columns, (columns,))
 
 
-def _converted(disk: DiskTensors, wanted: Change, layer: int) -> StoredTensor:
+def _converted(disk: DiskTensors, wanted: Change) -> StoredTensor:
     """A tile as rows, or rows as a tile, some rows at a time. Collective: every rank must call."""
     name, execution = wanted.name, disk.execution
     origin: Layout = "tile" if wanted.to == "rows" else "rows"
     out, node_type = disk.new(name, wanted.to), disk.plan.program.types[name]
-    channel = execution.channel(layer, "feature", wanted.primitive)
+    channel = execution.channel(wanted.layer, "feature", wanted.primitive)
     rows, ranges = change_rows(disk.plan, name), execution.ranges[node_type]
     every = list(blocks(ranges, execution.grid, rows))
     with disk.scratch.mover() as mover:

@@ -1,9 +1,9 @@
 """Layers whose tensors are on disk: each operation brings parts of them to memory, one at a time.
 
-A sum over edges takes a panel, some columns of all rows; a function of rows takes a block, all
-columns of some rows; any other operation takes what it reads and makes whole. A part is run by the
-same code as a whole tensor, so that the bits are those of a run in memory. The next part is read
-and the last one written while one is computed.
+A sum over edges takes a panel, some columns of all rows; functions of rows that follow each other
+take a block, all columns of some rows; any other operation takes what it reads and makes whole. A
+part is run by the same code as a whole tensor, so that the bits are those of a run in memory. The
+next part is read and the last one written while one is computed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from embertide.kernels.store import Store, StoredTensor
 from embertide.layouts import Layout, Shard
 from embertide.plans.panels import Panel, PanelOp, for_panel, panels
 from embertide.plans.plan import Plan
-from embertide.plans.spill import DiskPlan, block_rows, on_disk, reads_of
+from embertide.plans.spill import DiskOp, DiskPlan, block_rows, on_disk, stored_reads
 from embertide.stages.infer.disk_changes import change
 from embertide.stages.infer.disk_tensors import (
     Block,
@@ -56,29 +56,33 @@ class SpilledLayers:
     def run(self, at: int) -> None:
         """Make the result of operation ``at``; frees what no later one reads.
 
-        Collective: every rank must call.
+        A function of rows may be made with one after it. Collective: every rank must call.
         """
         own, tensors = self._order.ops[at], self.execution.tensors
-        op = own.op
         for each in own.changes:
-            change(self._disk, each, op.steps[0].layer)
+            change(self._disk, each)
         # What a change stores is no result of ours: what we free goes once ours is kept.
-        tensors.begin(op.inputs, op.frees)
+        tensors.begin(own.reads, {name for op in own.ops for name in op.frees})
         match own.parts:
+            case "later":
+                return
             case "ready":
-                out = self._disk.files.pop((op.out, "sums"))
+                files = {own.op.out: self._disk.files.pop((own.op.out, "sums"))}
             case "columns":
-                out = self._by_columns(op)
+                files = {own.op.out: self._by_columns(own.op)}
             case "rows":
-                out = self._by_rows(op, own.layout)
+                files = self._by_rows(own)
             case "whole":
-                out = self._whole(op, own.layout)
+                files = {own.op.out: self._whole(own.op, own.stores[own.op.out])}
         for name in own.frees:
             self._disk.drop(name)
-        if op.onto is not None:
-            tensors.take(op.onto)
-        tensors.keep(op.out, Shard(own.layout, out.data, self.plan.program.widths[op.out]))
-        self._disk.add(op.out, own.layout, out)
+        for read in own.reads:
+            if any(read.name == op.onto for op in own.ops):
+                tensors.take(read.name)
+        for name, file in files.items():
+            layout = own.stores[name]
+            tensors.keep(name, Shard(layout, file.data, self.plan.program.widths[name]))
+            self._disk.add(name, layout, file)
 
     def results(self) -> dict[str, torch.Tensor]:
         """Key of a result -> [N/(P*M), D'] its values, mapped from the disk.
@@ -87,7 +91,7 @@ class SpilledLayers:
         """
         program = self.plan.program
         for each in self._order.results:
-            change(self._disk, each, program.layers - 1)
+            change(self._disk, each)
         for name in dict.fromkeys(program.results.values()):
             file = self._disk.of(name, "rows")
             if file.panel < file.width:
@@ -142,7 +146,7 @@ class SpilledLayers:
         """What an operation reads for a panel."""
         return [
             (read, self._disk.columns(read.name, read.layout, own.reads[read.name]))
-            for read in reads_of(self.plan, own.op)
+            for read in stored_reads(self.plan, own.op.inputs)
         ]
 
     def _of_panel(
@@ -162,41 +166,45 @@ class SpilledLayers:
         )
         return replace(part, tensors=tensors, on_hop=partial(part.on_hop, columns=panel.each))
 
-    def _by_rows(self, op: Run, layout: Layout) -> StoredTensor:
-        """Some rows of all inputs at a time, which give the same rows of the result."""
-        disk, execution = self._disk, self.execution.with_factors(op)
-        out, ranges = disk.new(op.out, layout), execution.ranges_of(op.out)
-        every = list(blocks(ranges, execution.grid, block_rows(self.plan, op)))
+    def _by_rows(self, own: DiskOp) -> dict[str, StoredTensor]:
+        """Some rows of all inputs at a time, which give the same rows of the results."""
+        disk, executions = self._disk, [self.execution.with_factors(op) for op in own.ops]
+        files = {name: disk.new(name, layout) for name, layout in own.stores.items()}
+        ranges, grid = self.execution.ranges_of(own.op.out), self.execution.grid
+        every = list(blocks(ranges, grid, block_rows(self.plan, own.ops)))
         with self.scratch.mover() as mover:
-            parts = mover.ahead(partial(self._read_rows, op, block) for block in every)
+            parts = mover.ahead(partial(self._read_rows, own, block) for block in every)
             for block, shards in zip(every, parts, strict=True):
-                part = self._of_block(execution, op, block, shards)
-                result = op.lower(part)
-                if result.layout != layout:
-                    part.tensors.restore({op.out: result}, frees=())
-                    result = part.tensors.converted(op.out, layout, part.channel(op.steps[0].layer))
-                mover.write(partial(write_block, out, block), result)
-        return out
+                part = self._of_block(own, block, shards)
+                for op, all_rows in zip(own.ops, executions, strict=True):
+                    part.tensors.begin(op.inputs, op.frees)
+                    result = op.lower(replace(part, factors=all_rows.factors))
+                    part.tensors.keep(op.out, result)
+                for op in own.ops:
+                    if op.out in files:
+                        channel = part.channel(op.steps[0].layer)
+                        rows = part.tensors.converted(op.out, own.stores[op.out], channel)
+                        mover.write(partial(write_block, files[op.out], block), rows)
+                del part, result
+        return files
 
-    def _read_rows(self, op: Run, block: Block) -> list[tuple[str, Shard]]:
-        """What an operation reads for some rows."""
-        reads = reads_of(self.plan, op)
+    def _read_rows(self, own: DiskOp, block: Block) -> list[tuple[str, Shard]]:
+        """What operations read for some rows."""
+        reads = stored_reads(self.plan, own.reads)
         return [
             (read.name, self._disk.block(read.name, _layout(read.layout), block)) for read in reads
         ]
 
-    def _of_block(
-        self, execution: Execution, op: Run, block: Block, shards: list[tuple[str, Shard]]
-    ) -> Execution:
+    def _of_block(self, own: DiskOp, block: Block, shards: list[tuple[str, Shard]]) -> Execution:
         """An execution for some rows."""
-        node_type = self.plan.program.types[op.out]
+        execution, node_type = self.execution, self.plan.program.types[own.op.out]
         start = execution.ranges[node_type].within(execution.grid.rank)[0]
         some: dict[Layout, slice | torch.Tensor] = {
             "rows": slice(start + block.own.start, start + block.own.stop),
             "tile": _rows_of(block.tile),
         }
         ranges = execution.ranges | {node_type: block.ranges}
-        tensors = execution.tensors.part(self.plan.program, shards, op=op, ranges=ranges)
+        tensors = execution.tensors.part(self.plan.program, shards, ranges=ranges)
         shards.clear()
         return replace(execution, tensors=tensors, ranges=ranges, some=some)
 
@@ -205,7 +213,7 @@ class SpilledLayers:
         disk = self._disk
         shards = [
             (read.name, disk.whole(read.name, read.layout, _layout(read.layout)))
-            for read in reads_of(self.plan, op)
+            for read in stored_reads(self.plan, op.inputs)
         ]
         tensors = self.execution.tensors.part(self.plan.program, shards, op=op)
         del shards
