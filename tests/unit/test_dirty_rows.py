@@ -10,8 +10,9 @@ import pytest
 import torch
 import yaml
 
-from embertide.kernels.csr import Csr, targets_of
+from embertide.kernels.csr import Csr
 from embertide.kernels.hashing import hash_bytes
+from embertide.kernels.some_rows import targets_of
 from embertide.plans.dirty import Changes, dirty_in, dirty_rows, why_whole
 from embertide.plans.plan import Plan
 from embertide.spec.grid import GridShape
@@ -124,7 +125,8 @@ def test_plans_say_why_all_rows_are_computed() -> None:
 def test_targets_are_the_rows_with_an_edge_from_a_source(
     at_once: int, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("embertide.kernels.csr._EDGES", at_once)
+    monkeypatch.setattr("embertide.kernels.some_rows._EDGES", at_once)
+    monkeypatch.setattr("embertide.kernels.native.lib", None)
     g = np.random.default_rng(1)
     ends = np.sort(g.integers(0, 300, 49))
     indptr = torch.tensor([0, *ends, 300])

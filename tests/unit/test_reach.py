@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from embertide.grid import Grid
-from embertide.kernels.csr import Csr, targets_of
+from embertide.kernels.csr import Csr
+from embertide.kernels.some_rows import targets_of
 from embertide.pipeline import reach as reaches
 from embertide.pipeline.reach import Following, Reach, count_reach
 from embertide.plans.dirty import Changes, dirty_rows

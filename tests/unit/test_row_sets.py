@@ -1,14 +1,27 @@
-"""The sources of the edges of some rows, and the rows that some sources have edges to."""
+"""Some rows of a graph: the sources of their edges, the rows alone, and the rows that some sources
+have edges to."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 import torch
 
-from embertide.kernels import csr as kernel
-from embertide.kernels.csr import Csr, sources_of, targets_of
+from embertide.kernels import native, some_rows
+from embertide.kernels.csr import Csr
+from embertide.kernels.some_rows import edges_of, sources_of, take_rows, targets_of
 
 ROWS, NODES = 40, 25
+
+
+@pytest.fixture(params=["native", "torch"], autouse=True)
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The native kernels, and what takes their place without them."""
+    if request.param == "torch":
+        monkeypatch.setattr(native, "lib", None)
+    else:
+        assert native.lib is not None
 
 
 def graph() -> Csr:
@@ -28,7 +41,7 @@ def graph() -> Csr:
 def test_sources_are_those_of_the_rows_edges(
     rows: list[int], edges: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernel, "_EDGES", edges)
+    monkeypatch.setattr(some_rows, "_EDGES", edges)
     csr, wanted = graph(), torch.zeros(ROWS, dtype=torch.bool)
     wanted[rows] = True
     expected = {int(col) for row in rows for col in csr.slice(row, row + 1).cols}
@@ -40,3 +53,49 @@ def test_targets_are_the_rows_with_such_an_edge() -> None:
     sources[[3, 11]] = True
     expected = [row for row in range(ROWS) if set(csr.slice(row, row + 1).cols.tolist()) & {3, 11}]
     assert targets_of(csr, sources).nonzero().squeeze(1).tolist() == expected
+
+
+@pytest.mark.parametrize("index", [torch.int32, torch.int64])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_rows_alone_have_their_edges_by_other_numbers(
+    index: torch.dtype, *, weighted: bool
+) -> None:
+    csr = graph()
+    csr = replace(csr, cols=csr.cols.to(index))
+    if weighted:
+        csr = replace(csr, weights=torch.arange(csr.nnz, dtype=torch.float32))
+    rows, wanted = torch.tensor([20, 0, 3, 39, 4]), torch.tensor([True, True, False, True, True])
+    numbers = torch.arange(0, 2 * (NODES + 1), 2)
+    some = take_rows(csr, rows, wanted, numbers, first=7)
+    expected = [csr.slice(int(row), int(row) + 1) for row in rows[wanted]]
+    assert some.first == 7
+    assert some.indptr.diff().tolist() == [60, 0, 0, 0, expected[3].nnz]
+    assert some.cols.dtype == torch.int32
+    assert some.cols.tolist() == [2 * int(col) for row in expected for col in row.cols]
+    edges = edges_of(csr, rows, wanted)
+    assert csr.cols[edges].tolist() == [int(col) for row in expected for col in row.cols]
+    if csr.weights is None:
+        assert some.weights is None
+    else:
+        assert some.weights is not None
+        assert some.weights.tolist() == csr.weights[edges].tolist()
+
+
+def test_no_rows_have_no_edges() -> None:
+    none = torch.zeros(0, dtype=torch.int64)
+    some = take_rows(graph(), none, none.bool(), torch.arange(NODES + 1), first=0)
+    assert (some.rows, some.nnz) == (0, 0)
+
+
+def test_rows_outside_the_graph_are_refused() -> None:
+    every = torch.arange(NODES + 1)
+    with pytest.raises((ValueError, IndexError)):
+        take_rows(graph(), torch.tensor([ROWS]), torch.ones(1).bool(), every, first=0)
+
+
+def test_sources_outside_the_nodes_are_refused() -> None:
+    csr = graph()
+    with pytest.raises((ValueError, IndexError)):
+        sources_of(csr, torch.ones(ROWS, dtype=torch.bool), NODES - 1)
+    with pytest.raises((ValueError, IndexError)):
+        targets_of(csr, torch.arange(NODES - 1) == 0)

@@ -14,9 +14,6 @@ _LAST, _ONE, _MORE = range(3)
 """How each row gets its self-loop, as the kernels number it: the only one, last in the row; the
 only one, in its place among the ascending columns; one more, in its place."""
 
-_EDGES = 1 << 22
-"""Edges that are looked at at a time."""
-
 
 @dataclass(frozen=True)
 class Csr:
@@ -89,53 +86,6 @@ class Csr:
     def rewritten(self, change: Callable[[Csr], Csr]) -> Csr:
         """The graph that ``change`` makes of this one."""
         return change(self)
-
-
-def sources_of(csr: Csr, wanted: torch.Tensor, nodes: int) -> torch.Tensor:
-    """[nodes] bool: the sources of the edges of some rows; takes time for these edges alone.
-
-    Args:
-        wanted: [rows] bool.
-        nodes: how many of the source type there are.
-    """
-    found = torch.zeros(nodes, dtype=torch.bool)
-    rows, first = wanted.nonzero().squeeze(1), 0
-    lengths = csr.indptr[rows + 1] - csr.indptr[rows]
-    ends = lengths.cumsum(0)
-    # What to add to the number of an edge among those of the rows, for its place among all.
-    shifts = csr.indptr[rows + 1] - ends
-    while first < len(rows):
-        start = int(ends[first] - lengths[first])
-        last = max(first + 1, int(torch.searchsorted(ends, start + _EDGES, right=True)))
-        some = slice(first, last)
-        edges = torch.arange(start, int(ends[last - 1]))
-        edges += torch.repeat_interleave(shifts[some], lengths[some])
-        found[csr.cols[edges].long()] = True
-        first = last
-    return found
-
-
-def targets_of(csr: Csr, sources: torch.Tensor) -> torch.Tensor:
-    """[rows] bool: the rows that have an edge from one of some sources.
-
-    Args:
-        sources: [nodes of the source type] bool.
-    """
-    found = torch.zeros(csr.rows, dtype=torch.bool)
-    if not bool(sources.any()):
-        return found
-    for first in range(0, csr.nnz, _EDGES):
-        last = min(first + _EDGES, csr.nnz)
-        hits = torch.zeros(last - first + 1, dtype=torch.int32)
-        picked = torch.index_select(sources, 0, csr.cols[first:last])
-        torch.cumsum(picked, 0, dtype=torch.int32, out=hits[1:])
-        # Rows with edges among these, whose hits are the difference of the sums at their ends.
-        ends = torch.tensor([first, last - 1])
-        top, bottom = torch.searchsorted(csr.indptr, ends, right=True).tolist()
-        rows = slice(top - 1, bottom)
-        sums = hits[csr.indptr[top - 1 : bottom + 1].clamp(first, last) - first]
-        found[rows] |= sums[1:] > sums[:-1]
-    return found
 
 
 def column_bits(nodes: int) -> int:

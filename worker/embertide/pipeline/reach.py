@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from embertide.footprint import FLOAT_BYTES
-from embertide.kernels.csr import Csr, targets_of
+from embertide.kernels.csr import Csr
+from embertide.kernels.some_rows import targets_of
 from embertide.planning.duration import KEPT_BYTES, Work, likely_seconds
 from embertide.plans.boundaries import boundaries, results_of
 from embertide.plans.dirty import Changes, changed_inputs, dirty_in, dirty_rows, ends_of

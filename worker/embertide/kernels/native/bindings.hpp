@@ -18,6 +18,7 @@ void bind_spmm(nanobind::module_& m);
 void bind_csr(nanobind::module_& m);
 void bind_csr_ranges(nanobind::module_& m);
 void bind_csr_rows(nanobind::module_& m);
+void bind_csr_some(nanobind::module_& m);
 void bind_csr_sort(nanobind::module_& m);
 void bind_cut(nanobind::module_& m);
 void bind_node_set(nanobind::module_& m);

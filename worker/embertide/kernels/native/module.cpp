@@ -27,6 +27,7 @@ NB_MODULE(_native, m) {
     bind_csr(m);
     bind_csr_ranges(m);
     bind_csr_rows(m);
+    bind_csr_some(m);
     bind_csr_sort(m);
     bind_cut(m);
     bind_node_set(m);

@@ -13,7 +13,8 @@ from itertools import pairwise
 import torch
 
 from embertide.grid import RowRanges
-from embertide.kernels.csr import Csr, id_type
+from embertide.kernels.csr import Csr
+from embertide.kernels.some_rows import edges_of, take_rows
 from embertide.layouts import Layout, Loaded, Shard
 from embertide.plans.dirty import ends_of
 from embertide.plans.wanted import Rows
@@ -75,28 +76,28 @@ class Excerpt:
             return graph
         first, last = graph.targets.partition(whole.grid.p)
         start, stop = graph.origins.partition(whole.grid.p)
-        own = self.rows[destination][first:last]
-        cut, _ = _cut(csr, own, wanted[first:last])
-        before = self.before[source]
+        own, wanted = self.rows[destination][first:last], wanted[first:last]
+        rows = own.nonzero().squeeze(1)
+        number = int(self.before[destination][first])
+        cut = take_rows(csr, rows, wanted[rows], self.before[source], number)
         features = graph.features
         if features is not None:
             ours = slice(*graph.targets.within(whole.grid.rank))
-            _, edges = _cut(csr.slice(ours.start, ours.stop), own[ours], wanted[first:last][ours])
+            some = own[ours].nonzero().squeeze(1)
+            edges = edges_of(csr.slice(ours.start, ours.stop), some, wanted[ours][some])
             features = features[edges]
-        cols = before[cut.cols.long()].to(id_type(int(before[-1])))
-        number = int(self.before[destination][first])
         return LayerGraph(
             exchange=graph.exchange,
             relation=graph.relation,
             targets=self.ranges[destination],
             origins=self.ranges[source],
             features=features,
-            csr=Csr(number, cut.indptr, cols, cut.weights),
+            csr=cut,
             group_rows=graph.group_rows,
             pair_rows=graph.pair_rows,
             needs=graph.needs,
             whole=graph,
-            picked=(own.nonzero().squeeze(1), self.rows[source][start:stop].nonzero().squeeze(1)),
+            picked=(rows, self.rows[source][start:stop].nonzero().squeeze(1)),
         )
 
 
@@ -131,15 +132,3 @@ def _place(whole: Execution, node_type: str, layout: Layout) -> tuple[int, int]:
     """First and one-past-last row of ours of a layout."""
     ranges, grid = whole.ranges[node_type], whole.grid
     return ranges.worker(grid.rank) if layout == "rows" else ranges.partition(grid.p)
-
-
-def _cut(csr: Csr, own: Rows, wanted: Rows) -> tuple[Csr, torch.Tensor]:
-    """Some rows of a CSR, with the edges of those that are wanted, and where these edges were."""
-    rows = own.nonzero().squeeze(1)
-    starts, lengths = csr.indptr[rows], csr.indptr[rows + 1] - csr.indptr[rows]
-    lengths = lengths * wanted[rows]
-    indptr = torch.zeros(len(rows) + 1, dtype=csr.indptr.dtype)
-    torch.cumsum(lengths, 0, out=indptr[1:])
-    edges = torch.arange(int(indptr[-1])) + torch.repeat_interleave(starts - indptr[:-1], lengths)
-    weights = None if csr.weights is None else csr.weights[edges]
-    return Csr(csr.first, indptr, csr.cols[edges], weights), edges

@@ -9,8 +9,9 @@ from functools import partial
 import torch
 
 from embertide.context import RunContext
-from embertide.kernels.csr import Csr, targets_of
-from embertide.kernels.csr import sources_of as sources_in
+from embertide.kernels.csr import Csr
+from embertide.kernels.some_rows import sources_of as sources_in
+from embertide.kernels.some_rows import targets_of
 from embertide.kernels.spilled_csr import in_memory
 from embertide.kernels.torch_threads import on_one_thread
 from embertide.layouts import Loaded, Shard

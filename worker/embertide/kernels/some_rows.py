@@ -1,0 +1,115 @@
+"""Some rows of a graph: where their edges come from, and the rows alone."""
+
+from __future__ import annotations
+
+import torch
+
+from embertide.kernels import native
+from embertide.kernels.csr import Csr, id_type
+from embertide.kernels.memory import empty_as
+
+_EDGES = 1 << 22
+"""Edges that are looked at at a time, without the native kernels."""
+
+
+def sources_of(csr: Csr, wanted: torch.Tensor, nodes: int) -> torch.Tensor:
+    """[nodes] bool: the sources of the edges of some rows; takes time for these edges alone.
+
+    Args:
+        wanted: [rows] bool.
+        nodes: how many of the source type there are.
+    """
+    marked = torch.zeros(nodes, dtype=torch.bool)
+    rows = wanted.nonzero().squeeze(1)
+    if native.lib is not None:
+        native.lib.mark_sources(csr.indptr, csr.cols, rows, marked.view(torch.uint8))
+    else:
+        _mark_sources(csr, rows, marked)
+    return marked
+
+
+def _mark_sources(csr: Csr, rows: torch.Tensor, marked: torch.Tensor) -> None:
+    first, lengths = 0, csr.indptr[rows + 1] - csr.indptr[rows]
+    ends = lengths.cumsum(0)
+    # What to add to the number of an edge among those of the rows, for its place among all.
+    shifts = csr.indptr[rows + 1] - ends
+    while first < len(rows):
+        start = int(ends[first] - lengths[first])
+        last = max(first + 1, int(torch.searchsorted(ends, start + _EDGES, right=True)))
+        some = slice(first, last)
+        edges = torch.arange(start, int(ends[last - 1]))
+        edges += torch.repeat_interleave(shifts[some], lengths[some])
+        marked[csr.cols[edges].long()] = True
+        first = last
+
+
+def targets_of(csr: Csr, sources: torch.Tensor) -> torch.Tensor:
+    """[rows] bool: the rows that have an edge from one of some sources.
+
+    Args:
+        sources: [nodes of the source type] bool.
+    """
+    marked = torch.zeros(csr.rows, dtype=torch.bool)
+    if bool(sources.any()):
+        if native.lib is not None:
+            sources, marks = sources.view(torch.uint8), marked.view(torch.uint8)
+            native.lib.mark_targets(csr.indptr, csr.cols, sources, marks)
+        else:
+            _mark_targets(csr, sources, marked)
+    return marked
+
+
+def _mark_targets(csr: Csr, sources: torch.Tensor, marked: torch.Tensor) -> None:
+    for first in range(0, csr.nnz, _EDGES):
+        last = min(first + _EDGES, csr.nnz)
+        hits = torch.zeros(last - first + 1, dtype=torch.int32)
+        picked = torch.index_select(sources, 0, csr.cols[first:last])
+        torch.cumsum(picked, 0, dtype=torch.int32, out=hits[1:])
+        # Rows with edges among these, whose hits are the difference of the sums at their ends.
+        ends = torch.tensor([first, last - 1])
+        top, bottom = torch.searchsorted(csr.indptr, ends, right=True).tolist()
+        rows = slice(top - 1, bottom)
+        sums = hits[csr.indptr[top - 1 : bottom + 1].clamp(first, last) - first]
+        marked[rows] |= sums[1:] > sums[:-1]
+
+
+def edges_of(csr: Csr, rows: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """[k] int64: the edges of some rows, by their places in ``csr``.
+
+    Args:
+        rows: [n] int64, in any order.
+        wanted: [n] bool, which of these rows have their edges.
+    """
+    starts, lengths = csr.indptr[rows], _lengths(csr, rows, wanted)
+    shifts = starts - (lengths.cumsum(0) - lengths)
+    return torch.arange(int(lengths.sum())) + torch.repeat_interleave(shifts, lengths)
+
+
+def take_rows(
+    csr: Csr, rows: torch.Tensor, wanted: torch.Tensor, numbers: torch.Tensor, first: int
+) -> Csr:
+    """Some rows alone, without features: row k is ``rows[k]``, without edges unless wanted.
+
+    Args:
+        rows: [n] int64, in any order.
+        wanted: [n] bool, which of these rows have their edges.
+        numbers: [N + 1] int64, the new number of each node that is a source, ascending; the last
+            is how many there are.
+        first: the new number of row 0.
+    """
+    indptr = torch.zeros(len(rows) + 1, dtype=torch.int64)
+    torch.cumsum(_lengths(csr, rows, wanted), 0, out=indptr[1:])
+    count, of_type = int(indptr[-1]), id_type(int(numbers[-1]))
+    if native.lib is None:
+        edges = edges_of(csr, rows, wanted)
+        weights = None if csr.weights is None else csr.weights[edges]
+        return Csr(first, indptr, numbers[csr.cols[edges].long()].to(of_type), weights)
+    cols = empty_as(csr.cols.new_empty(0, dtype=of_type), count)
+    weights = None if csr.weights is None else empty_as(csr.weights, count)
+    native.lib.take_rows(csr.indptr, csr.cols, csr.weights, rows, numbers, indptr, cols, weights)
+    return Csr(first, indptr, cols, weights)
+
+
+def _lengths(csr: Csr, rows: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """[n] int64 edges of some rows, none unless wanted."""
+    return (csr.indptr[rows + 1] - csr.indptr[rows]) * wanted
