@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import threading
 import time
@@ -171,11 +169,9 @@ def test_a_killed_worker_leaves_no_upload_where_those_are_listed_by_key(
 
         proxy.rule = hold
         run = Running(tmp_path, "run", str(tmp_path / "job.yaml"), "--grid", "2x1", "--json")
-        workers = run.workers(2)
         assert uploading.wait(WAIT_SECONDS), run.output()
         assert any(root.removeprefix(s3.uri("")) in key for key in open_uploads(s3))
-        for worker in workers:
-            os.kill(worker, signal.SIGKILL)
+        run.kill_workers(2, 0, 1)
         killed.set()
         assert run.done(WAIT_SECONDS).code == 8
     assert [key for key in open_uploads(s3) if root.removeprefix(s3.uri("")) in key] == []

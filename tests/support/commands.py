@@ -175,13 +175,27 @@ class Running:
 
     def workers_there(self) -> list[int]:
         """Process ids of the workers by rank that there are right now."""
-        names = {process: name_of(process) for process in members(self.process.pid)}
-        found = {
-            int(name.removeprefix(_WORKER)): process
-            for process, name in names.items()
+        names = ((name_of(process), process) for process in members(self.process.pid))
+        ranks = sorted(
+            (int(name.removeprefix(_WORKER)), process)
+            for name, process in names
             if name.startswith(_WORKER)
-        }
-        return [found[rank] for rank in sorted(found)]
+        )
+        assert len({rank for rank, _ in ranks}) == len(ranks), ranks
+        return [process for _, process in ranks]
+
+    def kill_workers(self, count: int, *ranks: int) -> None:
+        """Kill these of the command's ``count`` workers, all of which must be alive.
+
+        Nothing of the command moves meanwhile: its launcher ends and reaps the others as soon as it
+        sees that a worker is dead.
+        """
+        self.hold()
+        workers = self.workers_there()
+        assert len(workers) == count, self._err.read_text()
+        for rank in ranks:
+            os.kill(workers[rank], signal.SIGKILL)
+        self.go_on()
 
     def hold(self) -> None:
         """Stop every process of it, as long as nobody sends SIGCONT."""

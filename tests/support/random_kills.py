@@ -61,6 +61,7 @@ class RandomKills:
         grid = self.chance.choice(GRIDS)
         run = self.job.run(grid, "--resume")
         self._wait(run)
+        run.hold()  # those that are there are still there when they are killed
         workers = run.workers_there()
         if run.process.poll() is None:
             if workers and self.chance.random() < 0.5:
@@ -69,6 +70,7 @@ class RandomKills:
             else:
                 os.killpg(run.process.pid, signal.SIGKILL)
                 self.killed[f"command of {grid}"] += 1
+        run.go_on()
         run.process.wait(WAIT_SECONDS)
         await_nobody(run.process.pid)
 

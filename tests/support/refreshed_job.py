@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -130,7 +128,7 @@ class NightlyJob:
             assert time.monotonic() < deadline
             assert run.process.poll() is None
             time.sleep(0.001)
-        os.kill(run.workers(2)[0], signal.SIGKILL)
+        run.kill_workers(2, 0)
         return run.done(SOON_SECONDS)
 
     def change_edges(self, seed: int, count: int = 2) -> None:

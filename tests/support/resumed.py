@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -110,7 +108,7 @@ class Job:
             assert time.monotonic() < deadline
             assert run.process.poll() is None
             time.sleep(0.002)
-        os.kill(run.workers(2)[1], signal.SIGKILL)
+        run.kill_workers(2, 1)
         return run.done(SOON_SECONDS)
 
     def block_of(self, layer: int) -> str:
