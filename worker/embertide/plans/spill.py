@@ -119,15 +119,14 @@ def on_disk(plan: Plan) -> DiskPlan:
     for number, ops in enumerate(groups):
         layers = {read: op.steps[0].layer for op in reversed(ops) for read in op.inputs}
         changes = tuple(_changes(plan, there, reads[number:], layers))
-        gone = dict.fromkeys(name for op in ops for name in _ends(op))
-        frees = tuple(name for name in gone if there.pop(name, None))
+        gone = dict.fromkeys(name for op in ops for name in _last_read(op))
+        sums = [read.name for read in reads[number] if read.layout == "sums"]
+        frees = tuple(name for name in [*gone, *sums] if there.pop(name, None))
         for op in ops:
             there |= {step.out: {"sums"} for step in op.brings if step.out != op.steps[0].out}
-        at = len(disk)
+        layouts = [op.layout for op in plan.ops[len(disk) :][: len(ops)]]
         stores = {
-            op.out: plan.ops[at + after].layout
-            for after, op in enumerate(ops)
-            if op.out not in gone
+            op.out: layout for op, layout in zip(ops, layouts, strict=True) if op.out not in gone
         }
         there |= {name: {stored(plan, layout)} for name, layout in stores.items()}
         disk += [DiskOp((op,), "later", (), {}, ()) for op in ops[:-1]]
@@ -152,10 +151,9 @@ def from_before(ops: Sequence[Run]) -> list[Input]:
     return [read for op in ops for read in op.inputs if read.name not in inside]
 
 
-def _ends(op: Run) -> list[str]:
-    """The tensors that are gone after an operation."""
-    sums = [read.name for read in op.inputs if read.layout == "sums"]
-    return [*op.frees, *filter(None, [op.onto]), *sums]
+def _last_read(op: Run) -> list[str]:
+    """The tensors that no operation after this one reads."""
+    return [*op.frees, *filter(None, [op.onto])]
 
 
 def _as_read(op: Run) -> Run:
@@ -196,13 +194,18 @@ def _changes(
 
 
 def block_rows(plan: Plan, ops: Sequence[Run]) -> int:
-    """Rows of a block of operations that run together for some rows at a time."""
-    program = plan.program
-    names = [name for op in ops for name in (op.out, *(read.name for read in op.inputs))]
-    shapes = Shapes(program.widths, program.params)
+    """Rows of a block of operations that run together for some rows at a time.
+
+    Also what is read for the next block, and written of the one before, has a place.
+    """
+    widths = plan.program.widths
+    inside = {name for op in ops for name in _last_read(op)}
+    moved = {read.name for read in from_before(ops)} | {op.out for op in ops} - inside
+    widest = max(widths[name] for op in ops for name in (op.out, *(r.name for r in op.inputs)))
+    shapes = Shapes(widths, plan.program.params)
     steps = (step for op in ops for step in op.steps)
     together = math.lcm(_ROWS, *(step.rows_at_once(shapes) for step in steps))
-    return _rows_at_once(max(program.widths[name] for name in names), together)
+    return _rows_at_once(max(widest, -(-sum(widths[name] for name in moved) // 2)), together)
 
 
 def change_rows(plan: Plan, name: str) -> int:
