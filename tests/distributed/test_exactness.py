@@ -1,6 +1,7 @@
 """Every model gives, on every grid, what the float64 reference gives in one process.
 
-On grids that differ from others only in size, models take turns, but with ``--thorough``.
+The self-check, which computes every row a second time, has nothing against them. On grids that
+differ from others only in size, models take turns, but with ``--thorough``.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import pytest
 import torch
 
 from embertide.models.reference import run_reference
+from embertide.steps import Program
 from embertide.steps.base import KINDS
 from embertide.steps.shapes import Shapes
+from embertide.telemetry.self_check import SelfCheck
 from tests.support.catalogue import GRAPHS, Case, catalogue
 from tests.support.exact import TOLERANCE, relative_error
 from tests.support.ranks import on_grid
-from tests.support.tasks import embed_all
+from tests.support.tasks import embed_all, embed_checked
 from tests.support.world import make_features
 
 pytestmark = pytest.mark.distributed
@@ -42,27 +45,57 @@ def expected(cases: dict[str, Case]) -> dict[str, np.ndarray]:
     }
 
 
-@pytest.mark.parametrize(("p", "m"), [*GRIDS, *BY_TURNS])
+@pytest.fixture(scope="module", params=GRIDS, ids="{0[0]}x{0[1]}".format)
+def checked(
+    request: pytest.FixtureRequest, cases: dict[str, Case]
+) -> list[list[tuple[np.ndarray, SelfCheck]]]:
+    """By rank of a grid the rows of every case, and what computing all of them again gives."""
+    return on_grid(*request.param, embed_checked, GRAPHS, _given(cases))
+
+
+def _given(cases: dict[str, Case]) -> list[tuple[Program, str, bool]]:
+    return [(case.program, case.kind, case.weighted) for case in cases.values()]
+
+
 def test_every_model_is_exact(
+    checked: list[list[tuple[np.ndarray, SelfCheck]]], expected: dict[str, np.ndarray]
+) -> None:
+    assert not _wrong([[rows for rows, _ in of_rank] for of_rank in checked], expected)
+
+
+def test_rows_that_are_computed_again_agree(
+    checked: list[list[tuple[np.ndarray, SelfCheck]]], cases: dict[str, Case]
+) -> None:
+    found = [check for _, check in checked[0]]
+    assert not {n: str(one.faults[0]) for n, one in zip(cases, found, strict=True) if one.faults}
+    assert all(one.checked or one.skipped for one in found)
+
+
+@pytest.mark.parametrize(("p", "m"), BY_TURNS)
+def test_models_are_exact_by_turns(
     p: int,
     m: int,
     cases: dict[str, Case],
     expected: dict[str, np.ndarray],
     pytestconfig: pytest.Config,
 ) -> None:
-    names = list(cases)
-    if (p, m) in BY_TURNS and not pytestconfig.getoption("--thorough"):
-        names = names[BY_TURNS.index((p, m)) :: len(BY_TURNS)]
-    programs = [(cases[name].program, cases[name].kind, cases[name].weighted) for name in names]
-    answers = on_grid(p, m, embed_all, GRAPHS, programs)
+    """On grids that differ from others only in size; no row is computed again."""
+    turns = 1 if pytestconfig.getoption("--thorough") else len(BY_TURNS)
+    some = {name: cases[name] for name in list(cases)[BY_TURNS.index((p, m)) % turns :: turns]}
+    answers = on_grid(p, m, embed_all, GRAPHS, _given(some))
+    assert not _wrong(answers, {name: expected[name] for name in some})
+
+
+def _wrong(by_rank: list[list[np.ndarray]], expected: dict[str, np.ndarray]) -> dict[str, float]:
+    """Cases of which a row is not the expected one, and by how much."""
     wrong = {}
-    for name, *parts in zip(names, *answers, strict=True):
+    for (name, values), *parts in zip(expected.items(), *by_rank, strict=True):
         found = np.concatenate(parts)
         assert found.dtype == np.float32
-        error = relative_error(found, expected[name])
+        error = relative_error(found, values)
         if not error <= TOLERANCE:
             wrong[name] = error
-    assert not wrong
+    return wrong
 
 
 def test_cases_can_tell_models_apart(expected: dict[str, np.ndarray]) -> None:

@@ -61,15 +61,26 @@ def check_all(
     fanout: str | list[int] = "full",
 ) -> list[SelfCheck]:
     """What computing every row of every case again gives, as :func:`embed_all` computes them."""
+    return [checked for _, checked in embed_checked(exchange, graphs, cases, rows, fanout)]
+
+
+def embed_checked(
+    exchange: Exchange,
+    graphs: dict[tuple[str, bool], Graph],
+    cases: list[tuple[Program, str, bool]],
+    rows: str = "float32",
+    fanout: str | list[int] = "full",
+) -> list[tuple[np.ndarray, SelfCheck]]:
+    """As :func:`embed_all`, each with what computing every row again gives."""
     _use_small_buffers()
-    ranks = _ranks(exchange, graphs, rows, fanout=fanout)
-    found = [
-        ranks[kind, weighted].checked(
-            order_steps(program, exchange.grid.world), make_features(program.input_width), 1000
-        )[1]
-        for program, kind, weighted in cases
-    ]
-    return [one for one in found if one is not None]
+    ranks, answers = _ranks(exchange, graphs, rows, fanout=fanout), []
+    for program, kind, weighted in cases:
+        ordered = order_steps(program, exchange.grid.world)
+        features = make_features(program.input_width)
+        own, checked = ranks[kind, weighted].checked(ordered, features, 1000)
+        assert checked is not None
+        answers.append((own, checked))
+    return answers
 
 
 def _use_small_buffers() -> None:
