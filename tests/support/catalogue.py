@@ -6,6 +6,7 @@ The modules and their descriptions are those that the unit tests compare with th
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -49,6 +50,12 @@ def catalogue() -> dict[str, Case]:
 
     Those that read features of edges have the one with features.
     """
+    return dict(_cases())
+
+
+@functools.cache
+def _cases() -> dict[str, Case]:
+    """Made once for all tests of a process."""
     programs = {**_pyg(), **_layers(), **_convolutions("pyg", of_edges=True), **_made(), **_steps()}
     if not why_no_dgl():
         programs |= _dgl()
