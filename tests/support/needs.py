@@ -29,6 +29,9 @@ QUICK = frozenset({"s3"})
 _COMMON = QUICK | set(CLUSTER_PROGRAMS)
 """What is built first: most tests that need anything need these."""
 
+_LONG = 20
+"""How many others a test that starts several processes takes as long as."""
+
 _outcomes: dict[str, str] = {}
 """By name, what :func:`_try` returned: a build is tried once in a process."""
 
@@ -51,7 +54,7 @@ def needed(items: Iterable[pytest.Item]) -> list[str]:
 
 def in_turn(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """The tests by files: on a new machine those that need nothing run while others' needs are
-    built; among these, large files come first, so that no process ends long after the others."""
+    built; among these, long files come first, so that no process ends long after the others."""
     files = defaultdict[Path, list[pytest.Item]](list)
     for item in items:
         files[item.path].append(item)
@@ -60,7 +63,8 @@ def in_turn(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 
 def _turn(tests: list[pytest.Item]) -> tuple[int, int]:
     names = set(needed(tests))
-    return (2 if names - _COMMON else 1 if names else 0), -len(tests)
+    length = sum(_LONG if test.get_closest_marker("distributed") else 1 for test in tests)
+    return (2 if names - _COMMON else 1 if names else 0), -length
 
 
 def provide(names: Iterable[str], say: Say = print) -> None:

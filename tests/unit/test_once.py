@@ -98,9 +98,17 @@ def test_files_whose_tests_need_nothing_run_first(request: pytest.FixtureRequest
         test.add_marker(pytest.mark.needs(*needs))
         return test
 
-    items = [item("rare", "otelcol"), item("store", "s3"), item("small"), *(item("large"),) * 2]
+    slow = item("slow")
+    slow.add_marker(pytest.mark.distributed)
+    items = [
+        item("rare", "otelcol"),
+        item("store", "s3"),
+        item("small"),
+        *(item("large"),) * 2,
+        slow,
+    ]
     files = [test.path.name for test in in_turn(items)]
-    assert files == ["large", "large", "small", "store", "rare"]
+    assert files == ["slow", "large", "large", "small", "store", "rare"]
 
 
 @pytest.mark.needs("s3")
