@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.job_files import node_names
 from tests.support.ranks import on_grid
-from tests.support.tasks import keep_strings, map_ids, sample_edges
+from tests.support.tasks import digest_ids, keep_strings, map_ids, sample_edges
 from tests.support.world import NODES, make_graph
 
 pytestmark = pytest.mark.distributed
@@ -38,6 +38,21 @@ def test_ids_are_found_and_given_back(kind: str) -> None:
     for dense, keys in dense_by_grid[1:]:
         assert np.array_equal(dense, dense_by_grid[0][0])
         assert np.array_equal(keys, dense_by_grid[0][1])
+
+
+@pytest.mark.parametrize("kind", ["int64", "string"])
+def test_which_ids_there_are_is_said_alike_on_every_grid(kind: str) -> None:
+    names: list[Any] = [7 * n for n in range(300)]
+    other = [*names[:-1], 5]
+    if kind == "string":
+        names, other = ([f"n{name}" for name in some] for some in (names, other))
+    sums = [
+        np.array(on_grid(*grid, digest_ids, some, kind), np.uint64).sum(axis=0).tolist()
+        for some in (names, other)
+        for grid in ((1, 1), (2, 1), (2, 2))
+    ]
+    assert sums[0] == sums[1] == sums[2] != sums[3] == sums[4] == sums[5]
+    assert sums[0][0] != sums[0][1]
 
 
 def test_a_duplicate_id_is_refused() -> None:

@@ -355,6 +355,11 @@ def map_ids(
     return original.tolist(), keys, ids.find(asked)
 
 
+def digest_ids(exchange: Exchange, names: list[Any], kind: str) -> list[int]:
+    """Our share of what says which ids there are."""
+    return [int(word) for word in _hashed(exchange, names, kind).digest()]
+
+
 def keep_strings(exchange: Exchange, count: int, length: int) -> int:
     """Bytes of numpy's arrays that stay for a share of as many strings, once the share has gone."""
     start = exchange.grid.rank * count

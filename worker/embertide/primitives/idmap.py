@@ -24,7 +24,7 @@ from embertide.grid import RowRanges
 from embertide.kernels import ids as kernel
 from embertide.kernels.arrow import to_numpy
 from embertide.kernels.csr import id_type
-from embertide.kernels.hashing import Words, string_buffers, unhash_integers
+from embertide.kernels.hashing import Words, hash_bytes, string_buffers, unhash_integers
 from embertide.kernels.ids import Ids, IdTable
 from embertide.kernels.pages import Pages
 from embertide.primitives.exchange import Exchange
@@ -233,6 +233,15 @@ class HashedIds:
         if self._channel.grid.world == 1:
             return self._ids(0, len(self._words)), keys
         return self._original_strings(cuts), keys
+
+    def digest(self) -> Words:
+        """[2] the sum of digests of our ids' hashes, some of them at a time."""
+        total = np.zeros(2, np.uint64)
+        for first in range(0, len(self._words), ROUND_IDS):
+            some = np.ascontiguousarray(self._words[first : first + ROUND_IDS])
+            offsets = np.arange(len(some) + 1, dtype=np.int64) * (some.itemsize * self._width)
+            total += hash_bytes(offsets, some.reshape(-1).view(np.uint8)).sum(axis=0)
+        return total
 
     def _original_strings(self, cuts: npt.NDArray[np.int64]) -> pa.Array:
         """Texts of our sub-range, received in rounds into their place.

@@ -57,6 +57,10 @@ class NodeIds(Protocol):
         Collective where :attr:`collective`.
         """
 
+    def digest(self) -> Words:
+        """[2] of the ids that this rank has. The sum of all ranks', beside :attr:`count`, says
+        which ids there are, and so which dense id each has; it is the same on every grid."""
+
 
 @dataclass(frozen=True)
 class DenseIds:
@@ -85,3 +89,7 @@ class DenseIds:
         first, last = ranges.worker(self.rank)
         ids = torch.arange(first, last, out=empty((last - first,), torch.int64)).numpy()
         return ids, ids.view(np.uint64)
+
+    def digest(self) -> Words:
+        """Nothing: their number says which ids there are."""
+        return np.zeros(2, np.uint64)
