@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from embertide.footprint import GraphSize
 from embertide.planning.inputs import list_inputs
 from embertide.planning.keeping import LEAST_SECONDS, describe_kept, layers_to_keep
 from embertide.planning.layer_key import layer_key
+from embertide.planning.row_inputs import graph_of
 from embertide.plans.boundaries import boundaries, boundary_digest
 from embertide.plans.passes import make_plan
 from embertide.plans.plan import Plan, Target
@@ -145,6 +147,53 @@ def test_the_key_is_of_what_a_job_computes(
     before = key_of(job)
     job.write_manifest(**changes)
     assert (key_of(job) == before) is same
+
+
+def graph_digest(job: SmallJob, nodes: object = 1) -> str:
+    loaded = load_manifest(Path(job.manifest))
+    inputs = list_inputs(open_storage(None), loaded)
+    (edge,) = loaded.spec.input.edges
+    every = {edge.source_type: nodes, edge.destination_type: nodes}
+    return graph_of(inputs, edge, every).digest
+
+
+def test_a_graph_is_of_its_edges_and_nodes_alone(job: SmallJob) -> None:
+    before = graph_digest(job)
+    _features(job)
+    job.write_manifest(inference__rows="bfloat16", inference__fanout=[2, 2])
+    assert graph_digest(job) == before
+    assert graph_digest(job, nodes=2) != before
+    _edges(job)
+    assert graph_digest(job) != before
+
+
+@pytest.mark.parametrize(
+    ("field", "same"),
+    [
+        ({"minEdges": 1}, True),
+        ({"directed": False}, False),
+        ({"duplicates": "remove"}, False),
+        ({"selfLoops": "remove"}, False),
+        ({"unknownNodes": {"action": "drop"}}, False),
+    ],
+)
+def test_a_graph_is_of_what_a_job_says_of_its_edges(
+    field: dict[str, object], same: bool, job: SmallJob
+) -> None:
+    before = graph_digest(job)
+    data = yaml.safe_load(Path(job.manifest).read_text())
+    data["spec"]["input"]["edges"][0] |= field
+    Path(job.manifest).write_text(yaml.safe_dump(data))
+    assert (graph_digest(job) == before) is same
+
+
+def test_a_graph_is_of_the_categories_that_its_edges_may_have(job: SmallJob) -> None:
+    loaded = load_manifest(Path(job.manifest))
+    inputs, (edge,) = list_inputs(open_storage(None), loaded), loaded.spec.input.edges
+    nodes = {edge.source_type: 1}
+    some = replace(inputs, edge_categories={str(edge.relation): [(0, 3)]})
+    more = replace(inputs, edge_categories={str(edge.relation): [(0, 4)]})
+    assert graph_of(some, edge, nodes).digest != graph_of(more, edge, nodes).digest
 
 
 def planned(program: Program, edges: int, resume: str = "auto") -> list[bool]:

@@ -1,5 +1,7 @@
 """What rows are made of: the objects of a node type's features and of a relation's edges.
 
+The graph of an edge type is made of its edges' objects, and of which nodes there are.
+
 Two runs with the same ones have the same features of each node, and the same edges between the same
 nodes, so that these need not be compared row by row.
 """
@@ -7,13 +9,15 @@ nodes, so that these need not be compared row by row.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 
 from embertide._version import __version__
 from embertide.planning.inputs import Inputs
 from embertide.readers.splits import Split
-from embertide.spec.job_digest import job_digest
+from embertide.spec.edges import EdgeInput
+from embertide.spec.job_digest import edge_fields, job_digest
 from embertide.spec.manifest import EmbeddingJob
 
 
@@ -54,10 +58,41 @@ def edges_of(job: EmbeddingJob, inputs: Inputs, relation: str) -> RowInputs:
     return _inputs(job, inputs, facts, splits, [])
 
 
+def graph_of(inputs: Inputs, edge: EdgeInput, nodes: Mapping[str, object]) -> RowInputs:
+    """What the graph of an edge type is made of: neither the model nor features of nodes.
+
+    Args:
+        nodes: node type -> what says which nodes there are, and the dense id of each.
+    """
+    own = str(edge.relation)
+    splits = inputs.by_edges[own]
+    facts = {
+        "release": __version__,
+        "edges": edge_fields(edge),
+        "nodes": {name: nodes[name] for name in (edge.source_type, edge.destination_type)},
+        "splits": [asdict(split) for split in splits],
+        "features": inputs.edge_features.get(own),
+        # Edges with other ones are refused as they are read.
+        "categories": inputs.edge_categories.get(own),
+    }
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
+    return RowInputs(_digest(text), _uris(splits))
+
+
+def _uris(splits: Iterable[Split]) -> list[str]:
+    splits = list(splits)
+    return sorted(
+        {split.uri for split in splits} | {split.ids_uri or split.uri for split in splits}
+    )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
 def _inputs(
     job: EmbeddingJob, inputs: Inputs, facts: object, splits: Iterable[Split], more: list[str]
 ) -> RowInputs:
     text = repr((__version__, job_digest(job), inputs.model, facts))
-    uris = {split.uri for split in splits} | {split.ids_uri or split.uri for split in splits}
-    objects = [*sorted(uris), *more, *(str(item["uri"]) for item in inputs.model)]
-    return RowInputs(hashlib.sha256(text.encode()).hexdigest()[:32], objects)
+    objects = [*_uris(splits), *more, *(str(item["uri"]) for item in inputs.model)]
+    return RowInputs(_digest(text), objects)

@@ -29,16 +29,19 @@ class Affects(Flag):
     """Where a version goes, or whether one is computed: what runs goes on with the value it has."""
 
 
-def without(model: type[SpecModel], unwanted: Callable[[Affects], bool]) -> Any:
+def without(
+    model: type[SpecModel], unwanted: Callable[[Affects], bool], inherited: Affects | None = None
+) -> Any:
     """The fields of a model to leave out of a dump, as pydantic's ``exclude`` takes them.
 
     Args:
         unwanted: whether fields that affect so much are left out.
+        inherited: what the field declares that the model is in; None: it is in none.
 
     Raises:
         TypeError: a field declares nothing, and is in none that does.
     """
-    return _excluded(model, unwanted, None)
+    return _excluded(model, unwanted, inherited)
 
 
 def _excluded(

@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 from embertide.spec.affects import Affects, without
+from embertide.spec.edges import EdgeInput
 from embertide.spec.manifest import EmbeddingJob, JobSpec
 
 _FORM = 1
@@ -21,7 +22,14 @@ _ALWAYS = {
     "output": {"format": "parquet", "dtype": "float32"},
 }
 """Defaults that are hashed although a manifest leaves them out."""
-_NOT_THE_RESULT = without(JobSpec, lambda affects: Affects.RESULT not in affects)
+
+
+def _is_not_the_result(affects: Affects) -> bool:
+    return Affects.RESULT not in affects
+
+
+_NOT_THE_RESULT = without(JobSpec, _is_not_the_result)
+_NOT_THE_EDGES = without(EdgeInput, _is_not_the_result, Affects.RESULT)
 
 
 def job_digest(job: EmbeddingJob) -> str:
@@ -47,6 +55,14 @@ def job_digest(job: EmbeddingJob) -> str:
         del parts["inference"]["seed"]
     text = json.dumps(_canonical(parts), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def edge_fields(edge: EdgeInput) -> Any:
+    """What a job says of an edge type that affects its edges, in one form as for the digest."""
+    fields = edge.model_dump(
+        mode="json", by_alias=True, exclude_defaults=True, exclude=_NOT_THE_EDGES
+    )
+    return _canonical({"form": _FORM, **fields})
 
 
 def _canonical(value: Any) -> Any:
