@@ -11,7 +11,7 @@ import pytest
 
 from embertide.storage.opening import open_storage
 from embertide.versions.layers.attempts import Attempt
-from embertide.versions.layers.seals import KeptTensor, Seal
+from embertide.versions.layers.seals import KeptEdges, KeptTensor, Seal
 from embertide.versions.layers.store import LayerStore
 from tests.support.versions import CURRENT, publish_one
 
@@ -58,6 +58,22 @@ def test_digests_of_rows_are_no_layer(cli: Cli, output: Path) -> None:
     assert f"{KEY} is for the next run, with digests of rows" in out
     (kept,) = json.loads(cli("layers", "--output", str(output), "--json")[1])
     assert (kept["layers"], kept["of"], kept["with_digests"]) == ([2], 3, True)
+
+
+def test_a_graph_is_neither_a_layer_nor_digests(cli: Cli, output: Path) -> None:
+    store = LayerStore(STORAGE, output.as_uri(), KEY, CURRENT)
+    edges = KeptEdges("node:edge:node", 20, None)
+    store.seal(
+        Seal(
+            key=KEY, name="e" * 32, version=CURRENT, layer=0, layers=0, feature=1, tensors=(),
+            edges=edges,
+        )
+    )  # fmt: skip
+    _, out, _ = cli("layers", "--output", str(output))
+    assert "2 of 3" in out
+    assert f"{KEY} has the graph, which is read in place of its edges" in " ".join(out.split())
+    (kept,) = json.loads(cli("layers", "--output", str(output), "--json")[1])
+    assert (kept["layers"], kept["with_digests"], kept["with_graph"]) == ([2], False, True)
 
 
 def test_it_is_no_version_and_no_reader_sees_it(cli: Cli, output: Path) -> None:

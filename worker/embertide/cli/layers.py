@@ -91,6 +91,8 @@ def _remarks(layers: list[KeptLayers], removed: list[KeptLayers], remove: bool) 
     lines += [f"{stays}{item.key} is in use by an attempt" for item in layers if item.in_use]
     digests = [item.key for item in layers if item.with_digests and item not in removed]
     lines += [f"{key} is for the next run, with digests of rows" for key in digests]
+    graphs = [item.key for item in layers if item.with_graph and item not in removed]
+    lines += [f"{key} has the graph, which is read in place of its edges" for key in graphs]
     if removed:
         lines.append(f"removed {human_bytes(sum(item.size for item in removed))}")
     return lines

@@ -25,6 +25,7 @@ class KeptLayers:
         in_use: an attempt may read or write them.
         with_digests: digests of rows are there: of a published version, from which the next run may
             go on.
+        with_graph: the graph of a relation is there, which is read in place of its edges.
         problems: records that are damaged; their layers are computed again.
     """
 
@@ -36,6 +37,7 @@ class KeptLayers:
     modified: float
     in_use: bool
     with_digests: bool
+    with_graph: bool
     problems: list[str]
 
 
@@ -64,7 +66,8 @@ def _describe(
     sizes = {**ours, **own}
     if not sizes:
         return None
-    layers, of, with_digests, problems = set[int](), 0, False, list[str]()
+    layers, of, problems = set[int](), 0, list[str]()
+    with_digests = with_graph = False
     for info in objects:
         if info.uri.endswith(SEAL):
             name = info.uri.rpartition("/")[2].removesuffix(SEAL)
@@ -72,6 +75,9 @@ def _describe(
                 seal = from_bytes(info.uri, storage.read(info.uri), key, name)
             except Damaged as error:
                 problems.append(str(error))
+                continue
+            if seal.edges is not None:
+                with_graph = True
                 continue
             if seal.layer == 0:
                 with_digests = True
@@ -87,6 +93,7 @@ def _describe(
         modified=_newest(objects),
         in_use=in_use(storage, output_uri, key, objects, time.time()),
         with_digests=with_digests,
+        with_graph=with_graph,
         problems=problems,
     )
 

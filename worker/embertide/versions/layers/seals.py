@@ -120,6 +120,20 @@ class KeptTensor:
         return cls(**{**data, "blocks": blocks, "patches": patches})
 
 
+@dataclass(frozen=True)
+class KeptEdges:
+    """What is known of the edges of a relation since they were read, beside their graph.
+
+    Attributes:
+        rows: of the input of their edge type.
+        dropped: those that were left out, as plain values; None: none may be.
+    """
+
+    relation: str
+    rows: int
+    dropped: dict[str, Any] | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Seal:
     """A complete layer.
@@ -127,9 +141,11 @@ class Seal:
     Attributes:
         key, name: of the layer; a record under another name is not believed.
         version: of the attempt that wrote it.
-        layer, layers: how many layers are done, and how many there are; 0 of digests of rows.
+        layer, layers: how many layers are done, and how many there are; 0 of digests of rows, and
+            of a graph.
         feature: slices of columns on the grid that wrote it.
         how: a digest of how its rows were computed; others may have other bits.
+        edges: of a graph; None of others.
     """
 
     key: str
@@ -140,6 +156,7 @@ class Seal:
     feature: int
     how: str = ""
     tensors: tuple[KeptTensor, ...]
+    edges: KeptEdges | None = None
 
     @property
     def size(self) -> int:
@@ -160,7 +177,12 @@ class Seal:
     def from_json(cls, data: dict[str, Any]) -> Seal:
         """What :meth:`to_json` described."""
         tensors: Sequence[dict[str, Any]] = data["tensors"]
-        return cls(**{**data, "tensors": tuple(map(KeptTensor.from_json, tensors))})
+        edges = data.get("edges")
+        parts = {
+            "tensors": tuple(map(KeptTensor.from_json, tensors)),
+            "edges": None if edges is None else KeptEdges(**edges),
+        }
+        return cls(**{**data, **parts})
 
 
 def to_bytes(seal: Seal) -> bytes:

@@ -1,0 +1,156 @@
+"""The graph of a relation is read as it was written, any rows of it, or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from embertide.grid import Grid, GridShape, RowRanges
+from embertide.kernels.csr import Csr
+from embertide.primitives import shuffle
+from embertide.primitives.exchange import Exchange
+from embertide.primitives.shuffle import histogram_size
+from embertide.stages.kept_graph import (
+    ReadEdges,
+    SealedGraph,
+    open_graph,
+    refer_to,
+    seal_graph,
+    write_graph,
+)
+from embertide.storage.opening import open_storage
+from embertide.telemetry.omissions import DroppedEdges
+from embertide.telemetry.recorder import CountingRecorder
+from embertide.versions.layers import store as stores
+from embertide.versions.layers.seals import Damaged
+from embertide.versions.layers.store import LayerStore
+
+KEY, OTHER, NAME = "a" * 32, "b" * 32, "c" * 32
+VERSION = "20261126T180000Z-3fa9c1"
+ROWS, SOURCES = 700, 90
+DROPPED = DroppedEdges("a:b:c", 3, 40, ["row 1"])
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of a few rows, and buckets of four."""
+    monkeypatch.setattr(stores, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(shuffle, "HISTOGRAM_BITS", 8)
+
+
+def make_csr(*, weighted: bool, features: int, wide: bool = False) -> Csr:
+    g = np.random.default_rng(1)
+    lengths = g.integers(0, 5, ROWS) * (g.random(ROWS) < 0.7)
+    lengths[3] = 200
+    edges = int(lengths.sum())
+    kind = torch.int64 if wide else torch.int32
+    return Csr(
+        0,
+        torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)])),
+        torch.from_numpy(g.integers(0, SOURCES, edges)).to(kind),
+        torch.rand(edges) if weighted else None,
+        torch.rand(edges, features) if features else None,
+    )
+
+
+def keep(folder: Path, csr: Csr, nodes: int = SOURCES) -> SealedGraph:
+    """Write a graph, and open what was written."""
+    exchange = Exchange(Grid(GridShape.of(1, 1), 0), torch.device("cpu"), CountingRecorder())
+    _, buckets = histogram_size(csr.rows)
+    read = ReadEdges(np.arange(buckets, dtype=np.int64), 40, DROPPED)
+    store = LayerStore(open_storage(None), folder.as_uri(), KEY, VERSION, on_one_machine=True)
+    ranges = RowRanges((0, csr.rows), 1)
+    seal, why = write_graph(exchange, store, NAME, "a:b:c", csr, ranges, read)
+    assert why == ""
+    assert seal_graph(store, seal) == ""
+    sealed = store.sealed(NAME)
+    assert sealed == seal
+    return open_graph(store, sealed, nodes, csr.rows)
+
+
+def assert_equal(graph: Csr, other: Csr) -> None:
+    assert graph.first == other.first
+    for name in ("indptr", "cols", "weights", "features"):
+        some, others = getattr(graph, name), getattr(other, name)
+        assert (some is None) == (others is None)
+        assert some is None or (some.dtype == others.dtype and torch.equal(some, others))
+
+
+@pytest.mark.parametrize(("weighted", "features"), [(False, 0), (True, 0), (True, 3), (False, 1)])
+def test_any_rows_are_read_as_they_were_written(
+    weighted: bool, features: int, tmp_path: Path
+) -> None:
+    csr = make_csr(weighted=weighted, features=features)
+    graph = keep(tmp_path, csr)
+    for first, last in [(0, ROWS), (0, 0), (ROWS, ROWS), (1, 3), (3, 4), (255, 256), (399, 700)]:
+        assert_equal(graph.rows(first, last), csr.slice(first, last))
+
+
+def test_sources_beyond_32_bits_are_read_as_they_were_written(tmp_path: Path) -> None:
+    csr = make_csr(weighted=False, features=0, wide=True)
+    assert_equal(keep(tmp_path, csr, nodes=2**31).rows(5, 600), csr.slice(5, 600))
+
+
+def test_a_graph_without_edges_is_kept(tmp_path: Path) -> None:
+    csr = Csr(0, torch.zeros(10, dtype=torch.int64), torch.empty(0, dtype=torch.int32))
+    assert_equal(keep(tmp_path, csr).rows(2, 9), csr.slice(2, 9))
+
+
+def test_one_rank_stands_for_the_edges_of_all(tmp_path: Path) -> None:
+    graph = keep(tmp_path, make_csr(weighted=True, features=3))
+    first, other = graph.edges(0), graph.edges(1)
+    assert (first.rows, other.rows) == (40, 0)
+    assert first.dropped == other.dropped == DROPPED
+    assert first.histogram.tolist() == list(range(len(first.histogram)))
+    assert not other.histogram.any()
+    assert (first.weighted, first.features, first.count) == (True, 3, 0)
+
+
+def test_a_graph_is_carried_over_without_writing_it(tmp_path: Path) -> None:
+    csr = make_csr(weighted=True, features=0)
+    graph = keep(tmp_path, csr)
+    for key in (OTHER, "d" * 32):
+        before = set(tmp_path.rglob("*"))
+        store = replace(graph.store, key=key)
+        seal = refer_to(store, NAME, graph)
+        assert seal_graph(store, seal) == ""
+        new = [path for path in set(tmp_path.rglob("*")) - before if path.is_file()]
+        assert [path.name for path in new] == [f"{NAME}.seal.json"]
+        graph = open_graph(store, seal, SOURCES, ROWS)
+        assert_equal(graph.rows(0, ROWS), csr)
+    # Back where it was written: its blocks are its own again.
+    own = refer_to(replace(graph.store, key=KEY), NAME, graph)
+    assert {block.key for tensor in own.tensors for block in tensor.blocks} == {""}
+
+
+@pytest.mark.parametrize("part", range(5))
+def test_damage_is_noticed(part: int, tmp_path: Path) -> None:
+    csr = make_csr(weighted=True, features=1)
+    graph = keep(tmp_path, csr)
+    block = next(tmp_path.rglob(f"{NAME}-{part:03}-*"))
+    data = bytearray(block.read_bytes())
+    data[0] ^= 1
+    block.write_bytes(data)
+    with pytest.raises(Damaged, match="does not match its checksum"):
+        open_graph(graph.store, graph.seal, SOURCES, ROWS).rows(0, ROWS)
+
+
+@pytest.mark.parametrize(("sources", "rows"), [(2**31, ROWS), (SOURCES, ROWS + 1), (SOURCES, 9)])
+def test_a_graph_of_other_nodes_is_refused(sources: int, rows: int, tmp_path: Path) -> None:
+    graph = keep(tmp_path, make_csr(weighted=False, features=0))
+    with pytest.raises(Damaged, match="graph"):
+        open_graph(graph.store, graph.seal, sources, rows)
+
+
+def test_a_row_with_too_many_edges_is_not_kept(tmp_path: Path) -> None:
+    csr = Csr(0, torch.tensor([0, 2**31]), torch.empty(1, dtype=torch.int32).expand(2**31))
+    exchange = Exchange(Grid(GridShape.of(1, 1), 0), torch.device("cpu"), CountingRecorder())
+    store = LayerStore(open_storage(None), tmp_path.as_uri(), KEY, VERSION, on_one_machine=True)
+    read = ReadEdges(np.ones(1, np.int64), 1, None)
+    _, why = write_graph(exchange, store, NAME, "a:b:c", csr, RowRanges((0, 1), 1), read)
+    assert why == "a node of a:b:c has 2^31 in-edges or more"
+    assert not list(tmp_path.iterdir())
