@@ -90,6 +90,27 @@ def test_any_rows_are_read_as_they_were_written(
         assert_equal(graph.rows(first, last), csr.slice(first, last))
 
 
+@pytest.mark.parametrize(("weighted", "features"), [(False, 0), (True, 3)])
+@pytest.mark.parametrize("rows", [[], [0], [3, 4, 5], [2, 255, 256, 699], list(range(ROWS))])
+def test_some_rows_are_read_alone(
+    rows: list[int], weighted: bool, features: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    csr = make_csr(weighted=weighted, features=features)
+    graph, wanted = keep(tmp_path, csr), np.zeros(ROWS, bool)
+    wanted[rows] = True
+    opened = list[str]()
+    read = type(graph.store.storage).read
+    monkeypatch.setattr(
+        type(graph.store.storage), "read", lambda own, uri: opened.append(uri) or read(own, uri)
+    )
+    some = graph.some(wanted)
+    assert some.indptr.diff().tolist() == np.where(wanted, csr.indptr.diff().numpy(), 0).tolist()
+    for row in rows:
+        assert_equal(some.slice(row, row + 1), csr.slice(row, row + 1))
+    if len(rows) < 2:
+        assert len(opened) <= 3 * (2 + weighted + features)
+
+
 def test_sources_beyond_32_bits_are_read_as_they_were_written(tmp_path: Path) -> None:
     csr = make_csr(weighted=False, features=0, wide=True)
     assert_equal(keep(tmp_path, csr, nodes=2**31).rows(5, 600), csr.slice(5, 600))

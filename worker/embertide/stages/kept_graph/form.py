@@ -13,7 +13,7 @@ from embertide.primitives.shuffle import Edges
 from embertide.telemetry.omissions import DroppedEdges
 from embertide.versions.layers.seals import KeptTensor
 
-PRIMITIVE = "graph"
+PRIMITIVE = "refresh"
 """Under which the transfers are counted."""
 LENGTHS, SOURCES, WEIGHTS, FEATURES, BUCKETS = (
     "lengths", "sources", "weights", "features", "buckets",

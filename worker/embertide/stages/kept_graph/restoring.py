@@ -24,6 +24,7 @@ from embertide.stages.kept_graph.form import (
 )
 from embertide.telemetry.omissions import DroppedEdges
 from embertide.versions.layers.seals import Damaged, KeptTensor, Seal
+from embertide.versions.layers.some_rows import read_some
 from embertide.versions.layers.store import LayerStore
 
 _Ints = npt.NDArray[np.int64]
@@ -96,6 +97,52 @@ class SealedGraph:
             self._floats(WEIGHTS, start, stop, flat=True),
             self._floats(FEATURES, start, stop),
         )
+
+    def some(self, wanted: npt.NDArray[np.bool_]) -> Csr:
+        """All rows, of which only some have their edges: the blocks of these alone are read.
+
+        Args:
+            wanted: [N] bool.
+
+        Raises:
+            Damaged: they are not what was written, or cannot be read.
+        """
+        rows = np.flatnonzero(wanted)
+        starts, lengths = self._places(rows)
+        indptr: _Ints = np.zeros(len(wanted) + 1, np.int64)
+        indptr[rows + 1] = lengths
+        np.cumsum(indptr, out=indptr)
+        edges = np.arange(indptr[-1]) + np.repeat(starts - indptr[rows], lengths)
+        kind = np.int32 if id_type(self.nodes) is torch.int32 else np.int64
+        weights = self._some(WEIGHTS, edges).view(np.float32) if self._has(WEIGHTS) else None
+        features = self._some(FEATURES, edges).view(np.float32) if self._has(FEATURES) else None
+        return Csr(
+            0,
+            torch.from_numpy(indptr),
+            torch.from_numpy(self._some(SOURCES, edges).view(kind).reshape(-1)),
+            None if weights is None else torch.from_numpy(weights.reshape(-1)),
+            None if features is None else torch.from_numpy(features),
+        )
+
+    def _places(self, rows: _Ints) -> tuple[_Ints, _Ints]:
+        """[k] the first edge of some rows, ascending, and how many each has."""
+        nodes = self._tensor(LENGTHS).rows
+        shift, _ = histogram_size(nodes)
+        buckets = np.unique(rows >> shift)
+        near = (buckets[:, None] << shift) + np.arange(1 << shift)
+        beyond = near >= nodes
+        lengths = self._some(LENGTHS, np.where(beyond, 0, near).reshape(-1)).astype(np.int64)
+        lengths = np.where(beyond, 0, lengths.reshape(near.shape))
+        starts = self.before[buckets][:, None] + np.cumsum(lengths, axis=1) - lengths
+        at = np.searchsorted(near.reshape(-1), rows)
+        return starts.reshape(-1)[at], lengths.reshape(-1)[at]
+
+    def _some(self, name: str, rows: _Ints) -> npt.NDArray[Any]:
+        """[k, words] some rows of a tensor."""
+        tensor = self._tensor(name)
+        out = np.empty((len(rows), tensor.width), np.int32)
+        read_some(self.store, tensor, rows, out)
+        return out
 
     def _floats(
         self, name: str, start: int, stop: int, *, flat: bool = False
