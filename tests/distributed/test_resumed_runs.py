@@ -43,6 +43,7 @@ def test_a_run_goes_on_after_the_last_layer_that_was_kept(job: Job) -> None:
     assert job.kept() == [1, 2]
     report = job.again("2x1")
     assert (report["kept"]["resumed"], report["kept"]["layers"]) == (2, LAYERS)
+    assert report["kept"]["graph"] == ["node:edge:node"]
     assert report["kept"]["kept"] == []
     assert job.rows() == job.bits["2x1"]
     assert job.versions() == versions + 1
@@ -54,6 +55,7 @@ def test_another_grid_goes_on(grid: str, job: Job) -> None:
     job.killed_after(1)
     report = job.again(grid)
     assert report["kept"]["resumed"] >= 1
+    assert report["kept"]["graph"] == ["node:edge:node"]
     assert job.rows() == job.bits["2x1"]
 
 
@@ -78,7 +80,8 @@ def test_no_resume_computes_all_and_removes_what_was_kept(job: Job) -> None:
     report = job.again("2x1", "--no-resume")
     assert report["kept"] == {
         "resumed": 0, "version": "", "layers": 0, "kept": [], "kept_bytes": 0,
-        "written_bytes": None, "wait_seconds": 0.0, "problems": [],
+        "written_bytes": None, "graph": [], "graph_bytes": 0, "graph_written_bytes": 0,
+        "wait_seconds": 0.0, "problems": [],
     }  # fmt: skip
     assert job.kept() == []
 

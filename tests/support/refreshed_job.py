@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,16 @@ class NightlyJob:
         """What the job says of ``refresh``."""
         self._refresh = refresh
         self._write("job.yaml", self.uri, refresh)
+
+    def change_job(self, change: Callable[[Manifest], object]) -> None:
+        """Change what the job says, by its ``spec``."""
+        change(self._manifest["spec"])
+        self.set(**self._refresh)
+
+    def touch_features(self) -> None:
+        """The same features, in files that count as changed."""
+        for path in (self.path / "features").rglob("*.parquet"):
+            path.write_bytes(path.read_bytes())
 
     def _write(self, name: str, output: str, refresh: dict[str, object] | None) -> None:
         spec = {**self._manifest["spec"], "output": {"uri": output}}
@@ -131,10 +141,14 @@ class NightlyJob:
         run.kill_workers(2, 0)
         return run.done(SOON_SECONDS)
 
-    def change_edges(self, seed: int, count: int = 2) -> None:
-        """Other sources of some edges of each file, and an edge fewer."""
+    def change_edges(self, seed: int, count: int = 2, below: str = "") -> None:
+        """Other sources of some edges of each file, and an edge fewer.
+
+        Args:
+            below: the folder of an edge type, whose files alone change; "": all do.
+        """
         g = np.random.default_rng(seed)
-        for path in sorted((self.path / "edges").rglob("*.parquet")):
+        for path in sorted((self.path / "edges" / below).rglob("*.parquet")):
             columns = {
                 name: column.to_numpy().copy()
                 for name, column in _columns(pq.read_table(path)).items()
@@ -144,8 +158,16 @@ class NightlyJob:
             source[at] = source[g.choice(len(source), count)]
             pq.write_table(pa.table({name: values[1:] for name, values in columns.items()}), path)
 
+    def change_one_edge_type(self, seed: int) -> list[str]:
+        """The names of an edge type whose edges were changed, and of its reverse."""
+        edges = self._manifest["spec"]["input"]["edges"]
+        edge = next(edge for edge in edges if "reverse" in edge)
+        self.change_edges(seed, below=edge["uri"].rstrip("/").rpartition("/")[2])
+        return [edge["name"], edge["reverse"]]
+
     def same_as_whole(self, grid: str) -> bool:
         """Whether the current version has the bits that a run of all rows has."""
+        self._write("whole.yaml", self._whole, None)
         self._report(self.run("whole.yaml", grid, "--force").done(WAIT_SECONDS))
         return self.rows(self.uri) == self.rows(self._whole)
 
@@ -172,32 +194,55 @@ class NightlyJob:
         job = load_manifest(self.path / "job.yaml")
         return estimate_job(job, grid=GridShape.parse(grid)).notes
 
-    def kept_sizes(self, layers: KeptLayers) -> tuple[int, int]:
-        """Bytes of the rows and of the digests of a key."""
-        of_rows = of_digests = 0
+    def kept_sizes(self, layers: KeptLayers) -> tuple[int, int, int]:
+        """Bytes of the rows, of the digests and of the graph of a key."""
+        of_rows = of_digests = of_graph = 0
         for path in (self.path / "embeddings" / "_layers" / layers.key).glob("*.seal.json"):
             name = path.name.removesuffix(".seal.json")
             seal = from_bytes(path.as_uri(), path.read_bytes(), layers.key, name)
             of_rows += seal.size if seal.layer else 0
-            of_digests += 0 if seal.layer else seal.size
-        return of_rows, of_digests
+            of_graph += seal.size if seal.edges else 0
+            of_digests += 0 if seal.layer or seal.edges else seal.size
+        return of_rows, of_digests, of_graph
 
     def damage(self, layer: int) -> None:
-        """Change a byte of every block of a layer; 0: of the digests of rows, not of degrees."""
+        """Change a byte of every block of a layer; 0: of the digests of rows alone."""
         folder = self.path / "embeddings" / "_layers"
         for path in sorted(folder.rglob("*.seal.json")):
-            if _is_of_layer(path, layer) and "degrees " not in path.read_text():
-                for block in folder.rglob(f"{path.name.removesuffix('.seal.json')}-*"):
-                    data = bytearray(block.read_bytes())
-                    data[0] ^= 1
-                    block.write_bytes(bytes(data))
+            other = "degrees " in path.read_text() or _is_of_graph(path)
+            if _is_of_layer(path, layer) and not other:
+                _damage_blocks(path)
                 return
         raise AssertionError(f"layer {layer} is not kept")
+
+    def graphs(self) -> list[Path]:
+        """The records of graphs that are kept."""
+        folder = self.path / "embeddings" / "_layers"
+        return sorted(path for path in folder.rglob("*.seal.json") if _is_of_graph(path))
+
+    def damage_graphs(self, part: int) -> None:
+        """Change a byte of a tensor's blocks, by its number, of every graph that is kept."""
+        for path in self.graphs():
+            _damage_blocks(path, f"{part:03}-*")
 
 
 def _is_of_layer(seal: Path, layer: int) -> bool:
     """Whether a record is of a layer; 0: of digests or degrees of rows."""
     return f'\\"layer\\":{layer},' in seal.read_text()
+
+
+def _is_of_graph(seal: Path) -> bool:
+    return '\\"edges\\":{' in seal.read_text()
+
+
+def _damage_blocks(seal: Path, which: str = "*") -> None:
+    """Change a byte of the blocks that were written for a record, wherever they lie."""
+    blocks = list(seal.parents[1].rglob(f"{seal.name.removesuffix('.seal.json')}-{which}"))
+    assert blocks
+    for block in blocks:
+        data = bytearray(block.read_bytes())
+        data[0] ^= 1
+        block.write_bytes(bytes(data))
 
 
 def _columns(table: pa.Table) -> dict[str, pa.ChunkedArray]:

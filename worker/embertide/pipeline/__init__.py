@@ -10,6 +10,8 @@ refresh         the current version's kept rows, from which a run may go on
 unchanged_rows  the rows that have not changed since
 reach           how far changes reach, and what computing them again takes
 keeping         layers that are kept for a next attempt or the next run
+graph_keeping   the graph that is kept beside them
+kept_graph      a graph that was kept: edges that have not changed are not read
 self_check      rows of the layers a second time, and that they agree
 publish         embeddings -> parts -> version
 embed           some nodes' embeddings, in this process; publishes nothing (``embertide embed``)
@@ -26,7 +28,8 @@ from functools import partial
 from embertide.context import RunContext
 from embertide.kernels.memory import release_idle
 from embertide.pipeline.compute import compute
-from embertide.pipeline.keeping import kept_layers
+from embertide.pipeline.graph_keeping import graph_keeping
+from embertide.pipeline.keeping import kept_layers, store_of
 from embertide.pipeline.prepare import prepare
 from embertide.pipeline.publish import publish
 from embertide.pipeline.refresh import plan_refresh
@@ -57,23 +60,33 @@ def run(
     make_room = partial(_make_room, clock, order)
     with clock.memory:
         read_model = partial(share_model, planned_digest=order.model_digest)
-        prepared = prepare(ctx, order.inputs, clock, read_model, only_targets=True)
-        make_room()
-        self_check = SelfChecking(prepared, order.version)
-        with clock.stage("csr"):
-            refresh = plan_refresh(prepared, order)
-        layers = prepared.plan.program.layers
-        with kept_layers(ctx, order, refresh, layers) as keeping:
-            with clock.stage("csr"):
-                refreshing = find_unchanged(prepared, order, refresh)
-            embeddings = compute(
-                prepared, clock, make_room, checker=self_check, keeping=keeping,
-                refreshing=refreshing, chosen=prepared.chosen,
+        with graph_keeping(ctx, order.version) as graph:
+            prepared = prepare(
+                ctx, order.inputs, clock, read_model, only_targets=True,
+                kept=None if graph is None else graph.kept,
             )  # fmt: skip
-            checked = self_check.finish(embeddings)
-            release_idle()
-            release_memory()
-            published = publish(prepared, order, embeddings, checked, clock)
+            make_room()
+            self_check = SelfChecking(prepared, order.version)
+            with clock.stage("csr"):
+                refresh = plan_refresh(prepared, order)
+                if graph is not None and (refresh.keeps or order.keep):
+                    graph.keep(prepared.ctx, prepared.graph, store_of(ctx, order, refresh))
+                if graph is not None:
+                    graph.kept.release()
+            layers = prepared.plan.program.layers
+            with kept_layers(ctx, order, refresh, layers) as keeping:
+                with clock.stage("csr"):
+                    refreshing = find_unchanged(prepared, order, refresh)
+                embeddings = compute(
+                    prepared, clock, make_room, checker=self_check, keeping=keeping,
+                    refreshing=refreshing, chosen=prepared.chosen,
+                )  # fmt: skip
+                if graph is not None:
+                    graph.finish(ctx)
+                checked = self_check.finish(embeddings)
+                release_idle()
+                release_memory()
+                published = publish(prepared, order, embeddings, checked, clock)
     ctx = prepared.ctx
     report = gather_report(
         ctx,

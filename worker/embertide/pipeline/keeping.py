@@ -55,7 +55,7 @@ def kept_layers(
             yield None
         else:
             uris = [item["uri"] for item in order.inputs.objects()]
-            store = LayerStore(storage, output, refresh.key, order.version, on_one_machine(ctx))
+            store = store_of(ctx, order, refresh)
             if ctx.grid.rank == 0 and refresh.keeps:
                 _drop_touched(ctx, store, uris)
             yield Keeping(
@@ -72,11 +72,19 @@ def kept_layers(
         _sweep(ctx, refresh)
 
 
+def store_of(ctx: RunContext, order: WorkOrder, refresh: RefreshPlan) -> LayerStore:
+    """Where a run keeps what it keeps."""
+    output = ctx.job.spec.published_uri
+    return LayerStore(ctx.storage, output, refresh.key, order.version, on_one_machine(ctx))
+
+
 def _drop_touched(ctx: RunContext, store: LayerStore, uris: list[str]) -> None:
     """Let go of what was kept under the run's key before a file was touched: the version would have
     rows of the file as it was then, since a layer that is complete is not kept again."""
     try:
-        seals = list(seals_of(ctx.storage, store.output_uri, store.key))
+        every = seals_of(ctx.storage, store.output_uri, store.key)
+        # A graph is compared with the objects of its own edges.
+        seals = [seal for seal in every if seal.edges is None]
         since = min((seal.version for seal in seals), key=begun, default="")
         if since and (change := touched(ctx.storage, since, uris)):
             ctx.graph_facts.kept.warn(NOT_USED.format(why=change))

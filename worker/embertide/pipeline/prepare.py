@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from embertide.context import RunContext
 from embertide.errors import GridError
 from embertide.layouts import Loaded
 from embertide.models.read import Model
+from embertide.pipeline.kept_graph import KeptGraph
 from embertide.pipeline.typed_graph import (
     TypedGraph,
     build_types,
@@ -163,6 +165,7 @@ def prepare(
     complete: bool = True,
     only_targets: bool = False,
     edges_of: EdgesOf | None = None,
+    kept: KeptGraph | None = None,
 ) -> Prepared:
     """Read the model and all inputs, and build the graph. Collective: every rank must call.
 
@@ -172,6 +175,7 @@ def prepare(
         complete: refuse inputs that are too small, or that changed while they were read.
         only_targets: read which nodes the job wants, where it names some.
         edges_of: the nodes into or out of which edges are kept in memory; None: all edges are.
+        kept: finds graphs that an earlier run has kept, whose edges are not read.
 
     Raises:
         EmbertideError: on the rank that found a problem, or on all.
@@ -192,17 +196,24 @@ def prepare(
         chosen = _chosen(ctx, inputs, program, by_program) if only_targets else None
         only = None if edges_of is None else edges_of(ctx, program, by_program)
     with clock.stage("ingest"):
-        edges = ingest_types(reading, inputs, nodes, _masks(nodes, names, only))
+        read = match_relations(ctx.job, program)
+        stand_ins = {} if kept is None else kept.find(ctx, inputs, nodes, set(read.values()))
+        masks = _masks(nodes, names, only)
+        edges = ingest_types(reading, inputs, nodes, masks, stand_ins)
         ctx.graph_facts.omissions = omissions_of(reading.job, inputs, nodes, edges)
         warnings = []
         if complete:
             ctx.graph_facts.read = check_read(ctx, inputs, edges).to_json()
             warnings = check_unchanged(ctx, inputs)
         pairs = pairs_of(reading, inputs, nodes)
-        drop_unread(edges, match_relations(ctx.job, program))
+        read_back = None
+        if kept is not None:
+            kept.note(reading.job, edges)
+            read_back = partial(kept.read_back, reading, inputs, nodes, masks, warnings)
+        drop_unread(edges, read)
         release_memory()
     with clock.stage("csr"):
-        graph = build_types(reading, nodes, edges, lambda: grown(ctx, inputs, plan))
+        graph = build_types(reading, nodes, edges, lambda: grown(ctx, inputs, plan), read_back)
         _note(ctx, inputs, program, graph, names, counts)
         loaded = {name: loaded_features(ctx, by_program[name]) for name in program.inputs}
     del edges, nodes, by_program

@@ -15,6 +15,7 @@ import torch
 
 from embertide.context import RunContext
 from embertide.grid import RowRanges
+from embertide.kernels.csr import Csr
 from embertide.kernels.hashing import Words
 from embertide.kernels.ids import Ids
 from embertide.kernels.spilled_csr import AnyCsr
@@ -27,6 +28,7 @@ from embertide.primitives.shuffle import Edges
 from embertide.readers.ids import Mask
 from embertide.readers.pool import are_remote
 from embertide.readers.splits import assign_splits
+from embertide.spec.edges import EdgeInput
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.relations import Relation
 from embertide.stages.csr import build_graph, choose_ranges
@@ -36,6 +38,9 @@ from embertide.stages.scores import Pairs, read_pairs
 from embertide.steps import Program
 from embertide.telemetry.memory import arrow_on_the_heap
 from embertide.telemetry.omissions import Omissions
+
+ReadBack = Callable[[Relation, RowRanges], Csr | Edges | None]
+"""Collective: every rank must call."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,7 @@ def ingest_types(
     inputs: Inputs,
     nodes: dict[str, LoadedNodes],
     only: Mapping[str, Mask] | None = None,
+    kept: Mapping[Relation, Edges] | None = None,
 ) -> dict[Relation, Edges]:
     """Relation -> our share of its edges; a reverse shares the memory of its own.
 
@@ -122,22 +128,36 @@ def ingest_types(
 
     Args:
         only: node type -> [N] bool, the nodes whose edges alone are kept; None: all are.
+        kept: relation -> what stands for its edges, where their graph was kept: they are not read.
     """
-    given, found = ctx.job.spec.input.edges, {}
+    given, found = ctx.job.spec.input.edges, dict[Relation, Edges]()
     splits = [inputs.by_edges[str(edge.relation)] for edge in given]
     shares = ctx.parts([sum(split.size for split in of_type) or 1 for of_type in splits])
-    for share, edge, of_type in zip(shares, given, splits, strict=True):
-        features = 0 if edge.features is None else inputs.edge_features[str(edge.relation)]
-        categories = inputs.edge_categories.get(str(edge.relation), [])
-        ends = Ends(
-            edge, nodes[edge.source_type], nodes[edge.destination_type], features, categories,
-            None if only is None else (only[edge.source_type], only[edge.destination_type]),
-        )  # fmt: skip
-        mine = assign_splits(of_type, ctx.grid.world)[ctx.grid.rank]
-        edges = found[edge.relation] = ingest(share, ends, mine)
-        for turned in edge.relations[1:]:
-            found[turned] = reverse(edges, ends.counts[0])
+    for share, edge in zip(shares, given, strict=True):
+        there = {r: own for r, own in (kept or {}).items() if r in edge.relations}
+        found |= there or ingest_type(share, inputs, nodes, edge, only)
     return found
+
+
+def ingest_type(
+    ctx: RunContext,
+    inputs: Inputs,
+    nodes: dict[str, LoadedNodes],
+    edge: EdgeInput,
+    only: Mapping[str, Mask] | None = None,
+) -> dict[Relation, Edges]:
+    """The same of one edge type. Collective: every rank must call."""
+    own = str(edge.relation)
+    features = 0 if edge.features is None else inputs.edge_features[own]
+    ends = Ends(
+        edge, nodes[edge.source_type], nodes[edge.destination_type], features,
+        inputs.edge_categories.get(own, []),
+        None if only is None else (only[edge.source_type], only[edge.destination_type]),
+    )  # fmt: skip
+    mine = assign_splits(inputs.by_edges[own], ctx.grid.world)[ctx.grid.rank]
+    edges = ingest(ctx, ends, mine)
+    turned = {other: reverse(edges, ends.counts[0]) for other in edge.relations[1:]}
+    return {edge.relation: edges, **turned}
 
 
 def pairs_of(ctx: RunContext, inputs: Inputs, nodes: dict[str, LoadedNodes]) -> Pairs | None:
@@ -182,6 +202,7 @@ def build_types(
     nodes: dict[str, LoadedNodes],
     edges: dict[Relation, Edges],
     grown: Callable[[], dict[str, list[Growth]]] = dict,
+    read_back: ReadBack | None = None,
 ) -> TypedGraph:
     """Cut every node type over the grid, and send each edge to the owner of its destination.
 
@@ -189,6 +210,8 @@ def build_types(
 
     Args:
         grown: node type -> what its rows and edges may take, see :func:`choose_ranges`.
+        read_back: our rows of a graph that was kept, or edges of a relation to build it from in
+            place of those that are there; None: it is built from these. None: all are.
     """
     once, ranges = cache(grown), {}
     for name, of_type in nodes.items():
@@ -202,9 +225,13 @@ def build_types(
     for share, relation in zip(shares, list(edges), strict=True):
         ends = ranges[relation.destination], ranges[relation.source].nodes
         own = edges.pop(relation)
+        there = None if read_back is None else read_back(relation, ends[0])
+        if isinstance(there, Csr):
+            sub_ranges[relation] = there
+            continue
         name = str(relation) if ctx.job.spec.input.several else ""
-        sub_ranges[relation] = build_graph(share, kinds[relation], own, *ends, name)
-        del own
+        sub_ranges[relation] = build_graph(share, kinds[relation], there or own, *ends, name)
+        del own, there
     located = {
         name: Located(
             ranges[name],

@@ -22,6 +22,9 @@ class KeptFacts:
         kept: the layers that it kept.
         kept_bytes: of the rows of these, of all workers.
         written_bytes: what was written for them; an earlier run has kept the rest. None: all.
+        graph: relations of which it has read a graph that was kept, and not the edges.
+        graph_bytes: of the graph that it kept for the next run, of all workers.
+        graph_written_bytes: what was written for it.
         wait_seconds: that this worker waited for what it wrote.
         problems: why a layer was not kept, or one that was kept was not used.
     """
@@ -32,6 +35,9 @@ class KeptFacts:
     kept: list[int] = field(default_factory=list)
     kept_bytes: int = 0
     written_bytes: int | None = None
+    graph: list[str] = field(default_factory=list)
+    graph_bytes: int = 0
+    graph_written_bytes: int = 0
     wait_seconds: float = 0.0
     problems: list[str] = field(default_factory=list)
 
@@ -62,6 +68,13 @@ class KeptFacts:
             numbers = ", ".join(map(str, self.kept))
             text = f"kept layer {numbers} for a next attempt or run: {human_bytes(self.kept_bytes)}"
             found.append(text + self._written)
+        if self.graph:
+            found.append(f"kept graph read in place of the edges of {', '.join(self.graph)}")
+        if self.graph_bytes:
+            text = f"kept the graph for the next run: {human_bytes(self.graph_bytes)}"
+            written = human_bytes(self.graph_written_bytes) if self.graph_written_bytes else "none"
+            whole = self.graph_written_bytes == self.graph_bytes
+            found.append(text if whole else f"{text}, of which {written} were written now")
         return found
 
     @property
