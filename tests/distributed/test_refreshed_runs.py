@@ -248,10 +248,11 @@ def test_plans_say_what_a_run_would_take_over(job: NightlyJob) -> None:
     assert not [note for note in more if note.startswith("a run would")]
     first = job.night("2x1")["version"]
     (layers,) = job.kept()
-    rows, digests, _ = (human_bytes(size) for size in job.kept_sizes(layers))
+    rows, digests, graph = (human_bytes(size) for size in job.kept_sizes(layers))
     assert kept == (
         "the rows of its layers are kept below the output for the run that follows:"
-        f" {rows}, and {digests} of digests (refresh.keep)"
+        f" {rows}, {digests} of digests, and the graph, which is read in place of edges that have"
+        f" not changed: {graph} (refresh.keep)"
     )
     confirms = f"a run would confirm version {first}: nothing has changed since"
     assert job.planned("2x1")[0] == confirms

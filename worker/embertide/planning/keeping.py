@@ -10,10 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from embertide.footprint import FLOAT_BYTES, GraphSize
+from embertide.footprint import FLOAT_BYTES, ID_BYTES, GraphSize
 from embertide.planning.duration import KEPT_BYTES, likely_seconds, work_of
+from embertide.planning.graph import PlannedGraph
 from embertide.plans.boundaries import Boundary, boundaries
 from embertide.plans.plan import Plan
+from embertide.primitives.shuffle import histogram_size
 from embertide.telemetry.estimate import LayerToKeep
 from embertide.telemetry.report import PlannedTraffic
 
@@ -86,6 +88,18 @@ def kept_bytes(plan: Plan, size: GraphSize, ends: Iterable[Boundary], *, rounded
         for name in end.tensors
     ]
     return sum(values) * FLOAT_BYTES // 2
+
+
+def graph_bytes(graph: PlannedGraph) -> int:
+    """Bytes of the graph as it is kept: of each edge its source and what it carries, of each node
+    how many in-edges it has, and a histogram of these."""
+    total = 0.0
+    for name, relation in graph.relations.items():
+        size = graph.size.of_relation(name)
+        _, buckets = histogram_size(size.nodes)
+        total += relation.edges * (size.index_bytes + relation.carried_bytes)
+        total += size.nodes * FLOAT_BYTES + buckets * 2 * ID_BYTES
+    return int(total)
 
 
 def describe_kept(layers: Sequence[LayerToKeep], resume: str) -> list[str]:

@@ -6,12 +6,11 @@ How far changes reach is known only once the inputs are read.
 from __future__ import annotations
 
 from embertide.errors import EmbertideError
-from embertide.footprint import GraphSize
 from embertide.planning.base_version import planned_how, read_base
 from embertide.planning.digest_memory import digest_bytes
-from embertide.planning.graph import plan_graph
+from embertide.planning.graph import PlannedGraph, plan_graph
 from embertide.planning.inputs import Inputs, with_tables
-from embertide.planning.keeping import kept_bytes
+from embertide.planning.keeping import graph_bytes, kept_bytes
 from embertide.planning.layer_key import layer_key
 from embertide.planning.publishing import published
 from embertide.planning.unchanged import change_since
@@ -33,8 +32,9 @@ GOES_ON = (
 UNKNOWN = "whether a run would take over rows of the current version is not known: {why}"
 ALL_ROWS = "a run would compute all rows: {why}"
 KEEPS = (
-    "the rows of its layers are kept below the output for the run that follows: {rows}, and"
-    " {digests} of digests (refresh.keep)"
+    "the rows of its layers are kept below the output for the run that follows: {rows}, {digests}"
+    " of digests, and the graph, which is read in place of edges that have not changed: {graph}"
+    " (refresh.keep)"
 )
 KEEPS_NONE = "no rows are kept for the run that follows (refresh.keep): {why}"
 
@@ -47,8 +47,8 @@ def next_version_notes(
     sampled, grid = job.spec.inference.fanout != "full", estimate.grid
     target = Target(grid=grid, sampled=sampled, panel=estimate.panel)
     plan = make_plan(published(arranged, program), target)
-    size, unfit = plan_graph(arranged, inputs, plan.program, grid).size, _unfit(job, plan)
-    return [*_does(storage, job, inputs, plan, unfit), *_kept(job, plan, size, unfit)]
+    graph, unfit = plan_graph(arranged, inputs, plan.program, grid), _unfit(job, plan)
+    return [*_does(storage, job, inputs, plan, unfit), *_kept(job, plan, graph, unfit)]
 
 
 def _does(storage: Storage, job: EmbeddingJob, inputs: Inputs, plan: Plan, unfit: str) -> list[str]:
@@ -81,11 +81,12 @@ def _unfit(job: EmbeddingJob, plan: Plan) -> str:
     return why_whole(plan, sampled=job.spec.inference.fanout != "full")
 
 
-def _kept(job: EmbeddingJob, plan: Plan, size: GraphSize, unfit: str) -> list[str]:
+def _kept(job: EmbeddingJob, plan: Plan, graph: PlannedGraph, unfit: str) -> list[str]:
     if not job.spec.refresh.keep:
         return []
     if unfit:
         return [KEEPS_NONE.format(why=unfit)]
-    rounded = job.spec.inference.rows != "float32"
+    rounded, size = job.spec.inference.rows != "float32", graph.size
     rows = kept_bytes(plan, size, [*boundaries(plan), results_of(plan)], rounded=rounded)
-    return [KEEPS.format(rows=human_bytes(rows), digests=human_bytes(digest_bytes(plan, size)))]
+    sizes = {"rows": rows, "digests": digest_bytes(plan, size), "graph": graph_bytes(graph)}
+    return [KEEPS.format(**{name: human_bytes(of) for name, of in sizes.items()})]
