@@ -10,6 +10,9 @@ import pytest
 import yaml
 
 import embertide
+from embertide.pipeline import typed_graph
+from embertide.pipeline.over_kept import embed_over_kept
+from embertide.spec.manifest import load_manifest
 from tests.support.catalogue import GRAPHS, catalogue
 from tests.support.commands import Done
 from tests.support.export_results import WIDTH, Layers
@@ -174,6 +177,37 @@ def test_graphs_of_several_types(tmp_path: Path) -> None:
     assert (ids, over["version"], over["new"]) == ([item], version, 1)
     # No row of another node has changed, so a run of all rows gives the same.
     assert np.array_equal(vectors[0], job.whole_rows()["item"][item])
+
+
+def _no_edges(*_: object) -> None:
+    raise AssertionError("edges are read")
+
+
+@pytest.mark.parametrize(
+    ("words", "node_type"),
+    [(("--conv", "sage"), None), (("--conv", "gcn", "--weights"), None), (("--hetero",), "user")],
+)
+def test_a_kept_graph_is_read_in_place_of_edges_that_have_not_changed(
+    words: tuple[str, ...], node_type: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, asked = NightlyJob(tmp_path, "--scale", "10", *words), [5, 100, 77]
+    job.night("2x1")
+    job.touch_features()
+    loaded = load_manifest(job.path / "job.yaml")
+    with monkeypatch.context() as patch:
+        patch.setattr(typed_graph, "ingest", _no_edges)
+        over = embed_over_kept(loaded, asked, node_type=node_type)
+    assert over.warnings == []
+    job.damage_graphs(2)
+    damaged = embed_over_kept(loaded, asked, node_type=node_type)
+    assert damaged.warnings
+    assert all("does not match its checksum" in warning for warning in damaged.warnings)
+    for path in job.graphs():
+        path.unlink()
+    read = embed_over_kept(loaded, asked, node_type=node_type)
+    for other in (damaged, read):
+        assert np.array_equal(over.vectors, other.vectors)
+        assert (over.edges, over.over) == (other.edges, other.over)
 
 
 @pytest.mark.parametrize("layer", [0, 1, 3])

@@ -29,6 +29,7 @@ from embertide.pipeline.embed import (
     one_worker,
     unknown_ids,
 )
+from embertide.pipeline.kept_graph import KeptGraph
 from embertide.pipeline.prepare import Prepared, prepare, target_of, to_publish
 from embertide.planning.inputs import Inputs, list_inputs
 from embertide.planning.kept_version import KeptVersion, read_kept
@@ -176,10 +177,14 @@ class _Work:
             Damaged: what was kept is not what was written, or not of this model.
         """
         clock = Clock(MemoryWatch(), self.ctx.report)
-        prepared = prepare(
-            self.ctx, self.inputs, clock, lambda _ctx: self.model, references=_no_references,
-            edges_of=self._edges_of,
-        )  # fmt: skip
+        there = KeptGraph(new_version(), self.kept.key)
+        try:
+            prepared = prepare(
+                self.ctx, self.inputs, clock, lambda _ctx: self.model, references=_no_references,
+                edges_of=self._edges_of, kept=there,
+            )  # fmt: skip
+        finally:
+            there.release()
         ctx, graph = prepared.ctx, prepared.graph
         rows = torch.zeros(len(self.before[node_type_of(self.key)]), dtype=torch.bool)
         rows[self.dense] = True
@@ -188,13 +193,14 @@ class _Work:
             layers = arrange(ctx, prepared.plan, ranges)
             graphs = layer_graphs(ctx, layers, graph, clock)
             over = infer_over_kept(
-                ctx, layers, graphs, prepared.loaded, locations, self._kept_rows(prepared),
+                ctx, layers, graphs, prepared.loaded, locations, self._kept_rows(prepared, there),
                 {node_type_of(self.key): rows}, clock,
             )  # fmt: skip
         places = torch.cumsum(rows, 0)[self.dense] - 1
-        facts = self._facts(prepared, over, locations)
-        warnings = [*ctx.graph_facts.omissions.sentences, *prepared.warnings]
-        return self._answer(over.rows[self.key][places].numpy(), facts, warnings, over.edges)
+        rests_on = self._facts(prepared, over, locations)
+        facts = ctx.graph_facts
+        problems = [*facts.omissions.sentences, *facts.kept.problems, *prepared.warnings]
+        return self._answer(over.rows[self.key][places].numpy(), rests_on, problems, over.edges)
 
     def _edges_of(
         self, _ctx: RunContext, program: Program, nodes: Mapping[str, LoadedNodes]
@@ -212,7 +218,7 @@ class _Work:
         needed[of][self.dense] = True
         return needed
 
-    def _kept_rows(self, prepared: Prepared) -> KeptRows:
+    def _kept_rows(self, prepared: Prepared, there: KeptGraph) -> KeptRows:
         graph, program = prepared.graph, prepared.plan.program
         weighted = {
             name: graph.sub_ranges[relation].weighted
@@ -222,8 +228,9 @@ class _Work:
             self.store, self.kept.record, kinds_read(program, weighted), self.before
         )
         return KeptRows(
-            store=self.store, basis=self.kept.basis, before=self.before, degrees=degrees
-        )
+            store=self.store, basis=self.kept.basis, before=self.before, degrees=degrees,
+            same=[name for name, of in graph.of_relations(program).items() if of in there.sealed],
+        )  # fmt: skip
 
     def _facts(
         self, prepared: Prepared, over: OverKept, locations: Mapping[str, torch.Tensor]

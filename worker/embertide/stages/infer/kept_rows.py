@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -34,12 +34,15 @@ class KeptRows:
         before: node type -> [N] int64, the dense id that each node had then; -1: it is new.
         degrees: kind -> [N] float32, the degrees that nodes had then; of new nodes they mean
             nothing.
+        same: relations whose edges, and nodes, are those of the version: their graph has the
+            in-edges of the nodes that are computed, and no other out-edges.
     """
 
     store: LayerStore
     basis: str
     before: Mapping[str, torch.Tensor]
     degrees: Mapping[DegreeKind, torch.Tensor]
+    same: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,8 @@ class DegreesThen:
 
     Attributes:
         now: the graph with the edges of the nodes that are computed.
-        computed: [N] bool, of the destination type and of the source type.
+        computed: [N] bool, of the destination type and of the source type: the nodes of which all
+            in-edges, or all out-edges, are there.
     """
 
     now: LayerGraph
@@ -82,6 +86,7 @@ class DegreesThen:
         kept = self.kept.get(kind_of(self.view, end, weighted=weighted))
         if kept is None:
             # Only rows that are computed are multiplied by it.
+            assert end == "in" or bool(self.computed[1].any()), "out-edges are not there"
             return now
         return torch.where(self.computed[0 if end == "in" else 1], now, kept)
 
@@ -162,10 +167,13 @@ class KeptExcerpts(ExcerptRun):
         """A layer graph with the edges of some rows, and the degrees that others had then."""
         own = super().graph(excerpt, graph, wanted)
         source, destination = ends_of(graph.relation)
+        by_source = self._computed[source]
+        if graph.relation in self._kept.same:
+            by_source = torch.zeros_like(by_source)
         then = DegreesThen(
             graph,
             EdgeView(0, edge_weight=True, relation=graph.relation),
             self._kept.degrees,
-            (self._computed[destination], self._computed[source]),
+            (self._computed[destination], by_source),
         )
         return replace(own, whole=then, _variants={}, _patterns={}, _features={})
