@@ -91,7 +91,7 @@ class GraphKeeping:
         return why, size
 
     def _refer(self, ctx: RunContext, store: LayerStore, relation: Relation) -> tuple[str, int]:
-        """As :meth:`_kept_already`, on rank 0."""
+        """What :meth:`_kept_already` gives, on rank 0."""
         made_of = self.kept.made_of[relation]
         try:
             try:

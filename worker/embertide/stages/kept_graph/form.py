@@ -40,7 +40,7 @@ class ReadEdges:
 
     @classmethod
     def of(cls, edges: Edges, own: Edges) -> ReadEdges:
-        """Of a relation.
+        """What is known of a relation's edges.
 
         Args:
             own: the edges of its edge type as they are in the files.
