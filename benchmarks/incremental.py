@@ -1,12 +1,14 @@
 """What a run takes that computes the rows that have changed, beside one that computes all.
 
     .venv/bin/python -m benchmarks.incremental --scale 17
+    .venv/bin/python -m benchmarks.incremental --scale 20 --tolerance 1e-3
 
 *bounded*: a graph whose nodes have 20 in-edges each, of which one source of a share of the nodes is
 another one each night, for SAGE (GCN's degrees of sources make changes reach further by a layer);
 *rmat*: a graph with hubs for GCN, where changes reach almost everything. Runs take
 turns: *full* computes all rows and keeps them, *incremental* (or *auto*) goes on from what was
-kept. ``layers`` are the seconds of the layers, reading and keeping rows included, ``work`` those of
+kept. With ``--tolerance`` instead, RMAT graphs of which a share of edges and of features has changed,
+for SAGE and GCN, each share in a case of its own. ``layers`` are the seconds of the layers, reading and keeping rows included, ``work`` those of
 all stages; ``waited`` those for writes of kept rows, ``share`` the part of the edges that were gone
 over. ``..._of_full`` are shares of a full run that keeps nothing (*alone*).
 """
@@ -19,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,9 @@ import yaml
 from benchmarks.support.rounds import ROOT, Run, middle, ratio, save, table
 
 NEIGHBOURS, WIDTH = 20, 128
-KEYS = ("work", "layers", "waited", "publish", "share", "layers_of_full", "work_of_full")
+KEYS = ("work", "layers", "waited", "publish", "share", "error", "layers_of_full", "work_of_full")
+SHARES = (1e-5, 1e-4, 1e-2)
+"""Of the edges and of the features, with a tolerance."""
 _COMMAND = [str(ROOT / ".venv/bin/embertide")]
 
 
@@ -41,6 +45,7 @@ class Nightly:
 
     folder: Path
     scale: int
+    tolerance: float = 0.0
     seed: int = 1
 
     @property
@@ -48,9 +53,10 @@ class Nightly:
         """The file of edges, or the first of several: the one that changes."""
         return min((self.folder / "edges").rglob("*.parquet"))
 
-    def make_rmat(self) -> None:
+    def make_rmat(self, conv: str = "gcn") -> None:
         """A graph with hubs, and its features and model."""
-        _call("synth", str(self.folder), "--scale", str(self.scale), "--quiet")
+        model = ["--conv", conv, "--feature-format", "npy"]
+        _call("synth", str(self.folder), "--scale", str(self.scale), *model, "--quiet")
 
     def make_bounded(self) -> None:
         """Every node has as many in-edges, from any nodes."""
@@ -70,20 +76,29 @@ class Nightly:
         self._write(manifest)
 
     def change(self, share: float) -> None:
-        """Another source of one in-edge of a share of the nodes."""
+        """Another source of one in-edge of a share of the nodes; with a tolerance, other sources
+        of a share of the edges, and other features of a share of the nodes."""
+        nodes, g = 1 << self.scale, np.random.default_rng(self.seed)
+        self.seed += 1
         edges = pq.read_table(self.edges)
         columns = {name: edges[name].to_numpy().copy() for name in edges.column_names}
         source = next(iter(columns.values()))
-        g = np.random.default_rng(self.seed)
-        self.seed += 1
-        at = g.choice(len(source), max(1, round(share * (1 << self.scale))), replace=False)
-        source[at] = g.integers(0, 1 << self.scale, len(at))
+        of = len(source) if self.tolerance else nodes
+        at = g.choice(len(source), max(1, round(share * of)), replace=False)
+        source[at] = g.integers(0, nodes, len(at))
         pq.write_table(pa.table(columns), self.edges)
+        if self.tolerance:
+            (features,) = (self.folder / "features").glob("*.npy")
+            values = np.load(features, mmap_mode="r+")
+            rows = g.choice(len(values), max(1, round(share * len(values))), replace=False)
+            values[rows] = g.standard_normal((len(rows), values.shape[1]), np.float32)
+            values.flush()
 
     def run(self, mode: str, grid: str, *, keep: bool = True) -> Run:
         """A run to its end."""
         manifest = self._manifest()
-        manifest["spec"]["refresh"] = {"mode": mode, "keep": keep, "resume": "never"}
+        refresh = {"mode": mode, "keep": keep, "resume": "never", "tolerance": self.tolerance}
+        manifest["spec"]["refresh"] = {**refresh, "maxError": 0.5} if self.tolerance else refresh
         manifest["spec"]["output"] |= {"compare": False, "keepVersions": 1}
         manifest["spec"]["inference"] = {"checkedRows": 0}
         self._write(manifest)
@@ -96,6 +111,8 @@ class Nightly:
             "publish": report["stages"]["publish"],
             "share": refresh["edges"] / refresh["all_edges"] if incremental else 1.0,
             "waited": report["kept"]["wait_seconds"],
+            "error": refresh["error"],
+            "written": report["kept"]["written_bytes"] or 0,
         }
 
     @property
@@ -135,29 +152,53 @@ def measure(job: Nightly, mode: str, share: float, grid: str, rounds: int) -> di
     return found
 
 
+@dataclass(frozen=True)
+class Case:
+    """A graph, a model, how much changes, and how the changes are followed."""
+
+    graph: str
+    conv: str
+    mode: str
+    share: float
+    tolerance: float = 0.0
+
+    def run(self, scale: int, grid: str, rounds: int) -> Run:
+        """Make the job and measure it."""
+        with tempfile.TemporaryDirectory(prefix="embertide-bench-") as folder:
+            job = Nightly(Path(folder) / "job", scale, self.tolerance)
+            job.make_bounded() if self.graph == "bounded" else job.make_rmat(self.conv)
+            systems = measure(job, self.mode, self.share, grid, rounds)
+        title = f"{self.graph}, {self.conv}, scale {scale}, {self.share:g}"
+        rows = [[name, *(run.get(key, "") for key in KEYS)] for name, run in systems.items()]
+        print(table([title, *KEYS], rows), flush=True)
+        return {**asdict(self), "scale": scale, "systems": systems}
+
+
 def main() -> None:
-    """Measure both graphs."""
+    """Measure both graphs, or those of a tolerance."""
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=int, default=17, help="2^scale nodes")
     parser.add_argument("--grid", default="1x1")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--bounded", type=float, default=1e-4, help="share of the nodes")
     parser.add_argument("--rmat", type=float, default=2e-4, help="changed edges for each node")
+    parser.add_argument("--tolerance", type=float, default=0.0, help="measure runs with it")
+    parser.add_argument("--shares", type=float, nargs="+", default=SHARES, help="with a tolerance")
+    parser.add_argument("--convs", nargs="+", default=["sage", "gcn"], help="with a tolerance")
     parser.add_argument("--out", type=Path, help="the JSON file; default benchmarks/results")
     given = parser.parse_args()
-    cases: list[Run] = []
-    for graph, mode, share in (
-        ("bounded", "incremental", given.bounded),
-        ("rmat", "auto", given.rmat),
-    ):
-        with tempfile.TemporaryDirectory(prefix="embertide-bench-") as folder:
-            job = Nightly(Path(folder) / "job", given.scale)
-            job.make_bounded() if graph == "bounded" else job.make_rmat()
-            systems = measure(job, mode, share, given.grid, given.rounds)
-        cases.append({"graph": graph, "scale": given.scale, "share": share, "systems": systems})
-        rows = [[name, *(run.get(key, "") for key in KEYS)] for name, run in systems.items()]
-        print(table([f"{graph}, scale {given.scale}, {share:g}", *KEYS], rows), flush=True)
-    save("incremental", {"cases": cases}, given.out)
+    cases = [
+        Case("bounded", "sage", "incremental", given.bounded),
+        Case("rmat", "gcn", "auto", given.rmat),
+    ]
+    if given.tolerance:
+        cases = [
+            Case("rmat", conv, "incremental", share, given.tolerance)
+            for conv in given.convs
+            for share in given.shares
+        ]
+    results = [case.run(given.scale, given.grid, given.rounds) for case in cases]
+    save("incremental", {"cases": results}, given.out)
 
 
 if __name__ == "__main__":
