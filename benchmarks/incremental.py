@@ -7,10 +7,13 @@
 another one each night, for SAGE (GCN's degrees of sources make changes reach further by a layer);
 *rmat*: a graph with hubs for GCN, where changes reach almost everything. Runs take
 turns: *full* computes all rows and keeps them, *incremental* (or *auto*) goes on from what was
-kept. With ``--tolerance`` instead, RMAT graphs of which a share of edges and of features has changed,
-for SAGE and GCN, each share in a case of its own. ``layers`` are the seconds of the layers, reading and keeping rows included, ``work`` those of
-all stages; ``waited`` those for writes of kept rows, ``share`` the part of the edges that were gone
-over. ``..._of_full`` are shares of a full run that keeps nothing (*alone*).
+kept. With ``--tolerance`` instead, RMAT graphs of which a share of edges and of features has
+changed, for SAGE and GCN, each share in a case of its own.
+
+``layers`` are the seconds of the layers, reading and keeping rows included, ``work`` those of all
+stages; ``waited`` those for writes of kept rows, ``share`` the part of the edges that were gone
+over, ``error`` the largest one that was measured. ``..._of_full`` are shares of a full run that
+keeps nothing (*alone*).
 """
 
 from __future__ import annotations

@@ -79,7 +79,8 @@ class Answer:
         beyond: rows that the self-check found to be wrong, of ``checked``.
         facts: of the run that goes on.
         steps: for each tensor that is kept, the largest distance of a row from what its layer makes
-            of the rows that were kept before, relative to its norm.
+            of the rows that were kept before, relative to its norm; of the first layers also how
+            many rows have other bits than those of a whole run, with the exact ones put in.
     """
 
     whole: np.ndarray
@@ -226,6 +227,9 @@ def step_errors(
             distance = np.linalg.norm(rows - expected, axis=1)
             norm = np.maximum(np.linalg.norm(rows, axis=1), 1e-300)
             errors[f"{end.layer} {tensor.name}"] = float((distance / norm).max())
+            if before is None and end != results_of(plan):
+                differ = _exact_rows(store, tensor) != _exact_rows(again, other)
+                errors[f"{end.layer} {tensor.name} exact"] = float(differ.any(1).sum())
         before = end
     return errors
 
@@ -240,6 +244,16 @@ def _rows(store: LayerStore, tensor: KeptTensor) -> np.ndarray:
     rows = np.empty((tensor.rows, tensor.width), np.float32)
     store.read(tensor, (0, tensor.rows), (0, tensor.width), rows)
     return rows.astype(np.float64)
+
+
+def _exact_rows(store: LayerStore, tensor: KeptTensor) -> np.ndarray:
+    """The rows that were kept, with the exact ones of each slice of columns put in."""
+    rows = np.empty((tensor.rows, tensor.width), np.float32)
+    store.read(tensor, (0, tensor.rows), (0, tensor.width), rows)
+    for left, right in {(block.left, block.right) for block in tensor.exact}:
+        ids, values = store.read_exact(tensor, (0, tensor.rows), (left, right), np.float32)
+        rows[ids, left:right] = values
+    return rows
 
 
 def _copy(seal: Seal, store: LayerStore, again: LayerStore, plan: Plan, end: Boundary) -> None:

@@ -18,6 +18,8 @@ from embertide.versions.manifest import read_manifest
 from embertide.versions.pointer import read_pointer
 
 FULL = "spec.refresh.mode is full, or --force was given"
+FORM = 2
+"""Of what is kept: from 2 on there are exact rows beside those that have not moved."""
 CHANGED = "the manifest of version {version} was changed after it was published"
 _TOO_OLD = "the last full run, of version {full}, is longer ago than refresh.fullEvery"
 _MORE = (
@@ -64,6 +66,7 @@ def planned_how(job: EmbeddingJob, grid: GridShape) -> dict[str, Any]:
     inference = job.spec.inference
     return {
         "release": __version__,
+        "form": FORM,
         "device": job.spec.workers.device,
         "grid": str(grid),
         "rows": inference.rows,

@@ -63,7 +63,7 @@ class Refresh(SpecModel):
         gt=0,
         lt=1,
         description="The largest error of a published row, relative to its norm; only with a "
-        "tolerance above 0. Some rows that changes may reach are computed from the features, and "
+        "tolerance above 0. Some rows that changes may reach are computed from exact ones, and "
         "where one is further off, all rows are computed. Default: ten times the tolerance, at "
         "most 0.5.",
     )

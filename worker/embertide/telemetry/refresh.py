@@ -23,7 +23,7 @@ class RefreshFacts:
         tolerance: of moves that the rows made of a row do not see; 0 of a full run.
         basis: what the layers rest on, if they may be wrong by the tolerance; part of their names.
         unmoved: rows between layers that were computed and had not moved by more.
-        measured: rows of the results that were computed from the features, of which ``error`` is
+        measured: rows of the results that were computed from exact rows, of which ``error`` is
             the largest relative error, and ``max_error`` the largest that is published.
         why: why this is a full run; "" where nothing was kept to go on from, or it is none.
         keeps: where and how the rows of the version are kept for the next run; None: they are not.
@@ -80,7 +80,7 @@ class RefreshFacts:
         return [
             f"{self.unmoved:,} rows between layers had moved by no more than {self.tolerance:g} of"
             f" their norm, which spared {self.reached_edges - self.edges:,} edges; of"
-            f" {self.measured:,} results computed from the features none is wrong by more than"
+            f" {self.measured:,} results computed from exact rows none is wrong by more than"
             f" {self.error:.2g} (at most {self.max_error:g})"
         ]
 

@@ -26,6 +26,7 @@ from embertide.selfcheck.checker import Checker
 from embertide.selfcheck.part import check_some
 from embertide.stages.infer.excerpt import Excerpt, excerpt_of
 from embertide.stages.infer.running import results_in_rows, run_op
+from embertide.stages.infer.unmoved import Unmoved
 from embertide.stages.infer.work import LayerWork
 from embertide.steps.execution import Execution
 from embertide.steps.run import Run
@@ -68,6 +69,11 @@ class ExcerptRun:
         self._nodes = {name: ranges.nodes for name, ranges in whole.ranges.items()}
         self._graphs: dict[tuple[int, str], LayerGraph] = {}
         self._csrs: dict[int, tuple[LayerGraph, Csr]] = {}
+        self._exact: Mapping[str, Unmoved] = {}
+
+    def corrects(self, exact: Mapping[str, Unmoved]) -> None:
+        """Operations begin with these rows of some tensors, in place of those of the whole ones."""
+        self._exact = exact
 
     def open(self, ops: Sequence[Run]) -> None:
         """Take the whole layer graphs of some operations, with their columns, which may be dropped.
@@ -215,7 +221,12 @@ class ExcerptRun:
 
     def shard(self, excerpt: Excerpt, name: str) -> Shard:
         """Our rows of an excerpt of a tensor that operations begin with."""
-        return excerpt.shard(self._whole, name)
+        shard = excerpt.shard(self._whole, name)
+        if name in self._exact:
+            of_type = self._whole.program.types[name]
+            picked = excerpt.of_ours(self._whole, of_type, shard.layout)
+            self._exact[name].put_into(shard.data, picked)
+        return shard
 
     def graph(self, excerpt: Excerpt, graph: LayerGraph, wanted: Rows) -> LayerGraph:
         """A layer graph with the edges of some rows. Collective: every rank must call."""

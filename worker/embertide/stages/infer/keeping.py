@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 
 from embertide.context import RunContext
 from embertide.errors import EmbertideError
@@ -29,6 +30,7 @@ from embertide.stages.infer.restoring import (
     restore,
     shape_of,
 )
+from embertide.stages.infer.unmoved import Unmoved
 from embertide.stages.infer.writing import Writing, bytes_of
 from embertide.steps.execution import Execution
 from embertide.telemetry.progress import Progress
@@ -90,13 +92,17 @@ class LayerKeeper:
         self._off = False
         self._sealed_names: list[str] = []
         self._earlier: dict[str, EarlierRows] = {}
+        self._unmoved: dict[str, Unmoved] = {}
 
     def _name(self, end: Boundary) -> str:
         return boundary_digest(self._plan, end, self._ctx.job.spec.inference.rows, self._basis)
 
-    def goes_on_from(self, earlier: Mapping[str, EarlierRows]) -> None:
-        """Tensors of which an earlier run has kept most rows."""
+    def goes_on_from(
+        self, earlier: Mapping[str, EarlierRows], unmoved: Mapping[str, Unmoved]
+    ) -> None:
+        """Tensors of which an earlier run has kept most rows, and exact rows beside them."""
         self._earlier |= earlier
+        self._unmoved = dict(unmoved)
 
     def start_again(self) -> None:
         """What this attempt has kept is not believed any more, and all rows are computed.
@@ -113,6 +119,7 @@ class LayerKeeper:
                 self._keeping.store.drop(name)
         self._sealed_names.clear()
         self._earlier.clear()
+        self._unmoved.clear()
         self._basis = ""
         self._known = [(end, self._name(end)) for end in boundaries(self._plan)]
         self._facts.kept.clear()
@@ -208,6 +215,7 @@ class LayerKeeper:
             tensor, parts = self._parts(writing, tensor, values, place)
         except Damaged as error:
             writing.why, parts = str(error), iter(())
+        parts = chain(parts, self._exact(writing, tensor.name, place))
         writing.blocks.append([self._pool.submit(self._keeping.store.write, *p) for p in parts])
         writing.tensors.append(tensor)
 
@@ -228,6 +236,17 @@ class LayerKeeper:
         moved = earlier.moved[first:last]
         parts = store.patch(writing.name, number, rank, values, (first, left), moved, plan)
         return plan.tensor, parts
+
+    def _exact(
+        self, writing: Writing, name: str, place: tuple[Range, Range]
+    ) -> Iterator[tuple[Part, Block]]:
+        """What we write of exact rows beside a tensor."""
+        if name not in self._unmoved:
+            return iter(())
+        unmoved, ((first, _), (left, _)) = self._unmoved[name], place
+        ids, number = (unmoved.rows + first).numpy(), len(writing.tensors)
+        names = writing.name, number, self._execution.grid.rank
+        return self._keeping.store.exact(*names, contiguous(unmoved.values), ids, left)
 
     def _settle(self) -> None:
         """Wait until what is under way is written."""

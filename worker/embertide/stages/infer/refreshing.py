@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from embertide.context import RunContext
-from embertide.kernels.memory import empty
 from embertide.kernels.torch_threads import on_one_thread
-from embertide.layouts import ROW_TYPES, Loaded, Shard
+from embertide.layouts import Loaded, Shard
 from embertide.plans.boundaries import Boundary, boundaries, boundary_digest, results_of
 from embertide.plans.dirty import changed_inputs, dirty_in
 from embertide.plans.plan import Plan
@@ -31,11 +30,13 @@ from embertide.selfcheck.draw import draw
 from embertide.stages.infer.doubt import agree
 from embertide.stages.infer.excerpt import Excerpt
 from embertide.stages.infer.excerpt_run import PRIMITIVE, ExcerptRun, placed_plan
-from embertide.stages.infer.measuring import measure
+from embertide.stages.infer.kept_shards import kept_shard, kept_unmoved
+from embertide.stages.infer.measuring import Measured, measure
 from embertide.stages.infer.moved import finite_rows, moved_rows
-from embertide.stages.infer.restoring import as_array, place_of
+from embertide.stages.infer.restoring import place_of
 from embertide.stages.infer.running import results_in_rows
 from embertide.stages.infer.taking_over import Refreshing
+from embertide.stages.infer.unmoved import Unmoved
 from embertide.steps.base import EdgeStep
 from embertide.steps.execution import Execution
 from embertide.telemetry.clock import Clock
@@ -94,7 +95,7 @@ def refresh(
     if refreshing.tolerance > 0:
         # Before columns of the graphs are dropped, which they are once a layer has all rows.
         exact.open(placed.ops)
-    work = _Refresh(ctx, whole, placed, excerpts, refreshing)
+    work, measured = _Refresh(ctx, whole, placed, excerpts, refreshing), Measured()
     for part in work.parts():
         if keeper is not None:
             keeper.before(part.first)
@@ -103,13 +104,17 @@ def refresh(
             shards = work.run(part)
         if keeper is not None:
             keeper.after()
-            keeper.goes_on_from(work.earlier(part))
+            keeper.goes_on_from(work.earlier(part), work.unmoved)
         whole.tensors.restore(shards, _freed(plan, part, shards))
+        if refreshing.tolerance > 0 and part.first == 0:
+            exact.corrects(work.unmoved)
+            with clock.layer(part.end.layer - 1):
+                first = part.end.at if part.end.at < len(plan.ops) else 0
+                measured = measure(exact, placed, whole, first, refreshing)
     ctx.progress("infer", 1.0, plan.program.layers, plan.program.layers)
     results = results_in_rows(whole)
     if refreshing.tolerance > 0:
-        with clock.layer(plan.program.layers):
-            measure(exact, placed, whole, results, refreshing, ctx.graph_facts.refresh)
+        measured.compare(whole, results, refreshing, ctx.graph_facts.refresh)
     return results
 
 
@@ -136,6 +141,7 @@ class _Refresh:
         self._facts.begin()
         self._moved: dict[str, Rows] = changed_inputs(plan, refreshing.changes)
         self._same_places: dict[str, bool] = {}
+        self.unmoved: dict[str, Unmoved] = {}
 
     def parts(self) -> list[_Part]:
         """The operations between ends of layers of which all rows were kept.
@@ -181,7 +187,7 @@ class _Refresh:
         made = self._made(part)
         names = [name for name in part.end.tensors if name in made]
         with on_one_thread():
-            shards = self._kept([kept[name] for name in names])
+            shards = self._kept(part, [kept[name] for name in names])
             self._excerpts.open(ops)
             every = dirty_in(
                 self._plan, ops, self._moved, self._refreshing.changes, self._excerpts.targets
@@ -246,38 +252,23 @@ class _Refresh:
         rows[torch.from_numpy(drawn)] = True
         return rows
 
-    def _kept(self, tensors: list[KeptTensor]) -> dict[str, Shard]:
+    def _kept(self, part: _Part, tensors: list[KeptTensor]) -> dict[str, Shard]:
         """Our shards of the rows that were kept; of new nodes they mean nothing.
 
         Collective: every rank must call.
         """
         shards, why = dict[str, Shard](), ""
+        whole, refreshing = self._whole, self._refreshing
+        self.unmoved = {}
         try:
-            shards = {tensor.name: self._read(tensor) for tensor in tensors}
+            shards = {tensor.name: kept_shard(whole, refreshing, tensor) for tensor in tensors}
+            if part.first == 0 and refreshing.tolerance > 0:
+                read = (tensor for tensor in tensors if self._is_read(part, tensor.name))
+                self.unmoved = {t.name: kept_unmoved(whole, refreshing, t) for t in read}
         except Damaged as error:
             why = str(error)
         self._agree(why)
         return shards
-
-    def _read(self, tensor: KeptTensor) -> Shard:
-        whole, name = self._whole, tensor.name
-        kind, width = whole.tensors.type_of(name), whole.program.widths[name]
-        if (tensor.width, ROW_TYPES.get(tensor.dtype)) != (width, kind):
-            raise Damaged(f"{self._refreshing.store.uri}: {name} has another width or type")
-        (first, last), columns = place_of(whole, name, tensor.layout)
-        before = self._refreshing.before[whole.program.types[name]][first:last]
-        known = before >= 0
-        old = before[known]
-        low, high = (int(old.min()), int(old.max()) + 1) if len(old) else (0, 0)
-        if high > tensor.rows:
-            raise Damaged(f"{self._refreshing.store.uri}: {name} has {tensor.rows} rows")
-        rows = empty((high - low, columns[1] - columns[0]), kind)
-        self._refreshing.store.read(tensor, (low, high), columns, as_array(rows))
-        if len(old) == last - first == high - low and bool((old.diff() == 1).all()):
-            return Shard(tensor.layout, rows, width)
-        out = empty((last - first, rows.shape[1]), kind)
-        out[known] = rows[old - low]
-        return Shard(tensor.layout, out, width)
 
     def _put(
         self,
@@ -301,13 +292,19 @@ class _Refresh:
         of_type, whole = self._plan.program.types[name], self._whole
         values = execution.tensors.converted(name, shard.layout, execution.channel(0)).data
         (first, last), _ = place_of(whole, name, shard.layout)
-        ours = excerpt.of_ours(whole, of_type, shard.layout)
+        every = excerpt.of_ours(whole, of_type, shard.layout)
+        # The others are there for those that read them.
+        wanted = (dirty | audited)[first:last][every].nonzero().squeeze(1)
+        ours, values = every[wanted], values[wanted]
         tolerance = self._refreshing.tolerance if is_read else 0.0
         channel = whole.exchange.channel("feature", PRIMITIVE) if shard.layout == "tile" else None
         moved = moved_rows(shard.data[ours], values, tolerance, channel)
         moved |= self._refreshing.before[of_type][first:last][ours] < 0
         put = dirty[first:last][ours] & moved
         shard.data[ours[put]] = values[put]
+        if name in self.unmoved:
+            ours_dirty = dirty[first:last][ours]
+            self.unmoved[name] = self.unmoved[name].after(shard, ours, values, ours_dirty)
         rows = torch.zeros(len(dirty), dtype=torch.bool)
         rows[first + ours[put]] = True
         self._moved[name] = any_rank(whole.exchange, rows, PRIMITIVE)

@@ -111,20 +111,54 @@ def patch_blocks(
         most_bytes: of an object.
     """
     first, left = place
+    return _cut(names, values, (rows, rows + first), left, most_bytes, exact=False)
+
+
+def exact_blocks(
+    names: tuple[str, str, int, int],
+    values: Array,
+    ids: Positions,
+    left: int,
+    most_bytes: int,
+) -> Iterator[tuple[Part, PatchBlock]]:
+    """As :func:`patch_blocks`, of exact rows beside a tensor.
+
+    Args:
+        values: [k, d] our columns of the rows; C-contiguous.
+        ids: [k] their dense ids, ascending.
+        left: our first column.
+    """
+    return _cut(names, values, (np.arange(len(ids)), ids), left, most_bytes, exact=True)
+
+
+def _cut(
+    names: tuple[str, str, int, int],
+    values: Array,
+    rows: tuple[Positions, Positions],
+    left: int,
+    most_bytes: int,
+    *,
+    exact: bool,
+) -> Iterator[tuple[Part, PatchBlock]]:
+    """Some rows as objects.
+
+    Args:
+        rows: where they are among the values, and their dense ids.
+    """
     right = left + values.shape[1]
     row_bytes = POSITION_BYTES + values.itemsize * values.shape[1]
     at_once = max(1, most_bytes // row_bytes)
-    for number, at in enumerate(range(0, len(rows), at_once)):
-        some = rows[at : at + at_once]
-        start, stop = first + int(some[0]), first + int(some[-1]) + 1
+    for number, at in enumerate(range(0, len(rows[0]), at_once)):
+        some, ids = (of[at : at + at_once] for of in rows)
+        start, stop, path = int(ids[0]), int(ids[-1]) + 1, block_path(*names, number)
         yield (
-            partial(_object, values, some, first),
-            PatchBlock(block_path(*names, number), start, stop, left, right, "", "", len(some)),
+            partial(_object, values, some, ids),
+            PatchBlock(path, start, stop, left, right, "", "", len(ids), exact),
         )
 
 
-def _object(values: Array, rows: Positions, first: int) -> Array:
-    return np.concatenate([_bytes(rows + first), _bytes(np.ascontiguousarray(values[rows]))])
+def _object(values: Array, rows: Positions, ids: Positions) -> Array:
+    return np.concatenate([_bytes(ids), _bytes(np.ascontiguousarray(values[rows]))])
 
 
 def _bytes(values: Array) -> npt.NDArray[np.uint8]:

@@ -51,9 +51,11 @@ class PatchBlock(Block):
 
     Attributes:
         rows: how many.
+        exact: they are of :attr:`KeptTensor.exact`.
     """
 
     rows: int = 0
+    exact: bool = False
 
     def size(self, item_bytes: int) -> int:
         """Bytes of the object."""
@@ -80,6 +82,8 @@ class KeptTensor:
         blocks: all rows and columns.
         patches: rows that later runs have computed again, the oldest first.
         made_of: a digest of the objects that digests of rows are made of; "": it is not known.
+        exact: rows as the run has computed them, where they have not moved by more than its
+            tolerance and stay as they were; of tensors of the first layers that are kept.
     """
 
     name: str
@@ -91,24 +95,32 @@ class KeptTensor:
     blocks: tuple[Block, ...]
     patches: tuple[Patch, ...] = ()
     made_of: str = ""
+    exact: Patch = ()
 
     @property
     def size(self) -> int:
-        """Bytes of all values."""
-        return self.rows * self.width * ITEM_BYTES[self.dtype]
+        """Bytes of all values, and of exact rows beside them."""
+        item_bytes = ITEM_BYTES[self.dtype]
+        beside = sum(block.size(item_bytes) for block in self.exact)
+        return self.rows * self.width * item_bytes + beside
 
     def with_blocks(self, blocks: tuple[Block, ...]) -> KeptTensor:
         """With blocks that were written: all rows, or a patch where it has blocks already."""
+        some = [block for block in blocks if isinstance(block, PatchBlock)]
+        exact = tuple(block for block in some if block.exact)
+        patch = tuple(block for block in some if not block.exact)
         if not self.blocks:
-            return replace(self, blocks=blocks)
-        patch = tuple(block for block in blocks if isinstance(block, PatchBlock))
-        return replace(self, patches=(*self.patches, patch)) if patch else self
+            whole = tuple(block for block in blocks if not isinstance(block, PatchBlock))
+            return replace(self, blocks=whole, exact=exact)
+        patches = (*self.patches, patch) if patch else self.patches
+        return replace(self, patches=patches, exact=exact)
 
     def every_block(self) -> Iterator[Block]:
-        """The blocks, then those of the patches."""
+        """The blocks, then those of the patches, then those of exact rows."""
         yield from self.blocks
         for patch in self.patches:
             yield from patch
+        yield from self.exact
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> KeptTensor:
@@ -117,7 +129,8 @@ class KeptTensor:
         patches = tuple(
             tuple(PatchBlock(**block) for block in patch) for patch in data.get("patches", ())
         )
-        return cls(**{**data, "blocks": blocks, "patches": patches})
+        exact = tuple(PatchBlock(**block) for block in data.get("exact", ()))
+        return cls(**{**data, "blocks": blocks, "patches": patches, "exact": exact})
 
 
 @dataclass(frozen=True)

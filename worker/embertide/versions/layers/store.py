@@ -21,6 +21,7 @@ from embertide.versions.layers.patches import (
     Part,
     PatchPlan,
     Positions,
+    exact_blocks,
     overlaps,
     patch_blocks,
     split_patch,
@@ -39,6 +40,7 @@ from embertide.versions.layers.seals import (
 BLOCK_BYTES = (8 << 20) - (64 << 10)
 """One request each: of a store, an upload in parts begins at 8 MiB and leaves parts when killed."""
 _READERS = 4
+_EXACT = 500
 Array = npt.NDArray[Any]
 Range = tuple[int, int]
 
@@ -110,6 +112,19 @@ class LayerStore:
                 rows[positions[_within(positions, range_)] - place[0]] = True
         names = self.version, name, tensor, rank
         return patch_blocks(names, values, np.flatnonzero(rows), place, BLOCK_BYTES)
+
+    def exact(
+        self, name: str, tensor: int, rank: int, values: Array, ids: Positions, left: int
+    ) -> Iterator[tuple[Part, Block]]:
+        """As :meth:`patch`, of rows beside a tensor; see :attr:`KeptTensor.exact`.
+
+        Args:
+            values: [k, d] of our columns, from ``left`` on.
+            ids: [k] their dense ids, ascending.
+        """
+        # Numbers of tensors are those of a layer's; these come after them.
+        names = self.version, name, _EXACT + tensor, rank
+        return exact_blocks(names, values, ids, left, BLOCK_BYTES)
 
     def write(self, part: Part, block: Block) -> Block:
         """Write a block; returns it with its checksum.
@@ -198,6 +213,28 @@ class LayerStore:
                 some = [block for block in patch if overlaps(block, rows, columns)]
                 for _ in pool.map(lambda block: self._put(block, rows, columns, out), some):
                     pass
+
+    def read_exact(
+        self, tensor: KeptTensor, rows: Range, columns: Range, dtype: npt.DTypeLike
+    ) -> tuple[Positions, Array]:
+        """[k] ascending dense ids and [k, d] values of the exact rows within a range.
+
+        Raises:
+            Damaged: a block is not what was written, cannot be read, or has other columns.
+        """
+        width = columns[1] - columns[0]
+        ids, values = [np.empty(0, np.int64)], [np.empty((0, width), dtype)]
+        for block in (block for block in tensor.exact if overlaps(block, rows, columns)):
+            if (block.left, block.right) != columns:
+                raise Damaged(f"{self.uri}: {block.path} has other columns than {columns}")
+            data = self._data(block, np.dtype(dtype).itemsize)
+            positions, part = split_patch(data, block, dtype)
+            within = _within(positions, rows)
+            ids.append(positions[within])
+            values.append(part[within])
+        every = np.concatenate(ids)
+        order = np.argsort(every, kind="stable")
+        return every[order], np.concatenate(values)[order]
 
     def _read(self, block: Block, rows: Range, columns: Range, out: Array) -> None:
         """Copy what a block has of a range to its place."""

@@ -1,0 +1,61 @@
+"""Rows of the first layers that are exact, beside those that the rows made of them have seen.
+
+All changes of inputs are followed to the rows that read them. So these are computed with the bits
+of a run of all rows, though what is kept of a row that has not moved by more than the tolerance is
+what it was. What it is now stays beside that, and errors are measured from it on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from embertide.layouts import Shard
+from embertide.stages.infer.moved import bits_of
+
+
+@dataclass(frozen=True)
+class Unmoved:
+    """Rows of our shard of a tensor that differ from those that dependents have seen.
+
+    Attributes:
+        rows: [k] int64, of the shard, ascending.
+        values: [k, d] of our columns, as a run of all rows has them.
+    """
+
+    rows: torch.Tensor
+    values: torch.Tensor
+
+    def after(
+        self, shard: Shard, computed: torch.Tensor, values: torch.Tensor, dirty: torch.Tensor
+    ) -> Unmoved:
+        """Those of the next run.
+
+        Args:
+            shard: what dependents see from now on.
+            computed: [n] int64, the rows of it that were computed, ascending.
+            values: [n, d] those rows.
+            dirty: [n] bool, those that may differ from the run before.
+        """
+        differ = dirty & (bits_of(values) != bits_of(shard.data[computed])).any(1)
+        again = torch.zeros(len(shard.data), dtype=torch.bool)
+        again[computed[dirty]] = True
+        stay = ~again[self.rows]
+        rows = torch.cat([self.rows[stay], computed[differ]])
+        order = rows.argsort()
+        every = torch.cat([self.values[stay], values[differ]])
+        return Unmoved(rows[order], every[order])
+
+    def put_into(self, data: torch.Tensor, picked: torch.Tensor) -> None:
+        """Put the exact rows among some of the shard's.
+
+        Args:
+            data: [n, d] those rows, which are changed.
+            picked: [n] int64, which rows they are, ascending.
+        """
+        if not len(picked):
+            return
+        at = torch.searchsorted(picked, self.rows).clamp(max=len(picked) - 1)
+        there = picked[at] == self.rows
+        data[at[there]] = self.values[there]
