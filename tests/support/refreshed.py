@@ -251,7 +251,7 @@ def _exact_rows(store: LayerStore, tensor: KeptTensor) -> np.ndarray:
     rows = np.empty((tensor.rows, tensor.width), np.float32)
     store.read(tensor, (0, tensor.rows), (0, tensor.width), rows)
     for left, right in {(block.left, block.right) for block in tensor.exact}:
-        ids, values = store.read_exact(tensor, (0, tensor.rows), (left, right), np.float32)
+        ids, values = store.read_beside(tensor.exact, (0, tensor.rows), (left, right), np.float32)
         rows[ids, left:right] = values
     return rows
 

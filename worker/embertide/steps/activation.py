@@ -13,13 +13,15 @@ from embertide.errors import ModelError
 from embertide.kernels import nodewise
 from embertide.kernels.epilogue import is_fusible
 from embertide.layouts import Shard
-from embertide.steps.base import Param
+from embertide.steps.base import Norms, Param
 from embertide.steps.execution import Execution
 from embertide.steps.nodewise import ElementStep
 from embertide.steps.reference import ReferenceRun
 from embertide.steps.run import RowActivation
 from embertide.steps.shapes import Shapes
 
+_NO_FARTHER = ("relu", "leaky_relu", "tanh", "sigmoid")
+"""Values that they make are no farther apart than those they read, but for a steeper slope."""
 ActivationKind = Literal[
     "relu", "elu", "leaky_relu", "prelu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid", "softplus"
 ]
@@ -75,6 +77,11 @@ class Activation(ElementStep, kind="activation"):
         if weight is not None and weight.numel() > 1:
             weight = execution.tensors.columns(self.weight, x)
         return nodewise.activate_(x.data, self.kind, self.slope, weight)
+
+    def gains(self, _norms: Norms) -> list[tuple[str, float]] | None:
+        """One, or the slope where that is more; of other functions it is not known."""
+        slope = abs(self.slope) if self.kind == "leaky_relu" else 0.0
+        return [(self.x, max(1.0, slope))] if self.kind in _NO_FARTHER else None
 
     @property
     def row_activation(self) -> RowActivation | None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from embertide.kernels import nodewise
 from embertide.layouts import Shard
-from embertide.steps.base import Param
+from embertide.steps.base import Norms, Param
 from embertide.steps.execution import Execution
 from embertide.steps.nodewise import ElementStep
 from embertide.steps.reference import ReferenceRun
@@ -46,6 +46,10 @@ class Affine(ElementStep, kind="affine"):
         """In place."""
         scale, shift = (execution.tensors.columns(name, x) for name in (self.scale, self.shift))
         return nodewise.affine_(x.data, scale, shift)
+
+    def gains(self, norms: Norms) -> list[tuple[str, float]]:
+        """The largest scale."""
+        return [(self.x, 1.0 if self.scale is None else norms(self.scale))]
 
     @property
     def added(self) -> str | None:

@@ -9,6 +9,8 @@ from typing import ClassVar, Literal
 import torch
 
 from embertide.errors import ModelError
+from embertide.kernels.csr import Csr
+from embertide.kernels.distances import add_at_targets
 from embertide.kernels.epilogue import NOTHING
 from embertide.kernels.memory import as_type
 from embertide.layouts import Layout, Shard
@@ -158,6 +160,26 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         weighted = self.edge_weight and graph.csr.weighted
         target = target_factors(self.norm, self.edges, graph)
         return Reduction(self.reduce, weighted, target), source
+
+    def distances(self, execution: Execution, csr: Csr, of_x: torch.Tensor) -> torch.Tensor:
+        """[N/P] float64, how far our rows of a sum move at most.
+
+        Collective: every rank must call.
+
+        Args:
+            csr: the edges of our partition as they are stored, without the view's self-loops.
+            of_x: [N] float64, how far the rows of ``x`` move.
+        """
+        reduction, source = self._reduction(execution)
+        if source is not None:
+            channel = execution.channel(self.layer, "graph", "refresh", self.relation)
+            of_x = of_x * torch.cat(channel.all_gather(source)).double().abs()
+        sums = add_at_targets(csr, of_x, weighted=reduction.weighted)
+        if self.loops not in ("keep", "none"):
+            # A loop that is there already counts twice, which is farther.
+            own = of_x[csr.first : csr.first + csr.rows]
+            sums += own * (abs(self.loop_weight) if reduction.weighted else 1.0)
+        return sums if reduction.target is None else sums * reduction.target.double().abs()
 
     def source_factors(self, execution: Execution) -> torch.Tensor | None:
         """The norm's factors of sources. Collective: every rank must call."""

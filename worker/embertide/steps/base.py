@@ -8,7 +8,7 @@ costs. A new kind of step is one file with one class; no other code asks for the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_type_hints
@@ -33,6 +33,8 @@ Read = Annotated[str, "read"]
 """A field that names a tensor which the step reads."""
 Param = Annotated[str, "param"]
 """A field that names a parameter."""
+Norms = Callable[[str], float]
+"""A parameter's spectral norm, of a vector its largest magnitude."""
 
 KINDS: dict[str, type[Step]] = {}
 """Every kind of step by the name that it has in a program's text."""
@@ -219,6 +221,16 @@ class Step(ABC):
     def of_columns(self, _count: int, _widths: Mapping[str, int]) -> Step:
         """The step for so many columns of its result: whole groups."""
         return self
+
+    def gains(self, _norms: Norms) -> list[tuple[str, float]] | None:
+        """How far a row of the result moves at most, for how far the same rows of what it reads do.
+
+        Distances are Euclidean. None: it is not known, or rows of other nodes count.
+
+        Returns:
+            (name of a tensor that it reads, factor); one that is read twice, twice.
+        """
+        return None
 
     # -- how passes may combine it with other steps -----------------------------------------------
 

@@ -12,7 +12,7 @@ from embertide.kernels.memory import copy_of, empty_as
 from embertide.kernels.nodewise import add_times_
 from embertide.layouts import Shard
 from embertide.steps.alive import Alive
-from embertide.steps.base import Read, Step
+from embertide.steps.base import Norms, Read, Step
 from embertide.steps.execution import Execution
 from embertide.steps.nodewise import place_together
 from embertide.steps.reference import ReferenceRun
@@ -51,6 +51,10 @@ class Combine(Step, kind="combine"):
             data.mul_(self.beta)
         return Shard(op.layout, add_times_(data, a.data, self.alpha), a.width)
 
+    def gains(self, _norms: Norms) -> list[tuple[str, float]]:
+        """The magnitudes of both factors."""
+        return [(self.a, abs(self.alpha)), (self.b, abs(self.beta))]
+
     @property
     def summed(self) -> tuple[str, ...]:
         """Both, where neither has a factor."""
@@ -74,6 +78,10 @@ class Concat(Step, kind="concat"):
     def reference(self, run: ReferenceRun) -> Tensor:
         """Side by side."""
         return torch.cat([run.tensors[name] for name in self.inputs], dim=1)
+
+    def gains(self, _norms: Norms) -> list[tuple[str, float]]:
+        """One each."""
+        return [(name, 1.0) for name in self.inputs]
 
     def lower(self, execution: Execution, _op: Run) -> Shard:
         """In rows: columns of a tile are cut by the width of the whole, not of its inputs.

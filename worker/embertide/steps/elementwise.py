@@ -12,7 +12,7 @@ from torch import Tensor
 from embertide.kernels.memory import copy_of
 from embertide.layouts import Shard
 from embertide.steps.alive import Alive
-from embertide.steps.base import Read, Step
+from embertide.steps.base import Norms, Read, Step
 from embertide.steps.execution import Execution
 from embertide.steps.nodewise import place_together
 from embertide.steps.reference import ReferenceRun
@@ -76,6 +76,13 @@ class Elementwise(Step, kind="elementwise"):
                 return torch.minimum(out, other, out=out)
             case "product":
                 return out.mul_(other)
+
+    def gains(self, _norms: Norms) -> list[tuple[str, float]] | None:
+        """One each, of a mean their share; of a product it is not known."""
+        if self.op == "product":
+            return None
+        share = 1.0 / len(self.inputs) if self.op == "mean" else 1.0
+        return [(name, share) for name in self.inputs]
 
     @property
     def summed(self) -> tuple[str, ...]:

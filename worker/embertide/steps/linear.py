@@ -15,7 +15,7 @@ from embertide.layouts import Layout, Shard
 from embertide.primitives.gemm import linear, ring_gemm
 from embertide.primitives.landing_in_place import RowProduct
 from embertide.steps.alive import Alive
-from embertide.steps.base import Leader, Param, Read
+from embertide.steps.base import Leader, Norms, Param, Read
 from embertide.steps.costs import Costs
 from embertide.steps.execution import Execution
 from embertide.steps.reference import ReferenceRun
@@ -65,6 +65,10 @@ class Linear(Leader, kind="linear"):
     def flops_per_node(self, widths: dict[str, int]) -> float:
         """Two operations for each value of the weight."""
         return 2.0 * widths[self.x] * widths[self.out]
+
+    def gains(self, norms: Norms) -> list[tuple[str, float]]:
+        """The spectral norm of the weight."""
+        return [(self.x, norms(self.weight))]
 
     @property
     def product(self) -> Product:

@@ -24,9 +24,9 @@ from embertide.primitives.graph import LayerGraph
 from embertide.primitives.node_sets import any_rank
 from embertide.selfcheck.checker import Checker
 from embertide.selfcheck.part import check_some
+from embertide.stages.infer.beside import Beside
 from embertide.stages.infer.excerpt import Excerpt, excerpt_of
 from embertide.stages.infer.running import results_in_rows, run_op
-from embertide.stages.infer.unmoved import Unmoved
 from embertide.stages.infer.work import LayerWork
 from embertide.steps.execution import Execution
 from embertide.steps.run import Run
@@ -69,9 +69,9 @@ class ExcerptRun:
         self._nodes = {name: ranges.nodes for name, ranges in whole.ranges.items()}
         self._graphs: dict[tuple[int, str], LayerGraph] = {}
         self._csrs: dict[int, tuple[LayerGraph, Csr]] = {}
-        self._exact: Mapping[str, Unmoved] = {}
+        self._exact: Mapping[str, Beside] = {}
 
-    def corrects(self, exact: Mapping[str, Unmoved]) -> None:
+    def corrects(self, exact: Mapping[str, Beside]) -> None:
         """Operations begin with these rows of some tensors, in place of those of the whole ones."""
         self._exact = exact
 
@@ -88,6 +88,10 @@ class ExcerptRun:
             id(graph): self._csrs.get(id(graph), (graph, in_memory(graph.csr)))
             for graph in self._graphs.values()
         }
+
+    def edges_of(self, layer: int, relation: str) -> Csr:
+        """The in-edges of our partition's rows, as they are stored."""
+        return self._csrs[id(self._graphs[layer, relation])][1]
 
     def sources(self, relation: str, rows: Rows) -> Rows:
         """The sources of all edges of some rows. Collective: every rank must call."""

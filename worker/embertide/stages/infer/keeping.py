@@ -22,6 +22,7 @@ from embertide.layouts import Shard
 from embertide.plans.boundaries import Boundary, boundaries, boundary_digest, results_of
 from embertide.plans.plan import Plan
 from embertide.selfcheck.checker import Checker
+from embertide.stages.infer.beside import Beside
 from embertide.stages.infer.restoring import (
     Restored,
     contiguous,
@@ -30,10 +31,10 @@ from embertide.stages.infer.restoring import (
     restore,
     shape_of,
 )
-from embertide.stages.infer.unmoved import Unmoved
 from embertide.stages.infer.writing import Writing, bytes_of
 from embertide.steps.execution import Execution
 from embertide.telemetry.progress import Progress
+from embertide.versions.layers import seals
 from embertide.versions.layers.patches import EarlierRows, Part, plan_patch
 from embertide.versions.layers.seals import Block, Damaged, KeptTensor, Seal, block_of
 from embertide.versions.layers.store import Array, LayerStore, Range
@@ -92,17 +93,20 @@ class LayerKeeper:
         self._off = False
         self._sealed_names: list[str] = []
         self._earlier: dict[str, EarlierRows] = {}
-        self._unmoved: dict[str, Unmoved] = {}
+        self._beside: dict[tuple[str, seals.Beside], Beside] = {}
 
     def _name(self, end: Boundary) -> str:
         return boundary_digest(self._plan, end, self._ctx.job.spec.inference.rows, self._basis)
 
     def goes_on_from(
-        self, earlier: Mapping[str, EarlierRows], unmoved: Mapping[str, Unmoved]
+        self,
+        earlier: Mapping[str, EarlierRows],
+        beside: Mapping[tuple[str, seals.Beside], Beside],
     ) -> None:
-        """Tensors of which an earlier run has kept most rows, and exact rows beside them."""
+        """Tensors of which an earlier run has kept most rows, and what is kept beside those of the
+        layer that ends."""
         self._earlier |= earlier
-        self._unmoved = dict(unmoved)
+        self._beside = dict(beside)
 
     def start_again(self) -> None:
         """What this attempt has kept is not believed any more, and all rows are computed.
@@ -119,7 +123,7 @@ class LayerKeeper:
                 self._keeping.store.drop(name)
         self._sealed_names.clear()
         self._earlier.clear()
-        self._unmoved.clear()
+        self._beside.clear()
         self._basis = ""
         self._known = [(end, self._name(end)) for end in boundaries(self._plan)]
         self._facts.kept.clear()
@@ -215,7 +219,7 @@ class LayerKeeper:
             tensor, parts = self._parts(writing, tensor, values, place)
         except Damaged as error:
             writing.why, parts = str(error), iter(())
-        parts = chain(parts, self._exact(writing, tensor.name, place))
+        parts = chain(parts, self._parts_beside(writing, tensor.name, place))
         writing.blocks.append([self._pool.submit(self._keeping.store.write, *p) for p in parts])
         writing.tensors.append(tensor)
 
@@ -237,16 +241,16 @@ class LayerKeeper:
         parts = store.patch(writing.name, number, rank, values, (first, left), moved, plan)
         return plan.tensor, parts
 
-    def _exact(
+    def _parts_beside(
         self, writing: Writing, name: str, place: tuple[Range, Range]
     ) -> Iterator[tuple[Part, Block]]:
-        """What we write of exact rows beside a tensor."""
-        if name not in self._unmoved:
-            return iter(())
-        unmoved, ((first, _), (left, _)) = self._unmoved[name], place
-        ids, number = (unmoved.rows + first).numpy(), len(writing.tensors)
-        names = writing.name, number, self._execution.grid.rank
-        return self._keeping.store.exact(*names, contiguous(unmoved.values), ids, left)
+        """What we write beside a tensor."""
+        (first, _), (left, _) = place
+        names = writing.name, len(writing.tensors), self._execution.grid.rank
+        for (of, kind), beside in self._beside.items():
+            if of == name:
+                ids, values = (beside.rows + first).numpy(), contiguous(beside.values)
+                yield from self._keeping.store.beside(*names, values, ids, left, kind)
 
     def _settle(self) -> None:
         """Wait until what is under way is written."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import torch
 
+from embertide.footprint import FLOAT_BYTES
 from embertide.kernels.memory import empty
 from embertide.layouts import ROW_TYPES, Shard
+from embertide.stages.infer.beside import Beside
 from embertide.stages.infer.restoring import as_array, place_of
 from embertide.stages.infer.taking_over import Refreshing
-from embertide.stages.infer.unmoved import Unmoved
 from embertide.steps.execution import Execution
-from embertide.versions.layers.seals import Damaged, KeptTensor
+from embertide.versions.layers.seals import Damaged, KeptTensor, Patch
+from embertide.versions.layers.store import Range
 
 
 def kept_shard(whole: Execution, refreshing: Refreshing, tensor: KeptTensor) -> Shard:
@@ -39,25 +41,50 @@ def kept_shard(whole: Execution, refreshing: Refreshing, tensor: KeptTensor) -> 
     return Shard(tensor.layout, out, width)
 
 
-def kept_unmoved(whole: Execution, refreshing: Refreshing, tensor: KeptTensor) -> Unmoved:
-    """The exact rows of our shard that were kept beside it.
+def kept_exact(whole: Execution, refreshing: Refreshing, tensor: KeptTensor) -> Beside:
+    """The exact rows that were kept beside our shard.
 
     Raises:
         Damaged: they are not what was written.
     """
-    name = tensor.name
-    (first, last), columns = place_of(whole, name, tensor.layout)
-    kind = whole.tensors.type_of(name)
-    before = refreshing.before[whole.program.types[name]][first:last]
+    kind = whole.tensors.type_of(tensor.name)
+    _, columns = place_of(whole, tensor.name, tensor.layout)
+    return _beside(whole, refreshing, tensor, tensor.exact, columns, kind)
+
+
+def kept_distances(whole: Execution, refreshing: Refreshing, tensor: KeptTensor) -> Beside:
+    """[k, 1] float32, how far rows of our shard may be from what their layer makes; see
+    :attr:`KeptTensor.bounds`.
+
+    Raises:
+        Damaged: they are not what was written.
+    """
+    kind = whole.tensors.type_of(tensor.name)
+    _, (left, _) = place_of(whole, tensor.name, tensor.layout)
+    columns = left, left + FLOAT_BYTES // kind.itemsize
+    kept = _beside(whole, refreshing, tensor, tensor.bounds, columns, kind)
+    return Beside(kept.rows, kept.values.contiguous().view(torch.float32))
+
+
+def _beside(
+    whole: Execution,
+    refreshing: Refreshing,
+    tensor: KeptTensor,
+    blocks: Patch,
+    columns: Range,
+    kind: torch.dtype,
+) -> Beside:
+    (first, last), _ = place_of(whole, tensor.name, tensor.layout)
+    before = refreshing.before[whole.program.types[tensor.name]][first:last]
     known = (before >= 0).nonzero().squeeze(1)
     old = before[known]
     like = as_array(torch.empty(0, dtype=kind)).dtype
-    ids, values = refreshing.store.read_exact(tensor, _bounds(old), columns, like)
+    ids, values = refreshing.store.read_beside(blocks, _bounds(old), columns, like)
     rows = torch.from_numpy(ids)
     at = torch.searchsorted(old, rows).clamp(max=max(0, len(old) - 1))
     # Others were of nodes that are gone.
     there = old[at] == rows if len(old) else torch.zeros(len(rows), dtype=torch.bool)
-    return Unmoved(known[at[there]], torch.from_numpy(values).view(kind)[there])
+    return Beside(known[at[there]], torch.from_numpy(values).view(kind)[there])
 
 
 def _bounds(old: torch.Tensor) -> tuple[int, int]:

@@ -29,9 +29,27 @@ def moved_rows(
     if tolerance == 0:
         differ = (bits_of(seen) != bits_of(computed)).any(1)
         return _sum(differ.to(torch.uint8).unsqueeze(1), channel)[:, 0] > 0
+    distance, norm = distances(seen, computed, channel)
+    return ~within(distance, tolerance, norm)
+
+
+def within(distance: torch.Tensor, tolerance: float, norm: torch.Tensor) -> torch.Tensor:
+    """[k] bool, the distances that are finite and no more than the tolerance of a norm."""
+    return (distance <= tolerance * norm) & distance.isfinite()
+
+
+def distances(
+    seen: torch.Tensor, computed: torch.Tensor, channel: Channel | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """[k] float64 ``||computed - seen||`` and ``||seen||``; see :func:`moved_rows`."""
     squares = torch.stack([_squares(computed, seen), _squares(seen)], 1)
     distance, norm = _sum(squares, channel).sqrt().unbind(1)
-    return ~((distance <= tolerance * norm) & distance.isfinite())
+    return distance, norm
+
+
+def norms(rows: torch.Tensor, channel: Channel | None) -> torch.Tensor:
+    """[k] float64 norms of rows; see :func:`moved_rows`."""
+    return _sum(_squares(rows).unsqueeze(1), channel)[:, 0].sqrt()
 
 
 def finite_rows(rows: torch.Tensor, channel: Channel | None) -> torch.Tensor:

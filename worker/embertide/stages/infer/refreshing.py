@@ -27,19 +27,21 @@ from embertide.plans.wanted import Rows
 from embertide.primitives.node_sets import any_rank
 from embertide.selfcheck.checker import Checker
 from embertide.selfcheck.draw import draw
+from embertide.stages.infer.beside import Beside
 from embertide.stages.infer.doubt import agree
 from embertide.stages.infer.excerpt import Excerpt
 from embertide.stages.infer.excerpt_run import PRIMITIVE, ExcerptRun, placed_plan
-from embertide.stages.infer.kept_shards import kept_shard, kept_unmoved
+from embertide.stages.infer.kept_shards import kept_distances, kept_exact, kept_shard
 from embertide.stages.infer.measuring import Measured, measure
-from embertide.stages.infer.moved import finite_rows, moved_rows
+from embertide.stages.infer.moved import distances, finite_rows, moved_rows, within
 from embertide.stages.infer.restoring import place_of
 from embertide.stages.infer.running import results_in_rows
+from embertide.stages.infer.sparing import Sparing
 from embertide.stages.infer.taking_over import Refreshing
-from embertide.stages.infer.unmoved import Unmoved
 from embertide.steps.base import EdgeStep
 from embertide.steps.execution import Execution
 from embertide.telemetry.clock import Clock
+from embertide.versions.layers import seals
 from embertide.versions.layers.patches import EarlierRows
 from embertide.versions.layers.seals import Damaged, KeptTensor, Seal
 
@@ -104,10 +106,10 @@ def refresh(
             shards = work.run(part)
         if keeper is not None:
             keeper.after()
-            keeper.goes_on_from(work.earlier(part), work.unmoved)
+            keeper.goes_on_from(work.earlier(part), work.beside)
         whole.tensors.restore(shards, _freed(plan, part, shards))
         if refreshing.tolerance > 0 and part.first == 0:
-            exact.corrects(work.unmoved)
+            exact.corrects({name: rows for (name, _), rows in work.beside.items()})
             with clock.layer(part.end.layer - 1):
                 first = part.end.at if part.end.at < len(plan.ops) else 0
                 measured = measure(exact, placed, whole, first, refreshing)
@@ -141,7 +143,8 @@ class _Refresh:
         self._facts.begin()
         self._moved: dict[str, Rows] = changed_inputs(plan, refreshing.changes)
         self._same_places: dict[str, bool] = {}
-        self.unmoved: dict[str, Unmoved] = {}
+        self._sparing = Sparing(whole, excerpts, plan, refreshing)
+        self.beside: dict[tuple[str, seals.Beside], Beside] = {}
 
     def parts(self) -> list[_Part]:
         """The operations between ends of layers of which all rows were kept.
@@ -193,8 +196,9 @@ class _Refresh:
                 self._plan, ops, self._moved, self._refreshing.changes, self._excerpts.targets
             )
             dirty = {name: every[name] for name in names}
+            dirty |= self._worth_it(part, shards, dirty)
             audited = {n: self._audited(part, types[n]) & ~dirty[n] for n in names}
-        self._count(part, every)
+        self._count(part, every | self._within_types(part, every, dirty))
         results = {name: dirty[name] | audited[name] for name in names}
         computed = self._excerpts.run(self._plan, part.first, part.end.at, results)
         with on_one_thread():
@@ -202,8 +206,38 @@ class _Refresh:
                 self._put(computed, shards[n], dirty[n], audited[n], n, self._is_read(part, n))
                 for n in names
             ]
+            for name in self._sparing.far:
+                self.beside[name, "bounds"] = self._sparing.beside(name, shards[name])
         self._agree(next(filter(None, audit), ""))
         return shards
+
+    def _worth_it(
+        self, part: _Part, shards: Mapping[str, Shard], dirty: Mapping[str, Rows]
+    ) -> dict[str, Rows]:
+        """Tensor -> the rows to compute, where others cannot have moved enough.
+
+        Collective: every rank must call.
+        """
+        read = {name: rows for name, rows in dirty.items() if self._is_read(part, name)}
+        kept = {name: rows for (name, kind), rows in self.beside.items() if kind == "bounds"}
+        if not part.first or self._refreshing.tolerance == 0 or not read:
+            self._sparing.far = {}
+            return {}
+        ops = self._plan.ops[part.first : part.end.at]
+        spared = self._sparing.rows(ops, read, shards, kept)
+        return {name: dirty[name] & ~rows for name, rows in spared.items()}
+
+    def _within_types(
+        self, part: _Part, every: Mapping[str, Rows], dirty: Mapping[str, Rows]
+    ) -> dict[str, Rows]:
+        """Tensor that a part makes -> its rows that are made of some of the rows to compute."""
+        types, computed = self._plan.program.types, dict[str, Rows]()
+        for name, rows in dirty.items():
+            of_type = types[name]
+            computed[of_type] = rows | computed[of_type] if of_type in computed else rows
+        ops = self._plan.ops[part.first : part.end.at]
+        outs = (step.out for op in ops for step in op.steps)
+        return {out: every[out] & computed[types[out]] for out in outs if types[out] in computed}
 
     def earlier(self, part: _Part) -> dict[str, EarlierRows]:
         """Tensor of a part that was run -> the rows of it that were kept, and those that moved;
@@ -259,12 +293,16 @@ class _Refresh:
         """
         shards, why = dict[str, Shard](), ""
         whole, refreshing = self._whole, self._refreshing
-        self.unmoved = {}
+        self.beside = {}
         try:
             shards = {tensor.name: kept_shard(whole, refreshing, tensor) for tensor in tensors}
-            if part.first == 0 and refreshing.tolerance > 0:
-                read = (tensor for tensor in tensors if self._is_read(part, tensor.name))
-                self.unmoved = {t.name: kept_unmoved(whole, refreshing, t) for t in read}
+            for tensor in tensors if refreshing.tolerance > 0 else ():
+                if not self._is_read(part, tensor.name):
+                    continue
+                if part.first == 0:
+                    self.beside[tensor.name, "exact"] = kept_exact(whole, refreshing, tensor)
+                else:
+                    self.beside[tensor.name, "bounds"] = kept_distances(whole, refreshing, tensor)
         except Damaged as error:
             why = str(error)
         self._agree(why)
@@ -298,13 +336,22 @@ class _Refresh:
         ours, values = every[wanted], values[wanted]
         tolerance = self._refreshing.tolerance if is_read else 0.0
         channel = whole.exchange.channel("feature", PRIMITIVE) if shard.layout == "tile" else None
-        moved = moved_rows(shard.data[ours], values, tolerance, channel)
-        moved |= self._refreshing.before[of_type][first:last][ours] < 0
-        put = dirty[first:last][ours] & moved
+        new = self._refreshing.before[of_type][first:last][ours] < 0
+        ours_dirty = dirty[first:last][ours]
+        if tolerance > 0:
+            distance, norm = distances(shard.data[ours], values, channel)
+            distance[new] = float("inf")
+            moved = ~within(distance, tolerance, norm)
+            put = ours_dirty & moved
+            some = first + ours[ours_dirty], distance[ours_dirty], put[ours_dirty]
+            self._sparing.computed(name, dirty, *some)
+        else:
+            moved = moved_rows(shard.data[ours], values, 0.0, channel) | new
+            put = ours_dirty & moved
         shard.data[ours[put]] = values[put]
-        if name in self.unmoved:
-            ours_dirty = dirty[first:last][ours]
-            self.unmoved[name] = self.unmoved[name].after(shard, ours, values, ours_dirty)
+        if (name, "exact") in self.beside:
+            kept = self.beside[name, "exact"]
+            self.beside[name, "exact"] = kept.after(shard, ours, values, ours_dirty)
         rows = torch.zeros(len(dirty), dtype=torch.bool)
         rows[first + ours[put]] = True
         self._moved[name] = any_rank(whole.exchange, rows, PRIMITIVE)

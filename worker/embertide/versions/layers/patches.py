@@ -20,7 +20,14 @@ import numpy as np
 import numpy.typing as npt
 
 from embertide.versions.layers.places import block_path
-from embertide.versions.layers.seals import POSITION_BYTES, Block, KeptTensor, Patch, PatchBlock
+from embertide.versions.layers.seals import (
+    POSITION_BYTES,
+    Beside,
+    Block,
+    KeptTensor,
+    Patch,
+    PatchBlock,
+)
 
 MOST_SHARE = 0.25
 """The most rows that the patches of a tensor have, as a share of all."""
@@ -111,24 +118,25 @@ def patch_blocks(
         most_bytes: of an object.
     """
     first, left = place
-    return _cut(names, values, (rows, rows + first), left, most_bytes, exact=False)
+    return _cut(names, values, (rows, rows + first), left, most_bytes, "")
 
 
-def exact_blocks(
+def blocks_beside(
     names: tuple[str, str, int, int],
     values: Array,
     ids: Positions,
     left: int,
     most_bytes: int,
+    beside: Beside,
 ) -> Iterator[tuple[Part, PatchBlock]]:
-    """As :func:`patch_blocks`, of exact rows beside a tensor.
+    """As :func:`patch_blocks`, of what is kept beside a tensor.
 
     Args:
-        values: [k, d] our columns of the rows; C-contiguous.
+        values: [k, d] what we have of some rows; C-contiguous.
         ids: [k] their dense ids, ascending.
         left: our first column.
     """
-    return _cut(names, values, (np.arange(len(ids)), ids), left, most_bytes, exact=True)
+    return _cut(names, values, (np.arange(len(ids)), ids), left, most_bytes, beside)
 
 
 def _cut(
@@ -137,8 +145,7 @@ def _cut(
     rows: tuple[Positions, Positions],
     left: int,
     most_bytes: int,
-    *,
-    exact: bool,
+    beside: Beside,
 ) -> Iterator[tuple[Part, PatchBlock]]:
     """Some rows as objects.
 
@@ -153,7 +160,7 @@ def _cut(
         start, stop, path = int(ids[0]), int(ids[-1]) + 1, block_path(*names, number)
         yield (
             partial(_object, values, some, ids),
-            PatchBlock(path, start, stop, left, right, "", "", len(ids), exact),
+            PatchBlock(path, start, stop, left, right, "", "", len(ids), beside),
         )
 
 

@@ -14,6 +14,7 @@ _FORM = 1
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "int32": 4}
 POSITION_BYTES = 8
 """What a row's dense id takes in a patch."""
+Beside = Literal["", "exact", "bounds"]
 
 
 class Damaged(Exception):
@@ -51,11 +52,11 @@ class PatchBlock(Block):
 
     Attributes:
         rows: how many.
-        exact: they are of :attr:`KeptTensor.exact`.
+        beside: the field of :class:`KeptTensor` that they are of, if they are not of a patch.
     """
 
     rows: int = 0
-    exact: bool = False
+    beside: Beside = ""
 
     def size(self, item_bytes: int) -> int:
         """Bytes of the object."""
@@ -84,6 +85,8 @@ class KeptTensor:
         made_of: a digest of the objects that digests of rows are made of; "": it is not known.
         exact: rows as the run has computed them, where they have not moved by more than its
             tolerance and stay as they were; of tensors of the first layers that are kept.
+        bounds: of rows of other layers how far they may be from what their layer makes of the rows
+            before, as a float32 each; rows that are not there are as their layer makes them.
     """
 
     name: str
@@ -96,31 +99,35 @@ class KeptTensor:
     patches: tuple[Patch, ...] = ()
     made_of: str = ""
     exact: Patch = ()
+    bounds: Patch = ()
 
     @property
     def size(self) -> int:
-        """Bytes of all values, and of exact rows beside them."""
+        """Bytes of all values, and of what is kept beside them."""
         item_bytes = ITEM_BYTES[self.dtype]
-        beside = sum(block.size(item_bytes) for block in self.exact)
+        beside = sum(block.size(item_bytes) for block in (*self.exact, *self.bounds))
         return self.rows * self.width * item_bytes + beside
 
     def with_blocks(self, blocks: tuple[Block, ...]) -> KeptTensor:
         """With blocks that were written: all rows, or a patch where it has blocks already."""
         some = [block for block in blocks if isinstance(block, PatchBlock)]
-        exact = tuple(block for block in some if block.exact)
-        patch = tuple(block for block in some if not block.exact)
+        exact, bounds, patch = (
+            tuple(block for block in some if block.beside == beside)
+            for beside in ("exact", "bounds", "")
+        )
         if not self.blocks:
             whole = tuple(block for block in blocks if not isinstance(block, PatchBlock))
-            return replace(self, blocks=whole, exact=exact)
+            return replace(self, blocks=whole, exact=exact, bounds=bounds)
         patches = (*self.patches, patch) if patch else self.patches
-        return replace(self, patches=patches, exact=exact)
+        return replace(self, patches=patches, exact=exact, bounds=bounds)
 
     def every_block(self) -> Iterator[Block]:
-        """The blocks, then those of the patches, then those of exact rows."""
+        """The blocks, then those of the patches, then those of what is kept beside."""
         yield from self.blocks
         for patch in self.patches:
             yield from patch
         yield from self.exact
+        yield from self.bounds
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> KeptTensor:
@@ -129,8 +136,11 @@ class KeptTensor:
         patches = tuple(
             tuple(PatchBlock(**block) for block in patch) for patch in data.get("patches", ())
         )
-        exact = tuple(PatchBlock(**block) for block in data.get("exact", ()))
-        return cls(**{**data, "blocks": blocks, "patches": patches, "exact": exact})
+        beside = {
+            name: tuple(PatchBlock(**block) for block in data.get(name, ()))
+            for name in ("exact", "bounds")
+        }
+        return cls(**{**data, "blocks": blocks, "patches": patches, **beside})
 
 
 @dataclass(frozen=True)

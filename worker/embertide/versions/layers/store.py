@@ -21,16 +21,18 @@ from embertide.versions.layers.patches import (
     Part,
     PatchPlan,
     Positions,
-    exact_blocks,
+    blocks_beside,
     overlaps,
     patch_blocks,
     split_patch,
 )
 from embertide.versions.layers.places import block_path, key_uri, layers_uri, seal_uri
 from embertide.versions.layers.seals import (
+    Beside,
     Block,
     Damaged,
     KeptTensor,
+    Patch,
     PatchBlock,
     Seal,
     from_bytes,
@@ -40,7 +42,8 @@ from embertide.versions.layers.seals import (
 BLOCK_BYTES = (8 << 20) - (64 << 10)
 """One request each: of a store, an upload in parts begins at 8 MiB and leaves parts when killed."""
 _READERS = 4
-_EXACT = 500
+_NUMBERS = {"exact": 400, "bounds": 700}
+"""What to add to the number of a tensor, which is that among a layer's."""
 Array = npt.NDArray[Any]
 Range = tuple[int, int]
 
@@ -113,18 +116,25 @@ class LayerStore:
         names = self.version, name, tensor, rank
         return patch_blocks(names, values, np.flatnonzero(rows), place, BLOCK_BYTES)
 
-    def exact(
-        self, name: str, tensor: int, rank: int, values: Array, ids: Positions, left: int
+    def beside(
+        self,
+        name: str,
+        tensor: int,
+        rank: int,
+        values: Array,
+        ids: Positions,
+        left: int,
+        beside: Beside,
     ) -> Iterator[tuple[Part, Block]]:
-        """As :meth:`patch`, of rows beside a tensor; see :attr:`KeptTensor.exact`.
+        """As :meth:`patch`, of what is kept beside a tensor.
 
         Args:
-            values: [k, d] of our columns, from ``left`` on.
-            ids: [k] their dense ids, ascending.
+            values: [k, d] of some rows, of our columns, from ``left`` on.
+            ids: [k] the dense ids of the rows, ascending.
+            beside: the field of :class:`KeptTensor`.
         """
-        # Numbers of tensors are those of a layer's; these come after them.
-        names = self.version, name, _EXACT + tensor, rank
-        return exact_blocks(names, values, ids, left, BLOCK_BYTES)
+        names = self.version, name, _NUMBERS[beside] + tensor, rank
+        return blocks_beside(names, values, ids, left, BLOCK_BYTES, beside)
 
     def write(self, part: Part, block: Block) -> Block:
         """Write a block; returns it with its checksum.
@@ -214,17 +224,17 @@ class LayerStore:
                 for _ in pool.map(lambda block: self._put(block, rows, columns, out), some):
                     pass
 
-    def read_exact(
-        self, tensor: KeptTensor, rows: Range, columns: Range, dtype: npt.DTypeLike
+    def read_beside(
+        self, blocks: Patch, rows: Range, columns: Range, dtype: npt.DTypeLike
     ) -> tuple[Positions, Array]:
-        """[k] ascending dense ids and [k, d] values of the exact rows within a range.
+        """[k] ascending dense ids and [k, d] values of what is kept beside a tensor, in a range.
 
         Raises:
             Damaged: a block is not what was written, cannot be read, or has other columns.
         """
         width = columns[1] - columns[0]
         ids, values = [np.empty(0, np.int64)], [np.empty((0, width), dtype)]
-        for block in (block for block in tensor.exact if overlaps(block, rows, columns)):
+        for block in (block for block in blocks if overlaps(block, rows, columns)):
             if (block.left, block.right) != columns:
                 raise Damaged(f"{self.uri}: {block.path} has other columns than {columns}")
             data = self._data(block, np.dtype(dtype).itemsize)

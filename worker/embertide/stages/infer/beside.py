@@ -1,8 +1,10 @@
-"""Rows of the first layers that are exact, beside those that the rows made of them have seen.
+"""What is kept beside the rows of a run with a tolerance.
 
-All changes of inputs are followed to the rows that read them. So these are computed with the bits
-of a run of all rows, though what is kept of a row that has not moved by more than the tolerance is
-what it was. What it is now stays beside that, and errors are measured from it on.
+All changes of inputs are followed to the rows that read them. So the rows of the first layer are
+computed with the bits of a run of all rows, though what is kept of a row that has not moved by more
+than the tolerance is what it was. What it is now stays beside that, and errors are measured from it
+on. Of rows of other layers it is kept how far they may be from what their layer makes of the rows
+before (:mod:`embertide.stages.infer.distances`).
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ from embertide.stages.infer.moved import bits_of
 
 
 @dataclass(frozen=True)
-class Unmoved:
-    """Rows of our shard of a tensor that differ from those that dependents have seen.
+class Beside:
+    """What is kept of some rows of our shard of a tensor, beside those that dependents have seen.
 
     Attributes:
         rows: [k] int64, of the shard, ascending.
-        values: [k, d] of our columns, as a run of all rows has them.
+        values: [k, d]; of exact rows our columns, as a run of all rows has them.
     """
 
     rows: torch.Tensor
@@ -29,8 +31,8 @@ class Unmoved:
 
     def after(
         self, shard: Shard, computed: torch.Tensor, values: torch.Tensor, dirty: torch.Tensor
-    ) -> Unmoved:
-        """Those of the next run.
+    ) -> Beside:
+        """The exact rows for the next run.
 
         Args:
             shard: what dependents see from now on.
@@ -45,7 +47,7 @@ class Unmoved:
         rows = torch.cat([self.rows[stay], computed[differ]])
         order = rows.argsort()
         every = torch.cat([self.values[stay], values[differ]])
-        return Unmoved(rows[order], every[order])
+        return Beside(rows[order], every[order])
 
     def put_into(self, data: torch.Tensor, picked: torch.Tensor) -> None:
         """Put the exact rows among some of the shard's.

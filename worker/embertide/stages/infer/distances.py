@@ -1,0 +1,102 @@
+"""Bounds of how far rows may be from what their layer makes of the rows before.
+
+Where a layer is sums of neighbours, products and functions whose values are no farther apart than
+what they read, a row moves by at most the sum of how far its neighbours have moved, times norms of
+the weights. What has added up so since a row was computed is kept beside it. As long as that is
+within the tolerance the row need not be computed: it would not move. So rows with very many
+neighbours, which some change reaches every night, are seldom gone over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from embertide.primitives.exchange import Exchange
+from embertide.stages.infer.excerpt_run import PRIMITIVE, ExcerptRun
+from embertide.steps.aggregate import Aggregate
+from embertide.steps.base import Step
+from embertide.steps.execution import Execution
+from embertide.steps.run import Run
+
+_ROUNDING = 1.0 + 1e-6
+"""By which norms may be larger than they were computed."""
+Distances = dict[str, torch.Tensor]
+
+
+def have_bounds(ops: Sequence[Run], kept: Mapping[str, torch.Tensor]) -> bool:
+    """Whether it is known of all steps of some operations how far their rows move at most.
+
+    Args:
+        kept: the tensors that were there before, which sums are made of.
+    """
+    steps = [step for op in ops for step in op.steps]
+    return all(
+        step.x in kept and step.commutes
+        if isinstance(step, Aggregate)
+        else step.gains(lambda _: 1.0) is not None
+        for step in steps
+    )
+
+
+def bounds(
+    excerpts: ExcerptRun, whole: Execution, ops: Sequence[Run], moved: Mapping[str, torch.Tensor]
+) -> Distances:
+    """Tensor -> [N] float64, how far each row moves at most. Collective: every rank must call.
+
+    Args:
+        excerpts: where the graphs of the operations are open.
+        moved: tensor that was there before -> [N] float64, how far its rows have moved.
+    """
+    norms, walk = dict[str, float](), dict[str, torch.Tensor]()
+
+    def norm(name: str) -> float:
+        if name not in norms:
+            param = whole.param(name).double()
+            norms[name] = float(
+                torch.linalg.matrix_norm(param, 2) if param.dim() == 2 else param.abs().max()
+            )
+        return norms[name] * _ROUNDING
+
+    def of(name: str) -> torch.Tensor:
+        """Of our partition's rows."""
+        if name in walk:
+            return walk[name]
+        first, last = whole.ranges_of(name).partition(whole.grid.p)
+        return moved[name][first:last]
+
+    def over(step: Step) -> torch.Tensor:
+        if isinstance(step, Aggregate):
+            csr = excerpts.edges_of(step.layer, step.relation)
+            return step.distances(whole, csr, moved[step.x])
+        gains = step.gains(norm)
+        assert gains is not None
+        return torch.stack([of(name) * gain for name, gain in gains]).sum(0)
+
+    for op in ops:
+        for step in op.steps:
+            walk[step.out] = over(step)
+        if op.scales and op.reader is not None:
+            factors = op.reader.source_factors(whole)
+            if factors is not None:
+                walk[op.out] = walk[op.out] * factors.double().abs()
+    channel = whole.exchange.channel("graph", PRIMITIVE)
+    outs = dict.fromkeys(op.out for op in ops)
+    return {name: torch.cat(channel.all_gather(walk[name])) for name in outs}
+
+
+def of_all(exchange: Exchange, count: int, ids: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """[count] float64 with the values of all ranks; 0 elsewhere. Collective: every rank must call.
+
+    Args:
+        ids: [k] int64; ranks that have the same ones have the same values.
+        values: [k] float64.
+    """
+    every = torch.zeros(count, dtype=torch.float64)
+    if exchange.grid.world == 1:
+        every[ids] = values
+        return every
+    channel = exchange.channel("world", PRIMITIVE)
+    every[torch.cat(channel.all_gather(ids))] = torch.cat(channel.all_gather(values))
+    return every
