@@ -115,7 +115,6 @@ class Nightly:
             "share": refresh["edges"] / refresh["all_edges"] if incremental else 1.0,
             "waited": report["kept"]["wait_seconds"],
             "error": refresh["error"],
-            "stages": report["stages"], "why": refresh["why"], "measured": refresh["measured"],
             "written": report["kept"]["written_bytes"] or 0,
         }
 

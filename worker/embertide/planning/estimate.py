@@ -288,7 +288,9 @@ def estimate_program(
     )
     if refreshes and job.spec.refresh.mode != "full" and not gpu:
         rounded = job.spec.inference.rows != "float32"
-        memory["infer"] += excerpt_memory(plan, graph, rounded=rounded)
+        memory["infer"] += excerpt_memory(
+            plan, graph, rounded=rounded, tolerant=job.spec.refresh.tolerance > 0
+        )
     more = target_memory(job, inputs, program, graph, spills=bool(panel))
     memory = {
         stage: size + scores.memory.get(stage, 0) + more.get(stage, 0)
