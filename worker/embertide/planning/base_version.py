@@ -19,7 +19,7 @@ from embertide.versions.pointer import read_pointer
 
 FULL = "spec.refresh.mode is full, or --force was given"
 FORM = 2
-"""Of what is kept: from 2 on there are exact rows beside those that have not moved."""
+"""The form of what is kept: from 2 on there are exact rows beside those that have not moved."""
 CHANGED = "the manifest of version {version} was changed after it was published"
 _TOO_OLD = "the last full run, of version {full}, is longer ago than refresh.fullEvery"
 _MORE = (
