@@ -60,7 +60,7 @@ def bounds(
         return norms[name] * _ROUNDING
 
     def of(name: str) -> torch.Tensor:
-        """Of our partition's rows."""
+        """How far our partition's rows have moved, at most."""
         if name in walk:
             return walk[name]
         first, last = whole.ranges_of(name).partition(whole.grid.p)

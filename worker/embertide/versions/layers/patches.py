@@ -129,7 +129,7 @@ def blocks_beside(
     most_bytes: int,
     beside: Beside,
 ) -> Iterator[tuple[Part, PatchBlock]]:
-    """As :func:`patch_blocks`, of what is kept beside a tensor.
+    """As :func:`patch_blocks`, for what is kept beside a tensor.
 
     Args:
         values: [k, d] what we have of some rows; C-contiguous.

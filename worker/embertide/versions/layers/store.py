@@ -126,7 +126,7 @@ class LayerStore:
         left: int,
         beside: Beside,
     ) -> Iterator[tuple[Part, Block]]:
-        """As :meth:`patch`, of what is kept beside a tensor.
+        """What makes the objects of what is kept beside a tensor, and their blocks.
 
         Args:
             values: [k, d] of some rows, of our columns, from ``left`` on.
