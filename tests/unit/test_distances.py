@@ -11,6 +11,7 @@ from embertide.kernels.csr import Csr
 from embertide.kernels.distances import add_at_targets
 from embertide.layouts import Shard
 from embertide.stages.infer.beside import Beside
+from embertide.stages.infer.moved import within
 from embertide.steps import Step
 from embertide.steps.activation import Activation
 from embertide.steps.affine import Affine
@@ -99,3 +100,10 @@ def test_exact_rows_stay_until_they_are_seen_or_computed_again() -> None:
     some = torch.zeros(3, 2)
     after.put_into(some, torch.tensor([2, 3, 4]))
     assert some[:, 0].tolist() == [2.0, 0.0, 4.0]
+
+
+def test_no_distance_is_within_the_tolerance_of_a_row_that_is_not_finite() -> None:
+    """Sums that are too large for their type may be finite the next day."""
+    distance = torch.tensor([0.0, 1.0, 1.0, 1.0], dtype=torch.float64)
+    norm = torch.tensor([1.0, 20.0, float("inf"), float("nan")], dtype=torch.float64)
+    assert within(distance, 0.1, norm).tolist() == [True, True, False, False]
