@@ -34,8 +34,8 @@ def moved_rows(
 
 
 def within(distance: torch.Tensor, tolerance: float, norm: torch.Tensor) -> torch.Tensor:
-    """[k] bool, the distances that are finite and no more than the tolerance of a norm."""
-    return (distance <= tolerance * norm) & distance.isfinite()
+    """[k] bool, the distances that are finite and no more than the tolerance of a finite norm."""
+    return (distance <= tolerance * norm) & distance.isfinite() & norm.isfinite()
 
 
 def distances(
