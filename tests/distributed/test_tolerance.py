@@ -11,10 +11,11 @@ import pytest
 
 from embertide.primitives.exchange import Exchange
 from embertide.stages.infer import sparing
+from embertide.steps import Aggregate, Program
 from tests.support.catalogue import Case, catalogue
 from tests.support.ranks import on_grid
 from tests.support.refreshed import Answer, Cases, Day, refresh_cases
-from tests.support.world import NODES, Graph
+from tests.support.world import NODES, Graph, make_graph
 
 pytestmark = pytest.mark.distributed
 
@@ -107,6 +108,21 @@ def test_rows_that_cannot_have_moved_are_not_computed(
         (answers,) = on_grid(1, 1, some, given, uri, one_host=True)
         edges.append(sum(day.facts.edges for day in answers["jk"]))
     assert 0 < edges[0] < 0.9 * edges[1]
+
+
+def test_runs_with_rounded_rows_go_on(tmp_path: Path) -> None:
+    """Rows may be rounded by more than a small tolerance, which no bound of a real number has."""
+    steps = tuple(
+        Aggregate(out=out, layer=layer, x=x, norm="in", loops="single")
+        for layer, (x, out) in enumerate((("x", "a"), ("a", "b"), ("b", "c")))
+    )
+    program = Program(
+        steps=steps, params={}, widths=dict.fromkeys("xabc", 5), layers=3, results={"": "c"}
+    )
+    given = {"sums": (program, False, days_of(make_graph(), 4))}
+    some = partial(refresh_cases, inference={"rows": "bfloat16"}, tolerance=0.003, max_error=0.5)
+    (answers,) = on_grid(1, 1, some, given, tmp_path.as_uri(), one_host=True)
+    assert [day.why for day in answers["sums"]] == [""] * 4
 
 
 def test_a_run_that_is_too_wrong_computes_all_rows(cases: dict[str, Case], tmp_path: Path) -> None:
