@@ -38,7 +38,7 @@ def excerpt_memory(plan: Plan, graph: PlannedGraph, *, rounded: bool, tolerant: 
     size, tensors, before = graph.size, 0, _feature_bytes(plan, graph)
     ends = boundaries(plan)
     exact = kept_bytes(plan, size, ends[:1], rounded=rounded) if tolerant else 0
-    distances = max(size.nodes.values(), default=0) * _DISTANCE_BYTES if tolerant and ends else 0
+    distances = sum(size.nodes.values()) * _DISTANCE_BYTES if tolerant and ends else 0
     for end in (*ends, results_of(plan)):
         kept = kept_bytes(plan, size, [end], rounded=rounded)
         # Some rows of what a part reads, and all rows of what it makes, as they were kept.

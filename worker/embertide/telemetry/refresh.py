@@ -22,7 +22,8 @@ class RefreshFacts:
             for rows that turn out to have the bits that they had.
         tolerance: of moves that the rows made of a row do not see; 0 of a full run.
         basis: what the layers rest on, if they may be wrong by the tolerance; part of their names.
-        unmoved: rows between layers that were computed and had not moved by more.
+        unmoved: rows between layers that changes reach and that had not moved by more, computed or
+            not.
         measured: rows of the results that were computed from exact rows, of which ``error`` is
             the largest relative error, and ``max_error`` the largest that is published.
         why: why this is a full run; "" where nothing was kept to go on from, or it is none.

@@ -2,7 +2,7 @@
 
 Rows are drawn among those that changes may reach, since no other row has another error than
 before. They are computed over all rows that they are made of, from the end of the first layer on,
-whose rows are exact (:mod:`embertide.stages.infer.unmoved`), or from the features where there is no
+whose rows are exact (:mod:`embertide.stages.infer.beside`), or from the features where there is no
 other layer: with the bits of a run of all rows.
 """
 

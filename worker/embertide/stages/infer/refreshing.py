@@ -208,6 +208,7 @@ class _Refresh:
             ]
             for name in self._sparing.far:
                 self.beside[name, "bounds"] = self._sparing.beside(name, shards[name])
+            self._sparing.forget({name for op in ops for name in op.frees})
         self._agree(next(filter(None, audit), ""))
         return shards
 
@@ -225,6 +226,7 @@ class _Refresh:
             return {}
         ops = self._plan.ops[part.first : part.end.at]
         spared = self._sparing.rows(ops, read, shards, kept)
+        self._facts.unmoved += sum(int(rows.sum()) for rows in spared.values())
         return {name: dirty[name] & ~rows for name, rows in spared.items()}
 
     def _within_types(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 
@@ -73,6 +73,11 @@ class Sparing:
             norm = self._norms(name, shards[name], maybe)
             spared[name] = maybe & within(self.far[name], self._refreshing.tolerance, norm)
         return spared
+
+    def forget(self, names: Collection[str]) -> None:
+        """No later operation reads these tensors."""
+        for name in names:
+            self._moved.pop(name, None)
 
     def _first(self, name: str, shard: Shard) -> int:
         (first, _), _ = place_of(self._whole, name, shard.layout)
