@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,21 @@ def test_another_grid_reads_it_and_so_does_another_model(job: NightlyJob) -> Non
     job.change_features([6])
     job.set(keep=True, mode="full")
     assert job.night("1x2")["kept"]["graph"] == []
+
+
+def test_a_model_that_reads_features_of_edges_is_given_them(tmp_path: Path) -> None:
+    sizes = ("--scale", "8", "--width", "8", "--hidden", "8", "--embedding", "8", "--layers", "2")
+    job = NightlyJob(tmp_path, *sizes, "--conv", "edge_gat", "--edge-features", "8")
+    (tmp_path / "other").mkdir()
+    other = NightlyJob(tmp_path / "other", *sizes, "--conv", "gin")
+    shutil.rmtree(job.path / "model")
+    shutil.copytree(other.path / "model", job.path / "model")
+    # The first model reads none, so its graph has none.
+    assert job.night("1x1")["kept"]["graph_bytes"] > 0
+    text = job.path / "model" / "model.yaml"
+    text.write_text(text.read_text().replace("conv: gin,", "conv: gine,"))
+    assert job.night("1x1")["kept"]["graph"] == []
+    assert job.same_as_whole("1x1")
 
 
 def test_a_graph_of_other_nodes_is_not_used(job: NightlyJob) -> None:

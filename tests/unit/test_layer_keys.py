@@ -21,6 +21,7 @@ from embertide.planning.row_inputs import graph_of
 from embertide.plans.boundaries import boundaries, boundary_digest
 from embertide.plans.passes import make_plan
 from embertide.plans.plan import Plan, Target
+from embertide.spec.edge_columns import EdgeFeatures
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.steps import Program
@@ -185,6 +186,17 @@ def test_a_graph_is_of_what_a_job_says_of_its_edges(
     data["spec"]["input"]["edges"][0] |= field
     Path(job.manifest).write_text(yaml.safe_dump(data))
     assert (graph_digest(job) == before) is same
+
+
+def test_a_graph_is_of_the_features_that_the_model_reads(job: SmallJob) -> None:
+    loaded = load_manifest(Path(job.manifest))
+    inputs, (edge,) = list_inputs(open_storage(None), loaded), loaded.spec.input.edges
+    some, nodes = replace(inputs, edge_features={str(edge.relation): 1}), {edge.source_type: 1}
+    featured = edge.model_copy(update={"features": EdgeFeatures(columns=["x"])})
+    digests = {graph_of(some, of, nodes).digest for of in (edge, featured)}
+    assert len(digests) == 2
+    turned = edge.model_copy(update={"reverse": "back"})
+    assert graph_of(inputs, turned, nodes).digest == graph_of(inputs, edge, nodes).digest
 
 
 def test_a_graph_is_of_the_categories_that_its_edges_may_have(job: SmallJob) -> None:

@@ -7,7 +7,7 @@ has changed since: the objects of its edges, what the job says of these, and whi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -72,6 +72,7 @@ class KeptGraph:
         ctx: RunContext,
         inputs: Inputs,
         nodes: Mapping[str, LoadedNodes],
+        edges: Sequence[EdgeInput],
         relations: Collection[Relation],
     ) -> dict[Relation, Edges]:
         """What stands for the edges whose graphs were kept, see :class:`SealedGraph`.
@@ -79,9 +80,10 @@ class KeptGraph:
         The edges of an edge type are read unless the graphs of all its relations were kept.
 
         Args:
+            edges: as they are read, with features where the model reads them.
             relations: those that the model reads.
         """
-        counts, edges = _digests(ctx, nodes), ctx.job.spec.input.edges
+        counts = _digests(ctx, nodes)
         every = [(edge, [own for own in edge.relations if own in relations]) for edge in edges]
         self.made_of = {
             relation: graph_of(inputs, edge, counts) for edge, own in every for relation in own

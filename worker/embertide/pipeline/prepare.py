@@ -31,8 +31,10 @@ from embertide.planning.publishing import published
 from embertide.planning.scoring import scoring
 from embertide.plans.passes import make_plan
 from embertide.plans.plan import Plan, Target
+from embertide.primitives.shuffle import Edges
 from embertide.readers.ids import Mask
 from embertide.readers.splits import Split
+from embertide.spec.relations import Relation
 from embertide.spec.result_names import UNNAMED, name_of, node_type_of
 from embertide.stages.features import LoadedNodes, loaded_features
 from embertide.stages.infer import Chosen
@@ -197,7 +199,10 @@ def prepare(
         only = None if edges_of is None else edges_of(ctx, program, by_program)
     with clock.stage("ingest"):
         read = match_relations(ctx.job, program)
-        stand_ins = {} if kept is None else kept.find(ctx, inputs, nodes, set(read.values()))
+        stand_ins = dict[Relation, Edges]()
+        if kept is not None:
+            to_read = reading.job.spec.input.edges
+            stand_ins = kept.find(ctx, inputs, nodes, to_read, set(read.values()))
         masks = _masks(nodes, names, only)
         edges = ingest_types(reading, inputs, nodes, masks, stand_ins)
         ctx.graph_facts.omissions = omissions_of(reading.job, inputs, nodes, edges)

@@ -62,16 +62,18 @@ def graph_of(inputs: Inputs, edge: EdgeInput, nodes: Mapping[str, object]) -> Ro
     """What the graph of an edge type is made of: neither the model nor features of nodes.
 
     Args:
+        edge: as it is read: its features are there only where the model reads them.
         nodes: node type -> what says which nodes there are, and the dense id of each.
     """
     own = str(edge.relation)
     splits = inputs.by_edges[own]
     facts = {
         "release": __version__,
-        "edges": edge_fields(edge),
+        # Whether the model reads the reverse too is nothing to the graph of either.
+        "edges": edge_fields(edge.model_copy(update={"reverse": None})),
         "nodes": {name: nodes[name] for name in (edge.source_type, edge.destination_type)},
         "splits": [asdict(split) for split in splits],
-        "features": inputs.edge_features.get(own),
+        "features": None if edge.features is None else inputs.edge_features.get(own),
         # Edges with other ones are refused as they are read.
         "categories": inputs.edge_categories.get(own),
     }
