@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,19 @@ def test_a_killed_run_leaves_its_graph_to_the_next_attempt(tmp_path: Path) -> No
     report = job.night("2x1")
     assert report["kept"]["graph"] == [EDGES]
     assert job.same_as_whole("2x1")
+
+
+def test_a_key_is_in_use_as_soon_as_its_graph_is_written(job: NightlyJob) -> None:
+    folder = job.path / "embeddings" / "_layers"
+    run = job.run("job.yaml", "1x1")
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not list(folder.glob("*/blocks/*/*")):
+        assert time.monotonic() < deadline
+        assert run.process.poll() is None
+        time.sleep(0.001)
+    assert list(folder.glob("*/attempts/*-keeps.json"))
+    assert run.done(WAIT_SECONDS).code == 0
+    assert not list(folder.glob("*/attempts/*"))
 
 
 def test_rows_and_dropped_edges_count_as_if_they_were_read(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from embertide.pipeline.typed_graph import TypedGraph
 from embertide.primitives.objects import broadcast_object
 from embertide.spec.relations import Relation
 from embertide.stages.kept_graph import refer_to, seal_graph, write_graph
+from embertide.versions.layers.attempts import Attempt
 from embertide.versions.layers.seals import Damaged, Seal
 from embertide.versions.layers.store import LayerStore
 
@@ -53,11 +54,18 @@ class GraphKeeping:
         self.kept = kept
         self._sealer = ThreadPoolExecutor(1, "seals")
         self._sealing: list[tuple[Relation, Seal, Future[str]]] = []
+        self._mark: Attempt | None = None
 
     def close(self) -> None:
         """The run is over, or has failed."""
         self.kept.release()
         self._sealer.shutdown()
+        self._release()
+
+    def _release(self) -> None:
+        if self._mark is not None:
+            self._mark.__exit__(None, None, None)
+            self._mark = None
 
     def keep(self, ctx: RunContext, graph: TypedGraph, store: LayerStore) -> None:
         """Keep the graph; a thread of rank 0 seals what was written, once the disk has it.
@@ -67,6 +75,11 @@ class GraphKeeping:
         Args:
             store: of the run's key.
         """
+        if ctx.grid.rank == 0:
+            # Until layers have theirs: nobody may remove what is written meanwhile.
+            mark = f"{store.version}-keeps"
+            self._mark = Attempt(ctx.storage, store.output_uri, store.key, mark)
+            self._mark.begin()
         for relation, csr in graph.sub_ranges.items():
             assert isinstance(csr, Csr)
             ranges = graph.located[relation.destination].ranges
@@ -130,3 +143,5 @@ class GraphKeeping:
                 facts.graph_written_bytes -= seal.size
                 facts.warn(NOT_KEPT.format(relation=relation, why=why))
         self._sealing.clear()
+        # Else the run would not sweep its own key.
+        self._release()
