@@ -71,7 +71,7 @@ class KeptFacts:
         if self.graph:
             found.append(f"kept graph read in place of the edges of {', '.join(self.graph)}")
         if self.graph_bytes:
-            text = f"kept the graph for the next run: {human_bytes(self.graph_bytes)}"
+            text = f"kept the graph for a next attempt or run: {human_bytes(self.graph_bytes)}"
             written = human_bytes(self.graph_written_bytes) if self.graph_written_bytes else "none"
             whole = self.graph_written_bytes == self.graph_bytes
             found.append(text if whole else f"{text}, of which {written} were written now")
