@@ -148,6 +148,14 @@ def test_a_graph_is_carried_over_without_writing_it(tmp_path: Path) -> None:
     assert {block.key for tensor in own.tensors for block in tensor.blocks} == {""}
 
 
+def test_blocks_of_an_earlier_run_stay_where_another_attempt_seals_first(tmp_path: Path) -> None:
+    csr = make_csr(weighted=False, features=0)
+    graph = keep(tmp_path, csr)
+    back = replace(graph.store, version="20261127T180000Z-3fa9c1")
+    assert seal_graph(back, refer_to(back, NAME, graph)) == ""
+    assert_equal(graph.rows(0, ROWS), csr)
+
+
 @pytest.mark.parametrize("part", range(5))
 def test_damage_is_noticed(part: int, tmp_path: Path) -> None:
     csr = make_csr(weighted=True, features=1)

@@ -28,6 +28,7 @@ from embertide.stages.kept_graph.form import (
     words_of,
 )
 from embertide.stages.kept_graph.restoring import SealedGraph
+from embertide.versions.layers.places import block_path
 from embertide.versions.layers.seals import Block, KeptEdges, KeptTensor, Seal, block_of
 from embertide.versions.layers.store import LayerStore
 
@@ -170,7 +171,10 @@ def seal_graph(store: LayerStore, seal: Seal) -> str:
     """Rank 0 makes a graph complete; returns why it cannot. Another attempt's is as good."""
     try:
         if not store.seal(seal):
-            store.remove([b for tensor in seal.tensors for b in tensor.blocks if not b.key])
+            # Others may refer to what earlier runs have written under the key.
+            ours = f"{block_path(store.version, seal.name, 0, 0, 0).rpartition('/')[0]}/"
+            every = (block for tensor in seal.tensors for block in tensor.blocks)
+            store.remove([b for b in every if not b.key and b.path.startswith(ours)])
     except EmbertideError as error:
         return str(error)
     return ""
