@@ -62,7 +62,8 @@ def test_a_graph_that_is_read_back_gives_the_bits_of_its_edges(grid: str, tmp_pa
 def _some_ids(job: NightlyJob) -> list[int]:
     """Ids of a few nodes."""
     path = sorted((job.path / "features").glob("*.parquet"))[0]
-    return pq.read_table(path)["id"].to_pylist()[3:9]
+    ids: list[int] = pq.read_table(path)["id"].to_pylist()
+    return ids[3:9]
 
 
 def test_another_grid_reads_it_and_so_does_another_model(job: NightlyJob) -> None:

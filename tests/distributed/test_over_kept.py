@@ -199,7 +199,9 @@ def test_a_kept_graph_is_read_in_place_of_edges_that_have_not_changed(
         over = embed_over_kept(loaded, asked, node_type=node_type)
     assert over.warnings == []
     job.damage_graphs(2)
+    records = job.graphs()
     damaged = embed_over_kept(loaded, asked, node_type=node_type)
+    assert records == job.graphs()
     assert damaged.warnings
     assert all("does not match its checksum" in warning for warning in damaged.warnings)
     for path in job.graphs():

@@ -42,8 +42,9 @@ def print_report(console: Console, report: RunReport) -> None:
         f" {report.edges:,} edges on a {report.grid} grid in {human_seconds(report.total_seconds)}"
         f"{_after_start(report)}"
     )
+    back = " (a kept graph's too)" if report.kept.graph else ""
     speed = (
-        f"ingest {human_count(report.ingest_edges_per_second)} edges/s,"
+        f"ingest {human_count(report.ingest_edges_per_second)} edges/s{back},"
         f" inference {human_count(report.infer_edges_per_second)} edges/s"
     )
     kernels = [f"kernels: {report.kernels}"] if report.kernels else []

@@ -207,12 +207,16 @@ class KeptGraph:
         return edges[relation]
 
     def _is_bad(self, ctx: RunContext, relation: Relation, store: LayerStore, why: str) -> bool:
-        """Whether any rank cannot read a graph, which is a warning: it may be sealed again."""
+        """Whether any rank cannot read a graph, which is a warning.
+
+        A run may seal it again; what reads the graph of one version alone writes nothing.
+        """
         problems = list(filter(None, ctx.exchange.all_objects(why)))
         if problems and ctx.grid.rank == 0:
             _warn(ctx, relation, problems[0])
-            with suppress(EmbertideError):
-                store.drop(record_name(relation, self.made_of[relation]))
+            if not self.base:
+                with suppress(EmbertideError):
+                    store.drop(record_name(relation, self.made_of[relation]))
         return bool(problems)
 
 

@@ -74,7 +74,8 @@ def tiles(run: Run) -> Html:
         _tile(
             "Ingest",
             rate(report.ingest_edges_per_second, "edges"),
-            "edges read, mapped, sorted into the graph",
+            "edges read, mapped, sorted into the graph"
+            + (", or read back of a kept one" if report.kept.graph else ""),
         ),
         _tile("Inference", rate(report.infer_edges_per_second, "edges"), _layers_of(run)),
         _memory(run),
