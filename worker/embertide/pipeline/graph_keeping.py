@@ -76,7 +76,7 @@ class GraphKeeping:
             store: of the run's key.
         """
         if ctx.grid.rank == 0:
-            # Until layers have theirs: nobody may remove what is written meanwhile.
+            # Until layers have theirs: what is written meanwhile may not be removed.
             mark = f"{store.version}-keeps"
             self._mark = Attempt(ctx.storage, store.output_uri, store.key, mark)
             self._mark.begin()
