@@ -68,7 +68,7 @@ def run(job: Path, *options: str, limit: int | None = None) -> dict[str, Any]:
 
 
 def run_as_planned(job: Path, *options: str, limit: int | None = None) -> dict[str, Any]:
-    """The same of a run whose peaks were held to their plans."""
+    """The same of a run whose peaks were compared with their plans."""
     reports: list[dict[str, Any]] = []
 
     def shares() -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Peaks of memory that runs take, held to their plans from both sides."""
+"""Peaks of memory that runs take, compared with their plans from both sides."""
 
 from __future__ import annotations
 
