@@ -91,11 +91,11 @@ class Nightly:
         source[at] = g.integers(0, nodes, len(at))
         pq.write_table(pa.table(columns), self.edges)
         if self.tolerance:
-            (features,) = (self.folder / "features").glob("*.npy")
-            values = np.load(features, mmap_mode="r+")
-            rows = g.choice(len(values), max(1, round(share * len(values))), replace=False)
-            values[rows] = g.standard_normal((len(rows), values.shape[1]), np.float32)
-            values.flush()
+            for features in (self.folder / "features").glob("*.npy"):
+                values = np.load(features, mmap_mode="r+")
+                rows = g.choice(len(values), max(1, round(share * len(values))), replace=False)
+                values[rows] = g.standard_normal((len(rows), values.shape[1]), np.float32)
+                values.flush()
 
     def run(self, mode: str, grid: str, *, keep: bool = True) -> Run:
         """A run to its end."""
