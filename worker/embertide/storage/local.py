@@ -115,6 +115,14 @@ class LocalStore:
             file.seek(start)
             return file.read(length)
 
+    def read_into(self, uri: str, buffer: memoryview) -> int:
+        """Fill a buffer with the file's first bytes; the size of the file in bytes."""
+        with reading(uri), to_path(uri).open("rb", buffering=0) as file:
+            size, count = os.fstat(file.fileno()).st_size, 0
+            while count < len(buffer) and (more := file.readinto(buffer[count:])):
+                count += more
+            return size if count == min(size, len(buffer)) else count
+
     def open(
         self,
         uri: str,

@@ -114,6 +114,11 @@ class Stores:
         uri = as_uri(uri)
         return self._store(uri).read_range(uri, start, length)
 
+    def read_into(self, uri: str, buffer: memoryview) -> int:
+        """See :meth:`Storage.read_into`."""
+        uri = as_uri(uri)
+        return self._store(uri).read_into(uri, buffer)
+
     def open(
         self, uri: str, info: ObjectInfo | None = None, spans: Sequence[Span] = ()
     ) -> AbstractContextManager[Any]:

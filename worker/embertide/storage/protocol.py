@@ -119,6 +119,15 @@ class Storage(Protocol):
             ObjectMissing: it does not exist.
         """
 
+    def read_into(self, uri: str, buffer: memoryview) -> int:
+        """Fill a buffer with the object's first bytes; the size of the object in bytes.
+
+        A local file's bytes are copied once.
+
+        Raises:
+            ObjectMissing: it does not exist.
+        """
+
     def open(
         self, uri: str, info: ObjectInfo | None = None, spans: Sequence[Span] = ()
     ) -> AbstractContextManager[Any]:

@@ -195,6 +195,12 @@ class S3Store:
         """At most ``length`` bytes from byte ``start``, in one request."""
         return self._client.get(uri, start, length)[0] if length > 0 else b""
 
+    def read_into(self, uri: str, buffer: memoryview) -> int:
+        """Fill a buffer with the object's first bytes; the size of the object in bytes."""
+        data = self.read(uri)
+        buffer[: len(data)] = data[: len(buffer)]
+        return len(data)
+
     def open(
         self, uri: str, info: ObjectInfo | None = None, spans: Sequence[Span] = ()
     ) -> BinaryIO:

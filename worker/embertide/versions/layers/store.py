@@ -45,6 +45,7 @@ _READERS = 4
 _NUMBERS = {"exact": 400, "bounds": 700}
 """What to add to the number of a tensor, which is that among a layer's."""
 Array = npt.NDArray[Any]
+Bytes = npt.NDArray[np.uint8]
 Range = tuple[int, int]
 
 
@@ -248,11 +249,14 @@ class LayerStore:
 
     def _read(self, block: Block, rows: Range, columns: Range, out: Array) -> None:
         """Copy what a block has of a range to its place."""
-        data = self._data(block, out.itemsize)
-        values = np.frombuffer(data, out.dtype).reshape(block.last - block.first, -1)
         top, bottom = max(rows[0], block.first), min(rows[1], block.last)
         left, right = max(columns[0], block.left), min(columns[1], block.right)
         target = out[top - rows[0] : bottom - rows[0], left - columns[0] : right - columns[0]]
+        if target.nbytes == block.size(out.itemsize) and target.flags.c_contiguous:
+            self._data(block, out.itemsize, target.reshape(-1).view(np.uint8))
+            return
+        data = self._data(block, out.itemsize)
+        values = np.frombuffer(data, out.dtype).reshape(block.last - block.first, -1)
         target[:] = values[
             top - block.first : bottom - block.first, left - block.left : right - block.left
         ]
@@ -266,16 +270,21 @@ class LayerStore:
             within, left - block.left : right - block.left
         ]
 
-    def _data(self, block: Block, item_bytes: int) -> bytes:
-        """A block's bytes, which are what was written."""
+    def _data(self, block: Block, item_bytes: int, out: Bytes | None = None) -> memoryview:
+        """A block's bytes, which are what was written.
+
+        Args:
+            out: where they go, as many as the block has; None: a new place.
+        """
         uri = f"{key_uri(self.output_uri, block.key or self.key)}/{block.path}"
+        size = block.size(item_bytes)
+        data = (np.empty(size, np.uint8) if out is None else out).data
         try:
-            data = self.storage.read(uri)
+            there = self.storage.read_into(uri, data)
         except EmbertideError as error:
             raise Damaged(str(error)) from error
-        size = block.size(item_bytes)
-        if len(data) != size:
-            raise Damaged(f"{uri} has {len(data)} bytes, {size} were written")
+        if there != size:
+            raise Damaged(f"{uri} has {there} bytes, {size} were written")
         if xxh3_128_hexdigest(data) != block.checksum:
             raise Damaged(f"{uri} does not match its checksum")
         return data
