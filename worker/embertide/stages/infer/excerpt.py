@@ -14,6 +14,8 @@ import torch
 
 from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr
+from embertide.kernels.memory import empty_as
+from embertide.kernels.rows import gather_rows
 from embertide.kernels.some_rows import edges_of, take_rows
 from embertide.layouts import Layout, Loaded, Shard
 from embertide.plans.dirty import ends_of
@@ -47,7 +49,7 @@ class Excerpt:
         """Our shard of a tensor, of which the whole one is there."""
         shard = whole.tensors.to_keep(name)
         rows = self.of_ours(whole, whole.program.types[name], shard.layout)
-        return Shard(shard.layout, shard.data[rows.to(shard.data.device)], shard.width)
+        return Shard(shard.layout, _some(shard.data, rows), shard.width)
 
     def features(
         self, whole: Execution, channel: Channel, node_type: str, loaded: Loaded
@@ -55,9 +57,9 @@ class Excerpt:
         """The features of our nodes, in order. Collective: every rank must call."""
         rows = self.of_ours(whole, node_type, "rows")
         if loaded.placed:
-            data = loaded.data[rows]
+            data = _some(loaded.data, rows)
         elif channel.axis.size == 1:
-            data = loaded.data[whole.locations[node_type][rows, 1].long()]
+            data = _some(loaded.data, whole.locations[node_type][rows, 1].long())
         else:
             first, _ = _place(whole, node_type, "rows")
             fetch = RowFetch(channel, whole.ranges[node_type], rows + first)
@@ -126,6 +128,11 @@ def excerpt_of(
             tuple(int(count[at]) for at in of_type.workers),
         )
     return Excerpt(every, before, parts)
+
+
+def _some(data: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """[k, d] some rows."""
+    return gather_rows(data, rows.to(data.device), out=empty_as(data, len(rows), data.shape[1]))
 
 
 def _place(whole: Execution, node_type: str, layout: Layout) -> tuple[int, int]:
