@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import pickle
 import random
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -72,7 +73,10 @@ class StorageContract:
 
     def test_a_missing_object_is_named(self, storage: Storage, root: str) -> None:
         uri = f"{root}/not/there"
-        for look in (storage.read, storage.open, lambda u: storage.read_range(u, 0, 4)):
+        looks: list[Callable[[str], object]] = [storage.read, storage.open]
+        looks.append(lambda u: storage.read_range(u, 0, 4))
+        looks.append(lambda u: storage.read_into(u, memoryview(bytearray(4))))
+        for look in looks:
             with pytest.raises(ObjectMissing, match=uri):
                 look(uri)
 
@@ -153,6 +157,15 @@ class StorageContract:
         assert got == [b"0123456789"[start : start + length] for start, length in ranges]
         storage.write(uri, b"")
         assert storage.read_range(uri, 0, 5) == b""
+
+    @pytest.mark.parametrize("size", [0, 7, len(LARGE)])
+    def test_a_buffer_is_filled(self, storage: Storage, root: str, size: int) -> None:
+        uri, data = f"{root}/x", LARGE[:size]
+        storage.write(uri, data)
+        for room in {0, size // 2, size, size + 3}:
+            buffer = bytearray(b"-" * room)
+            assert storage.read_into(uri, memoryview(buffer)) == size
+            assert buffer == data[:room] + b"-" * (room - size)
 
     def test_a_file_reads_like_one_in_memory(self, storage: Storage, root: str) -> None:
         info = storage.write(f"{root}/x", LARGE)
