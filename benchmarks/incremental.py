@@ -14,6 +14,11 @@ changed, for SAGE and GCN, each share in a case of its own.
 stages; ``waited`` those for writes of kept rows, ``share`` the part of the edges that were gone
 over, ``error`` the largest one that was measured. ``..._of_full`` are shares of a full run that
 keeps nothing (*alone*).
+
+    .venv/bin/python -m benchmarks.incremental --scale 17 --sweep 1e-4 1e-2 1e-1
+
+compares what ``mode: auto`` chooses with both that it can choose, on the bounded graph, for each of
+some shares: ``auto_of_best`` is the time of its layers as a share of the faster one's.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ import sys
 import tempfile
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +42,10 @@ import yaml
 from benchmarks.support.rounds import ROOT, Run, middle, ratio, save, table
 
 NEIGHBOURS, WIDTH = 20, 128
-KEYS = ("work", "layers", "waited", "publish", "share", "error", "layers_of_full", "work_of_full")
+KEYS = (
+    "work", "layers", "waited", "publish", "share", "error", "layers_of_full", "work_of_full",
+    "auto_of_best",
+)  # fmt: skip
 SHARES = (1e-5, 1e-4, 1e-2)
 """Of the edges and of the features, with a tolerance."""
 _COMMAND = [str(ROOT / ".venv/bin/embertide")]
@@ -137,7 +146,7 @@ def _call(*words: str) -> str:
     return done.stdout
 
 
-def measure(job: Nightly, mode: str, share: float, grid: str, rounds: int) -> dict[str, Run]:
+def measure(job: Nightly, share: float, grid: str, rounds: int, mode: str) -> dict[str, Run]:
     """Medians of runs over what was kept, of full runs that keep, and of full runs that do not."""
     job.run("full", grid)
     runs: dict[str, list[Run]] = {mode: [], "full": [], "alone": []}
@@ -155,6 +164,20 @@ def measure(job: Nightly, mode: str, share: float, grid: str, rounds: int) -> di
     return found
 
 
+def sweep(job: Nightly, share: float, grid: str, rounds: int) -> dict[str, Run]:
+    """Medians of runs of each mode, in turns, each over what the run before it has kept."""
+    job.run("full", grid)
+    runs: dict[str, list[Run]] = {"auto": [], "incremental": [], "full": []}
+    for _ in range(rounds):
+        for mode, of in runs.items():
+            job.change(share)
+            of.append(job.run(mode, grid))
+    medians = {name: middle(of) for name, of in runs.items()}
+    best = min(("incremental", "full"), key=lambda name: float(medians[name]["layers"]))
+    medians["auto"]["auto_of_best"] = ratio(runs["auto"], runs[best], "layers")
+    return medians
+
+
 @dataclass(frozen=True)
 class Case:
     """A graph, a model, how much changes, and how the changes are followed."""
@@ -170,7 +193,8 @@ class Case:
         with tempfile.TemporaryDirectory(prefix="embertide-bench-") as folder:
             job = Nightly(Path(folder) / "job", scale, self.tolerance)
             job.make_bounded() if self.graph == "bounded" else job.make_rmat(self.conv)
-            systems = measure(job, self.mode, self.share, grid, rounds)
+            run = sweep if self.mode == "sweep" else partial(measure, mode=self.mode)
+            systems = run(job, share=self.share, grid=grid, rounds=rounds)
         title = f"{self.graph}, {self.conv}, scale {scale}, {self.share:g}"
         rows = [[name, *(run.get(key, "") for key in KEYS)] for name, run in systems.items()]
         print(table([title, *KEYS], rows), flush=True)
@@ -188,6 +212,7 @@ def main() -> None:
     parser.add_argument("--tolerance", type=float, default=0.0, help="measure runs with it")
     parser.add_argument("--shares", type=float, nargs="+", default=SHARES, help="with a tolerance")
     parser.add_argument("--convs", nargs="+", default=["sage", "gcn"], help="with a tolerance")
+    parser.add_argument("--sweep", type=float, nargs="+", help="shares of the nodes, for auto")
     parser.add_argument("--out", type=Path, help="the JSON file; default benchmarks/results")
     given = parser.parse_args()
     cases = [
@@ -200,6 +225,8 @@ def main() -> None:
             for conv in given.convs
             for share in given.shares
         ]
+    if given.sweep:
+        cases = [Case("bounded", "sage", "sweep", share) for share in given.sweep]
     results = [case.run(given.scale, given.grid, given.rounds) for case in cases]
     save("incremental", {"cases": results}, given.out)
 
