@@ -25,6 +25,9 @@ ROUNDING = 2e-6
 DEEP = ["pyg GIN-batch_norm", "pyg jk-cat"]
 """Layers between others, of which it is known how far rows move at most."""
 MODELS = ["pyg example sage", "pyg GAT", "made both single", *DEEP, "pyg example gcn", "dgl jk-cat"]
+SPARED_RESULTS = ["made both single", "pyg jk-cat", "pyg example gcn", "dgl jk-cat"]
+"""Of others every row of the results that changes reach is computed: there is no such bound of
+their last layer, or it is larger than the tolerance."""
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +66,10 @@ def errors(answer: Answer) -> np.ndarray:
 def test_errors_stay_within_the_tolerance_of_each_layer(
     grid: tuple[int, int], cases: dict[str, Case], tmp_path: Path
 ) -> None:
-    some = cases if grid == (1, 1) else {n: cases[n] for n in MODELS[:5]}
+    some = cases if grid == (1, 1) else {n: cases[n] for n in MODELS[:6]}
     by_rank = run(some, tmp_path.as_uri(), grid, tolerance=TOLERANCE, max_error=0.5)
     for name, days in by_rank[0].items():
-        spared = unmoved = 0
+        spared, unmoved, results = 0, 0, 0.0
         for number, answer in enumerate(days):
             assert not answer.why, (name, number)
             assert answer.checked
@@ -74,7 +77,9 @@ def test_errors_stay_within_the_tolerance_of_each_layer(
             last = max(int(of.split()[0]) for of in answer.steps)
             for of, error in answer.steps.items():
                 final = int(of.split()[0]) == last
-                assert error <= (ROUNDING if final else TOLERANCE + ROUNDING), (name, number, of)
+                exact = final and name not in SPARED_RESULTS
+                assert error <= (ROUNDING if exact else TOLERANCE + ROUNDING), (name, number, of)
+                results = max(results, error if final else 0.0)
             spared += answer.facts.reached_edges - answer.facts.edges if number else 0
             unmoved += answer.facts.unmoved
             every = np.concatenate([errors(rank[name][number]) for rank in by_rank])
@@ -82,6 +87,7 @@ def test_errors_stay_within_the_tolerance_of_each_layer(
             assert answer.facts.error <= every.max() + ROUNDING
             assert every.max() <= 0.5
             assert answer.facts.measured or not number
+        assert (results > ROUNDING) == (name in SPARED_RESULTS), name
         assert unmoved > 0, name
         assert spared > 0, name
         assert max(answer.facts.error for answer in days) > ROUNDING, name
@@ -91,7 +97,7 @@ def all_that_are_reached(
     exchange: Exchange, cases: Cases, uri: str, **tolerance: float
 ) -> dict[str, list[Answer]]:
     """The same, but rows are computed though they cannot have moved by the tolerance."""
-    sparing.have_bounds = lambda _ops, _kept: False
+    sparing.have_bounds = lambda _ops: False
     return refresh_cases(exchange, cases, uri, **tolerance)
 
 

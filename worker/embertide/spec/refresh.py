@@ -54,9 +54,10 @@ class Refresh(SpecModel):
         ge=0,
         lt=1,
         description="How far a row between two layers may move, relative to its Euclidean norm, "
-        "before the rows that are made of it are computed again for its sake. It counts from what "
-        "these rows were made of, so errors do not add up from run to run. 0: results have the "
-        "bits of a run of all rows.",
+        "before the rows that are made of it are computed again for its sake; also how far a "
+        "published row that is not computed may be from what the last layer makes. It counts from "
+        "what these rows were made of, so errors do not add up from run to run. 0: results have "
+        "the bits of a run of all rows.",
     )
     max_error: float | None = Field(
         default=None,

@@ -22,8 +22,7 @@ class RefreshFacts:
             for rows that turn out to have the bits that they had.
         tolerance: of moves that the rows made of a row do not see; 0 of a full run.
         basis: what the layers rest on, if they may be wrong by the tolerance; part of their names.
-        unmoved: rows between layers that changes reach and that had not moved by more, computed or
-            not.
+        unmoved: rows that changes reach and that had not moved by more, computed or not.
         measured: rows of the results that were computed from exact rows, of which ``error`` is
             the largest relative error, and ``max_error`` the largest that is published.
         why: why this is a full run; "" where nothing was kept to go on from, or it is none.
@@ -79,7 +78,7 @@ class RefreshFacts:
         if not self.tolerance:
             return []
         return [
-            f"{self.unmoved:,} rows between layers had moved by no more than {self.tolerance:g} of"
+            f"{self.unmoved:,} rows of the layers had moved by no more than {self.tolerance:g} of"
             f" their norm, which spared {self.reached_edges - self.edges:,} edges; of"
             f" {self.measured:,} results computed from exact rows none is wrong by more than"
             f" {self.error:.2g} (at most {self.max_error:g})"

@@ -25,15 +25,11 @@ _ROUNDING = 1.0 + 1e-6
 Distances = dict[str, torch.Tensor]
 
 
-def have_bounds(ops: Sequence[Run], kept: Mapping[str, torch.Tensor]) -> bool:
-    """Whether it is known of all steps of some operations how far their rows move at most.
-
-    Args:
-        kept: the tensors that were there before, which sums are made of.
-    """
+def have_bounds(ops: Sequence[Run]) -> bool:
+    """Whether it is known of all steps of some operations how far their rows move at most."""
     steps = [step for op in ops for step in op.steps]
     return all(
-        step.x in kept and step.commutes
+        step.commutes
         if isinstance(step, Aggregate)
         else step.gains(lambda _: 1.0) is not None
         for step in steps
@@ -50,6 +46,7 @@ def bounds(
         moved: tensor that was there before -> [N] float64, how far its rows have moved.
     """
     norms, walk = dict[str, float](), dict[str, torch.Tensor]()
+    channel = whole.exchange.channel("graph", PRIMITIVE)
 
     def norm(name: str) -> float:
         if name not in norms:
@@ -66,10 +63,14 @@ def bounds(
         first, last = whole.ranges_of(name).partition(whole.grid.p)
         return moved[name][first:last]
 
+    def everywhere(name: str) -> torch.Tensor:
+        """[N] how far all rows have moved, at most. Collective: every rank must call."""
+        return torch.cat(channel.all_gather(walk[name])) if name in walk else moved[name]
+
     def over(step: Step) -> torch.Tensor:
         if isinstance(step, Aggregate):
             csr = excerpts.edges_of(step.layer, step.relation)
-            return step.distances(whole, csr, moved[step.x])
+            return step.distances(whole, csr, everywhere(step.x))
         gains = step.gains(norm)
         assert gains is not None
         return torch.stack([of(name) * gain for name, gain in gains]).sum(0)
@@ -81,9 +82,7 @@ def bounds(
             factors = op.reader.source_factors(whole)
             if factors is not None:
                 walk[op.out] = walk[op.out] * factors.double().abs()
-    channel = whole.exchange.channel("graph", PRIMITIVE)
-    outs = dict.fromkeys(op.out for op in ops)
-    return {name: torch.cat(channel.all_gather(walk[name])) for name in outs}
+    return {name: everywhere(name) for name in dict.fromkeys(op.out for op in ops)}
 
 
 def of_all(exchange: Exchange, count: int, ids: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

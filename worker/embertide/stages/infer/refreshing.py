@@ -219,13 +219,12 @@ class _Refresh:
 
         Collective: every rank must call.
         """
-        read = {name: rows for name, rows in dirty.items() if self._is_read(part, name)}
         kept = {name: rows for (name, kind), rows in self.beside.items() if kind == "bounds"}
-        if not part.first or self._refreshing.tolerance == 0 or not read:
+        if not part.first or self._refreshing.tolerance == 0:
             self._sparing.far = {}
             return {}
         ops = self._plan.ops[part.first : part.end.at]
-        spared = self._sparing.rows(ops, read, shards, kept)
+        spared = self._sparing.rows(ops, dirty, shards, kept)
         self._facts.unmoved += sum(int(rows.sum()) for rows in spared.values())
         return {name: dirty[name] & ~rows for name, rows in spared.items()}
 
@@ -299,11 +298,9 @@ class _Refresh:
         try:
             shards = {tensor.name: kept_shard(whole, refreshing, tensor) for tensor in tensors}
             for tensor in tensors if refreshing.tolerance > 0 else ():
-                if not self._is_read(part, tensor.name):
-                    continue
-                if part.first == 0:
+                if part.first == 0 and self._is_read(part, tensor.name):
                     self.beside[tensor.name, "exact"] = kept_exact(whole, refreshing, tensor)
-                else:
+                elif part.first > 0:
                     self.beside[tensor.name, "bounds"] = kept_distances(whole, refreshing, tensor)
         except Damaged as error:
             why = str(error)
@@ -336,7 +333,8 @@ class _Refresh:
         # The others are there for those that read them.
         wanted = (dirty | audited)[first:last][every].nonzero().squeeze(1)
         ours, values = every[wanted], values[wanted]
-        tolerance = self._refreshing.tolerance if is_read else 0.0
+        may_differ = is_read or name in self._sparing.far
+        tolerance = self._refreshing.tolerance if may_differ else 0.0
         channel = whole.exchange.channel("feature", PRIMITIVE) if shard.layout == "tile" else None
         new = self._refreshing.before[of_type][first:last][ours] < 0
         ours_dirty = dirty[first:last][ours]
@@ -344,12 +342,16 @@ class _Refresh:
             distance, norm = distances(shard.data[ours], values, channel)
             distance[new] = float("inf")
             moved = ~within(distance, tolerance, norm)
-            put = ours_dirty & moved
-            some = first + ours[ours_dirty], distance[ours_dirty], put[ours_dirty]
-            self._sparing.computed(name, dirty, *some)
         else:
             moved = moved_rows(shard.data[ours], values, 0.0, channel) | new
+        if is_read or tolerance == 0:
             put = ours_dirty & moved
+        else:
+            put = ours_dirty & (moved_rows(shard.data[ours], values, 0.0, channel) | new)
+            distance[ours_dirty] = 0.0
+        if tolerance > 0:
+            some = first + ours[ours_dirty], distance[ours_dirty], put[ours_dirty]
+            self._sparing.computed(name, dirty, *some)
         shard.data[ours[put]] = values[put]
         if (name, "exact") in self.beside:
             kept = self.beside[name, "exact"]

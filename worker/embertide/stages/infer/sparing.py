@@ -52,13 +52,13 @@ class Sparing:
         """Tensor -> [N] bool, the rows that are not computed. Collective: every rank must call.
 
         Args:
-            dirty: tensor that a later layer reads -> [N] bool, the rows that may differ.
+            dirty: tensor -> [N] bool, the rows that may differ.
             shards: what was kept of them.
             kept: and how far they may be from what their layer makes, so far.
         """
         self.far = {}
         # Rows that are rounded may move farther than what they are made of.
-        if self._whole.row_type != torch.float32 or not have_bounds(ops, self._moved):
+        if self._whole.row_type != torch.float32 or not have_bounds(ops):
             return {}
         plan, changes, spared = self._plan, self._refreshing.changes, dict[str, Rows]()
         none = {name: torch.zeros_like(moved != 0) for name, moved in self._moved.items()}
@@ -93,13 +93,13 @@ class Sparing:
     def computed(
         self, name: str, dirty: Rows, ids: torch.Tensor, distance: torch.Tensor, put: Rows
     ) -> None:
-        """Rows of a tensor that a later layer reads were computed. Collective: every rank must
-        call.
+        """Rows of a tensor were computed. Collective: every rank must call.
 
         Args:
             dirty: [N] bool, all of them.
             ids: [k] of ours.
-            distance: [k] float64 from what was kept; infinite of new nodes.
+            distance: [k] float64 from what was kept; infinite of new nodes; 0 of rows that stay as
+                they were computed, since no later layer reads them.
             put: [k] bool, those that have moved.
         """
         exchange, count = self._whole.exchange, len(dirty)
