@@ -29,9 +29,7 @@ def have_bounds(ops: Sequence[Run]) -> bool:
     """Whether it is known of all steps of some operations how far their rows move at most."""
     steps = [step for op in ops for step in op.steps]
     return all(
-        step.commutes
-        if isinstance(step, Aggregate)
-        else step.gains(lambda _: 1.0) is not None
+        step.commutes if isinstance(step, Aggregate) else step.gains(lambda _: 1.0) is not None
         for step in steps
     )
 

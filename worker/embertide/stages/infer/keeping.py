@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 
 from embertide.context import RunContext
-from embertide.errors import EmbertideError
 from embertide.layouts import Shard
 from embertide.plans.boundaries import Boundary, boundaries, boundary_digest, results_of
 from embertide.plans.plan import Plan
@@ -31,6 +30,7 @@ from embertide.stages.infer.restoring import (
     restore,
     shape_of,
 )
+from embertide.stages.infer.sealing import NOT_KEPT, LayerSealer
 from embertide.stages.infer.writing import Writing, bytes_of
 from embertide.steps.execution import Execution
 from embertide.telemetry.progress import Progress
@@ -39,7 +39,6 @@ from embertide.versions.layers.patches import EarlierRows, Part, plan_patch
 from embertide.versions.layers.seals import Block, Damaged, KeptTensor, Seal, block_of
 from embertide.versions.layers.store import Array, LayerStore, Range
 
-NOT_KEPT = "layer {layer} is not kept for a next attempt, nor are those after it: {why}"
 DIFFERS = "rows that were computed a second time differ"
 _WRITERS = 2
 
@@ -87,11 +86,9 @@ class LayerKeeper:
         self._known = [(end, self._name(end)) for end in boundaries(plan)]
         self._facts = ctx.graph_facts.kept
         self._pool = ThreadPoolExecutor(_WRITERS, "layers")
-        self._sealer = ThreadPoolExecutor(1, "seals")
-        self._sealing: list[Future[None]] = []
+        self._sealer = LayerSealer(keeping.store, self._facts)
         self._writing: Writing | None = None
         self._off = False
-        self._sealed_names: list[str] = []
         self._earlier: dict[str, EarlierRows] = {}
         self._beside: dict[tuple[str, seals.Beside], Beside] = {}
 
@@ -117,11 +114,7 @@ class LayerKeeper:
             self._writing.wait()
             self._writing = None
             self._execution.tensors.hold({})
-        self._finish_seals()
-        if self._ctx.grid.rank == 0:
-            for name in self._sealed_names:
-                self._keeping.store.drop(name)
-        self._sealed_names.clear()
+        self._sealer.take_back()
         self._earlier.clear()
         self._beside.clear()
         self._basis = ""
@@ -280,14 +273,13 @@ class LayerKeeper:
         self._off = True
         if self._ctx.grid.rank == 0:
             self._facts.warn(NOT_KEPT.format(layer=writing.boundary.layer, why=problems[0]))
-            self._discard(parts)
+            self._sealer.discard(parts)
 
     def _sealed(self, writing: Writing, parts: list[tuple[Block, ...]]) -> None:
         """All is written: a thread of rank 0 seals the layer."""
         tensors, written = writing.complete(parts), bytes_of(writing.tensors, parts)
         boundary, store = writing.boundary, self._keeping.store
         facts = self._facts
-        self._sealed_names.append(writing.name)
         facts.keeps(boundary.layer, sum(tensor.size for tensor in tensors), written)
         facts.layers = self._plan.program.layers
         if self._ctx.grid.rank > 0:
@@ -302,38 +294,12 @@ class LayerKeeper:
             how=self._keeping.how,
             tensors=tensors,
         )
-        self._sealing.append(self._sealer.submit(self._seal, seal, parts))
-
-    def _seal(self, seal: Seal, parts: list[tuple[Block, ...]]) -> None:
-        """Runs in the thread."""
-        try:
-            if not self._keeping.store.seal(seal):
-                self._discard(parts)
-        except EmbertideError as error:
-            written = bytes_of(seal.tensors, parts)
-            self._facts.lost(seal.layer, seal.size, written)
-            self._facts.warn(NOT_KEPT.format(layer=seal.layer, why=error))
-
-    def _finish_seals(self) -> None:
-        """Wait until every layer that was to be sealed is, or has failed."""
-        start = time.perf_counter()
-        for sealing in self._sealing:
-            sealing.result()
-        if self._sealing:
-            self._facts.wait_seconds += time.perf_counter() - start
-        self._sealing.clear()
-
-    def _discard(self, parts: list[tuple[Block, ...]]) -> None:
-        """Remove what was written in vain."""
-        try:
-            self._keeping.store.remove([block for blocks in parts for block in blocks])
-        except EmbertideError as error:
-            self._facts.warn(f"blocks of a layer that is not kept stay for 24 hours: {error}")
+        self._sealer.begin(seal, parts)
 
     def close(self) -> None:
         """No layer is kept any more; those whose blocks are written are sealed."""
         try:
-            self._finish_seals()
+            self._sealer.finish()
         finally:
             self._pool.shutdown(cancel_futures=True)
-            self._sealer.shutdown()
+            self._sealer.close()
