@@ -23,6 +23,7 @@ from embertide.versions.manifest import read_manifest, types_in
 from embertide.versions.reading import iter_embeddings
 from tests.support.commands import Done, Running
 from tests.support.patience import SOON_SECONDS, WAIT_SECONDS
+from tests.support.synthetic import make_synthetic
 
 Manifest = dict[str, Any]
 
@@ -32,9 +33,8 @@ class NightlyJob:
 
     def __init__(self, folder: Path, *more: str) -> None:
         self._folder, self.path, self.storage = folder, folder / "job", open_storage(None)
-        made = Running(folder, "synth", str(self.path), "--quiet", *more)
-        assert made.done(WAIT_SECONDS).code == 0
-        self._manifest: Manifest = yaml.safe_load((self.path / "job.yaml").read_text())
+        made = make_synthetic(self.path, *more)
+        self._manifest: Manifest = yaml.safe_load(made.read_text())
         self.uri, self._whole = (
             (self.path / name).as_uri() for name in ("embeddings", "every_row")
         )

@@ -18,6 +18,7 @@ from embertide.versions.layers.sweeping import keys, objects_of, remove
 from embertide.versions.reading import iter_embeddings
 from tests.support.commands import Done, Running
 from tests.support.patience import SOON_SECONDS, WAIT_SECONDS
+from tests.support.synthetic import make_synthetic
 
 LAYERS, NODES = 3, 1 << 15
 
@@ -42,8 +43,7 @@ class Job:
     ) -> None:
         self._folder, self.path = folder, folder / "job"
         self.storage = open_storage(settings)
-        made = Running(folder, "synth", str(self.path), "--scale", str(scale), "--quiet")
-        assert made.done(WAIT_SECONDS).code == 0
+        make_synthetic(self.path, "--scale", str(scale))
         self.uri = output or (self.path / "embeddings").as_uri()
         manifest = yaml.safe_load((self.path / "job.yaml").read_text())
         manifest["spec"]["output"]["uri"] = self.uri
