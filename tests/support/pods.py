@@ -261,14 +261,16 @@ def answer_of_pod(
     (folder / "config").mkdir(parents=True)
     (folder / "config" / "job.json").write_text(job.model_dump_json(by_alias=True))
     message = folder / "termination-log"
-    done = subprocess.run(
-        [sys.executable, "-m", "embertide.pod", command],
+    log = folder / "log"
+    container = ForkedProcess(
+        "embertide.pod",
+        command,
+        stdout=log,
+        stderr=log,
         env=environment() | env | {
             "EMBERTIDE_JOB_FOLDER": str(folder / "config"),
             "EMBERTIDE_SCRATCH": str(folder / "scratch"),
             "EMBERTIDE_TERMINATION_LOG": str(message),
         },
-        capture_output=True,
-        timeout=WAIT_SECONDS,
     )  # fmt: skip
-    return done.returncode, json.loads(message.read_text())
+    return container.wait(WAIT_SECONDS), json.loads(message.read_text())
