@@ -18,7 +18,7 @@ from embertide.steps import Activation, Aggregate, GraphNorm, Linear, Program
 from tests.distributed.test_row_types import one_of_each
 from tests.distributed.test_typed_exactness import PROGRAMS
 from tests.support.catalogue import GRAPHS, Case, catalogue
-from tests.support.commands import environment
+from tests.support.commands import Commands, environment
 from tests.support.faults import FAULTS, count_caught
 from tests.support.hetero_programs import described
 from tests.support.plans import order_steps
@@ -185,11 +185,10 @@ def test_an_overflow_that_leaves_finite_embeddings_is_no_fault_of_a_machine(tmp_
     description = yaml.safe_load(model.read_text())
     description["layers"][-1]["activation"] = "tanh"
     model.write_text(yaml.safe_dump(description))
-    command = [sys.executable, "-m", "embertide", "run", job.manifest, "--grid", "2x1"]
-    failed = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
-    assert failed.returncode == SelfCheckFailed.exit_code, failed.stderr
-    assert "so large that float32 overflows" in failed.stderr
-    assert re.search(r"layer 2, '1\.\w+', node \d+, column \d: -?1, expected -?1,", failed.stderr)
-    assert "Check the model's weights" in failed.stderr
-    assert "memory" not in failed.stderr
+    failed = Commands(tmp_path).run("run", job.manifest, "--grid", "2x1")
+    assert failed.code == SelfCheckFailed.exit_code, failed.err
+    assert "so large that float32 overflows" in failed.err
+    assert re.search(r"layer 2, '1\.\w+', node \d+, column \d: -?1, expected -?1,", failed.err)
+    assert "Check the model's weights" in failed.err
+    assert "memory" not in failed.err
     assert not list(job.output.rglob("_manifest.json"))

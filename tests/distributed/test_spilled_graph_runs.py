@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +16,7 @@ from embertide.planning.sizing import IMPORTS_BYTES, machine_bytes
 from embertide.storage.opening import open_storage
 from embertide.synth.job import synthesize
 from embertide.synth.options import SynthOptions
+from tests.support.commands import Commands
 from tests.support.memory_group import LIMITS, run_limited
 from tests.support.planned_peaks import hold_peaks
 
@@ -144,25 +142,20 @@ def test_attention_over_a_graph_on_disk_keeps_to_its_plan_also_for_some_nodes(
 
 
 def test_the_plan_says_that_the_graph_goes_to_disk(job: Path, tmp_path: Path) -> None:
-    command = ["-m", "embertide", "plan", str(job), "--memory", f"{MEMORY['1x1']}MiB", "--json"]
-    budget = json.loads(run_limited(None, command).stdout.splitlines()[-1])["budget"]
+    command = ("plan", str(job), "--memory", f"{MEMORY['1x1']}MiB", "--json")
+    budget = Commands(tmp_path).run(*command).events[-1]["budget"]
     assert budget["problem"] == ""
     assert "of each worker to disk, the graph too," in budget["spills"]
 
 
 def test_a_disk_without_room_for_edges_ends_the_run(job: Path, tmp_path: Path) -> None:
     """Where a file gets no room: past the largest size that this process may give one."""
-    words = [sys.executable, "-m", "embertide", "run", str(job)]
-    done = subprocess.run(
-        [*words, "--memory", f"{MEMORY['1x1']}MiB", "--scratch", str(tmp_path)],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20 * MIB, 20 * MIB)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == StorageError.exit_code, done.stderr[-2000:]
-    message = " ".join(done.stderr.split())
-    assert f"scratch folder {tmp_path}" in message
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    words = ("run", str(job), "--memory", f"{MEMORY['1x1']}MiB", "--scratch", str(scratch))
+    done = Commands(tmp_path).run(*words, file_bytes=20 * MIB)
+    assert done.code == StorageError.exit_code, done.err[-2000:]
+    message = " ".join(done.err.split())
+    assert f"scratch folder {scratch}" in message
     assert "no file of 32.0 MiB can be made there" in message
-    assert "Traceback" not in message
-    assert not list(tmp_path.iterdir())
+    assert not list(scratch.iterdir())

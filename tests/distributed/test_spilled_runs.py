@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from embertide.planning.sizing import IMPORTS_BYTES, machine_bytes
 from embertide.storage.opening import open_storage
 from embertide.synth.job import synthesize
 from embertide.synth.options import SynthOptions
+from tests.support.commands import Commands
 from tests.support.memory_group import LIMITS, run_limited
 
 pytestmark = pytest.mark.distributed
@@ -96,21 +96,16 @@ def test_a_disk_without_room_ends_the_run_and_publishes_nothing(job: Path, tmp_p
     """Where a file gets no room: past the largest size that this process may give one."""
     output = job.parent / "embeddings"
     before = sorted(output.rglob("*"))
-    words = [sys.executable, "-m", "embertide", "run", str(job), "--memory", f"{MEMORY}MiB"]
-    done = subprocess.run(
-        [*words, "--scratch", str(tmp_path)],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (64 * MIB, 64 * MIB)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == StorageError.exit_code, done.stderr[-2000:]
-    message = " ".join(done.stderr.split())
-    assert f"scratch folder {tmp_path}" in message
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    words = ("run", str(job), "--memory", f"{MEMORY}MiB", "--scratch", str(scratch))
+    done = Commands(tmp_path).run(*words, file_bytes=64 * MIB)
+    assert done.code == StorageError.exit_code, done.err[-2000:]
+    message = " ".join(done.err.split())
+    assert f"scratch folder {scratch}" in message
     assert "no file of 128.0 MiB can be made there" in message
-    assert "Traceback" not in message
     assert sorted(output.rglob("*")) == before
-    assert not list(tmp_path.iterdir())
+    assert not list(scratch.iterdir())
 
 
 def test_a_disk_that_loses_its_files_ends_the_run_and_publishes_nothing(

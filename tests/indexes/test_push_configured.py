@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,7 @@ from embertide.spec.reports import Ending, PushReport
 from embertide.storage.protocol import Storage
 from embertide.versions.publish import rollback
 from tests.support.chained import publish_chained
-from tests.support.commands import environment
+from tests.support.commands import Commands, Done
 from tests.support.compared import Rows, publish_rows, random_rows
 from tests.support.pods import answer_of_pod
 from tests.support.ports import free_port
@@ -153,17 +151,16 @@ def test_jobs_of_a_schedule_share_a_name(small: SmallJob) -> None:
 # A run
 
 
-def run(small: SmallJob, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "embertide", "run", small.manifest, "--quiet", *options]
-    return subprocess.run(command, env=environment(), capture_output=True, text=True)
+def run(small: SmallJob, *options: str) -> Done:
+    return Commands(small.folder).run("run", small.manifest, "--quiet", *options)
 
 
 def test_a_run_pushes_what_it_has_published_but_not_what_is_held(
     small: SmallJob, postgres: str, name: str
 ) -> None:
     done = run(small)
-    assert done.returncode == 0, done.stderr
-    assert f"{name}: {NODES} rows of " in done.stdout
+    assert done.code == 0, done.err
+    assert f"{name}: {NODES} rows of " in done.out
     before = in_index(postgres, name)
     assert len(before) == NODES
     # Every row moves, and the gate allows none to.
@@ -171,21 +168,20 @@ def test_a_run_pushes_what_it_has_published_but_not_what_is_held(
     index = {"uri": postgres, "name": name}
     small.write_manifest(push=index, output__gate={"minCosine": 1.0})
     done = run(small)
-    assert done.returncode == VersionHeld.exit_code
+    assert done.code == VersionHeld.exit_code
     see(postgres, name, before)
     small.write_manifest(push=index)
     done = run(small, "--no-push")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     see(postgres, name, before)
 
 
 def test_a_push_that_fails_leaves_the_version_published(small: SmallJob) -> None:
     small.write_manifest(push={"uri": f"postgresql://127.0.0.1:{free_port()}/db"})
     done = run(small)
-    assert done.returncode == StoreUnavailable.exit_code
-    assert "is published, but the index of spec.push does not have it:" in done.stderr
-    assert "cannot be reached" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.code == StoreUnavailable.exit_code
+    assert "is published, but the index of spec.push does not have it:" in done.err
+    assert "cannot be reached" in done.err
     assert (small.output / "LATEST").exists()
 
 
