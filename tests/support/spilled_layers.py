@@ -106,36 +106,66 @@ def spill_layers(
         values: the most that a tensor may have on the device then.
         summed: the most columns of a repeated sum that the device has memory for another sum of.
     """
-    # Few of each: the disk is waited for.
-    small = 4096 if values is None else 1024
-    spill.BLOCK_BYTES = scratch.CHUNK_BYTES = host_store.CHUNK_BYTES = small
+    _use_small_blocks(4096 if values is None else 1024)
     answers: dict[str, Answer] = {}
     for name, (program, kind, weighted) in cases.items():
         sampled: dict[str, Any] = {} if fanout is None else {"fanout": fanout[: program.layers]}
-        graph, job = graphs[kind, weighted], make_job(weighted=weighted, **sampled)
         ordered = order_steps(program, exchange.grid.world)
-        features = make_features(program.input_width)
-        rank = Rank(exchange, graph, job)
+        rank = Rank(exchange, graphs[kind, weighted], make_job(weighted=weighted, **sampled))
         rank.placed = placed
-        whole = rank.embed(ordered, features)
+        whole = rank.embed(ordered, make_features(program.input_width))
         files = Scratch(Path(folder)) if late is None else HostStore(LateLanes(late, values))
         rank.ctx = replace(rank.ctx, scratch=files, panel=panel)
         with _full_after_a_sum(summed):
-            found, checked = rank.checked(ordered, features, len(features))
-        assert checked is not None
-        read, written, left = files.read, files.written, files.count
-        answers[name] = Answer(
-            whole=whole,
-            spilled=found.copy(),
-            stored=_stored(rank, ordered, features) if name in graph_too else None,
-            checked=checked,
-            left=left,
-            read=read,
-            written=written,
-            planned=_planned(rank, ordered, features.nbytes, placed),
-            warned=rank.ctx.graph_facts.kept.problems,
-        )
+            answers[name] = _spilled(rank, ordered, whole, graph_too=name in graph_too)
     return answers
+
+
+def spill_both(
+    exchange: Exchange,
+    graphs: Graphs,
+    cases: Cases,
+    folder: str,
+    panel: int,
+    late: Collection[Lane],
+) -> dict[str, tuple[Answer, Answer]]:
+    """As :func:`spill_layers`, on disk and in host memory, beside one run in memory."""
+    _use_small_blocks(4096)
+    answers = {}
+    for name, (program, kind, weighted) in cases.items():
+        ordered = order_steps(program, exchange.grid.world)
+        rank = Rank(exchange, graphs[kind, weighted], make_job(weighted=weighted))
+        whole, in_memory = rank.embed(ordered, make_features(program.input_width)), rank.ctx
+        rank.ctx = replace(in_memory, scratch=Scratch(Path(folder)), panel=panel)
+        on_disk = _spilled(rank, ordered, whole)
+        rank.ctx = replace(in_memory, scratch=HostStore(LateLanes(late, None)), panel=panel)
+        answers[name] = on_disk, _spilled(rank, ordered, whole)
+    return answers
+
+
+def _use_small_blocks(size: int) -> None:
+    """Few of each: the disk is waited for."""
+    spill.BLOCK_BYTES = scratch.CHUNK_BYTES = host_store.CHUNK_BYTES = size
+
+
+def _spilled(rank: Rank, program: Program, whole: np.ndarray, *, graph_too: bool = False) -> Answer:
+    """The answer of a rank whose context has tensors elsewhere."""
+    features, files = make_features(program.input_width), rank.ctx.scratch
+    assert files is not None
+    found, checked = rank.checked(program, features, len(features))
+    assert checked is not None
+    read, written, left = files.read, files.written, files.count
+    return Answer(
+        whole=whole,
+        spilled=found.copy(),
+        stored=_stored(rank, program, features) if graph_too else None,
+        checked=checked,
+        left=left,
+        read=read,
+        written=written,
+        planned=_planned(rank, program, features.nbytes, rank.placed),
+        warned=rank.ctx.graph_facts.kept.problems,
+    )
 
 
 @contextmanager

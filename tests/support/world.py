@@ -5,6 +5,7 @@ Ranks import this module, so it stays light.
 
 from __future__ import annotations
 
+import functools
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -97,8 +98,17 @@ def make_job(
     *, weighted: bool = False, group_bytes: int = GROUP_BYTES, **more: Any
 ) -> EmbeddingJob:
     """A job whose files are never opened; ``more`` goes to ``inference``."""
+    job = _loaded(weighted)
+    # Copied without the check that groups are at least 4 KiB: these graphs are tiny.
+    inference = job.spec.inference.model_copy(update={"group_bytes": group_bytes, **more})
+    return job.model_copy(update={"spec": job.spec.model_copy(update={"inference": inference})})
+
+
+@functools.cache
+def _loaded(weighted: bool) -> EmbeddingJob:
+    """Read once, for all jobs of a process."""
     columns = "{source: s, destination: d, weight: w}" if weighted else "{}"
-    job = load_manifest(f"""
+    return load_manifest(f"""
 apiVersion: embertide.dev/v1alpha1
 kind: EmbeddingJob
 metadata: {{name: test}}
@@ -109,9 +119,6 @@ spec:
   model: {{uri: file:///in/model}}
   output: {{uri: file:///out}}
 """)
-    # Copied without the check that groups are at least 4 KiB: these graphs are tiny.
-    inference = job.spec.inference.model_copy(update={"group_bytes": group_bytes, **more})
-    return job.model_copy(update={"spec": job.spec.model_copy(update={"inference": inference})})
 
 
 class NoClock:
