@@ -17,7 +17,12 @@ from embertide.plans.degrees import kinds_read
 from embertide.plans.dirty import why_whole
 from embertide.primitives.exchange import Exchange
 from embertide.stages.changes import count_degrees, keep_degrees, read_degrees
-from embertide.stages.features import LoadedNodes, RawFeatures, loaded_features, locate_features
+from embertide.stages.features import (
+    LoadedNodes,
+    RawFeatures,
+    loaded_features,
+    locate_features,
+)
 from embertide.stages.infer import (
     Keeping,
     KeptRows,
@@ -161,5 +166,6 @@ def _compute(
     chosen[ASKED] = True
     loaded = {"": loaded_features(ctx, nodes)}
     return infer_over_kept(
-        ctx, layers, graphs, loaded, {"": locations}, kept, {"": chosen}, NoClock()
-    )
+        ctx, layers, graphs, loaded, {"": locations},
+        lambda _of, rows: features[rows], kept, {"": chosen}, NoClock()
+    )  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +52,7 @@ from embertide.stages.changes import (
     kept_tensor,
     read_degrees,
 )
-from embertide.stages.features import LoadedNodes
+from embertide.stages.features import LoadedNodes, read_some_features
 from embertide.stages.infer import (
     KeptRows,
     OverKept,
@@ -181,7 +182,7 @@ class _Work:
         try:
             prepared = prepare(
                 self.ctx, self.inputs, clock, lambda _ctx: self.model, references=_no_references,
-                edges_of=self._edges_of, kept=there,
+                later=True, edges_of=self._edges_of, kept=there,
             )  # fmt: skip
         finally:
             there.release()
@@ -193,11 +194,12 @@ class _Work:
             layers = arrange(ctx, prepared.plan, ranges)
             graphs = layer_graphs(ctx, layers, graph, clock)
             over = infer_over_kept(
-                ctx, layers, graphs, prepared.loaded, locations, self._kept_rows(prepared, there),
+                ctx, layers, graphs, prepared.loaded, locations,
+                partial(_features_of, prepared, locations), self._kept_rows(prepared, there),
                 {node_type_of(self.key): rows}, clock,
             )  # fmt: skip
         places = torch.cumsum(rows, 0)[self.dense] - 1
-        rests_on = self._facts(prepared, over, locations)
+        rests_on = self._facts(over)
         facts = ctx.graph_facts
         problems = [*facts.omissions.sentences, *facts.kept.problems, *prepared.warnings]
         return self._answer(over.rows[self.key][places].numpy(), rests_on, problems, over.edges)
@@ -232,21 +234,18 @@ class _Work:
             same=[name for name, of in graph.of_relations(program).items() if of in there.sealed],
         )  # fmt: skip
 
-    def _facts(
-        self, prepared: Prepared, over: OverKept, locations: Mapping[str, torch.Tensor]
-    ) -> OverFacts:
+    def _facts(self, over: OverKept) -> OverFacts:
         """What the rows rest on."""
         new = newer = 0
         for of, rows in over.computed.items():
             new += int((rows & (self.before[of] < 0)).sum())
-            others = over.features.get(of, torch.zeros_like(rows)) & (self.before[of] >= 0)
+            if (read := over.features.get(of)) is None:
+                continue
+            others = read.rows & (self.before[of] >= 0)
             if of == node_type_of(self.key):
                 others[self.dense] = False
-            at = others.nonzero().squeeze(1)
-            loaded = prepared.loaded.get(of)
-            if loaded is not None and len(at):
-                data = loaded.data[at if loaded.placed else locations[of][at, 1].long()]
-                places = self.before[of][at].numpy()
+            if bool(others.any()):
+                data, places = read.values[others[read.rows]], self.before[of][others].numpy()
                 newer += count_newer(self.store, self._digests(), of, data, places)
         new -= int((self.before[node_type_of(self.key)][self.dense] < 0).sum())
         return OverFacts(self.kept.version, self.kept.tolerance, new, newer)
@@ -280,6 +279,21 @@ class _Work:
         if seal is None:
             raise Damaged(f"{self.store.uri}: its digests of rows are gone")
         return seal
+
+
+def _features_of(
+    prepared: Prepared, locations: Mapping[str, torch.Tensor], of: str, rows: torch.Tensor
+) -> torch.Tensor:
+    """[k, D] the features of some nodes of a type: read now, or among all that were.
+
+    Args:
+        rows: [N] bool.
+    """
+    at = rows.nonzero().squeeze(1)
+    if (later := prepared.later.get(of)) is not None:
+        return read_some_features(prepared.ctx, later, at.numpy())
+    loaded = prepared.loaded[of]
+    return loaded.data[at if loaded.placed else locations[of][at, 1].long()]
 
 
 def _no_references(

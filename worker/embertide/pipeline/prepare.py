@@ -65,6 +65,7 @@ class Prepared:
         names: the program's name of a node type -> the manifest's.
         graph: the CSR of our sub-range of each relation.
         loaded: the program's name of a node type -> the feature rows that we read.
+        later: the program's name of a node type -> the nodes whose features are read later.
         expected: key of a result -> what it is compared with, if anything.
         warnings: sentences for the run's user.
         chosen: node type, by the program's name -> [N] bool, the nodes whose rows alone are
@@ -85,6 +86,7 @@ class Prepared:
     pairs: Pairs | None = None
     decoder: Decoder | None = None
     chosen: Chosen | None = None
+    later: Mapping[str, LoadedNodes] = field(default_factory=dict)
 
     def copy(self) -> Prepared:
         """The same, which stays as it is when the copy is used up.
@@ -166,6 +168,7 @@ def prepare(
     references: ReadReferences = model_references,
     complete: bool = True,
     only_targets: bool = False,
+    later: bool = False,
     edges_of: EdgesOf | None = None,
     kept: KeptGraph | None = None,
 ) -> Prepared:
@@ -176,6 +179,7 @@ def prepare(
         references: reads what embeddings are compared with.
         complete: refuse inputs that are too small, or that changed while they were read.
         only_targets: read which nodes the job wants, where it names some.
+        later: read no features whose places are known, see :attr:`Prepared.later`.
         edges_of: the nodes into or out of which edges are kept in memory; None: all edges are.
         kept: finds graphs that an earlier run has kept, whose edges are not read.
 
@@ -189,7 +193,7 @@ def prepare(
         program, tolerance = plan.program, model.reference_tolerance
         decoder = scoring(ctx.job, program)
         reading = replace(ctx, job=narrow(ctx.job, program))
-        nodes = load_types(reading, inputs)
+        nodes = load_types(reading, inputs, later=later)
         counts = {name: of_type.ids.count for name, of_type in nodes.items()}
         ctx.graph_facts.nodes = sum(counts.values())
         names = check_model(ctx.job, inputs, plan.sliced, ctx.grid.shape, counts)
@@ -221,6 +225,7 @@ def prepare(
         graph = build_types(reading, nodes, edges, lambda: grown(ctx, inputs, plan), read_back)
         _note(ctx, inputs, program, graph, names, counts)
         loaded = {name: loaded_features(ctx, by_program[name]) for name in program.inputs}
+        left = {name: of for name in loaded if (of := by_program[name]).places is not None}
     del edges, nodes, by_program
     release_memory()
     return Prepared(
@@ -237,6 +242,7 @@ def prepare(
         pairs=pairs,
         decoder=decoder,
         chosen=chosen,
+        later=left,
     )
 
 

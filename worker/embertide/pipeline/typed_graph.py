@@ -99,10 +99,13 @@ class TypedGraph:
         return {name: by_text[name] for name in program.relations}
 
 
-def load_types(ctx: RunContext, inputs: Inputs) -> dict[str, LoadedNodes]:
+def load_types(ctx: RunContext, inputs: Inputs, *, later: bool = False) -> dict[str, LoadedNodes]:
     """Node type -> its nodes and our share of their features.
 
     Collective: every rank must call.
+
+    Args:
+        later: read no features whose places are known, see :attr:`LoadedNodes.places`.
     """
     given = ctx.job.spec.input.nodes
     splits = [inputs.by_nodes[node.name] for node in given]
@@ -110,7 +113,7 @@ def load_types(ctx: RunContext, inputs: Inputs) -> dict[str, LoadedNodes]:
     remote = are_remote([*inputs.features, *inputs.table])
     with arrow_on_the_heap() if remote else nullcontext():
         return {
-            node.name: load_nodes(share, node, of_type)
+            node.name: load_nodes(share, node, of_type, later=later)
             for share, node, of_type in zip(shares, given, splits, strict=True)
         }
 

@@ -13,9 +13,10 @@ from functools import partial
 import numpy as np
 
 from embertide.readers.column_patterns import patterns_of
-from embertide.readers.columns import Column, Float32s
+from embertide.readers.columns import Column, Float32s, Int64s
 from embertide.readers.feature_schema import FeatureSchema, feature_schema, vector_column
-from embertide.readers.ids import IdKind, Ids, id_column, to_ids
+from embertide.readers.ids import IdKind, Ids, Mask, id_column, to_ids
+from embertide.readers.layout import keep_rows
 from embertide.readers.npy_features import read_npy_features, row_numbers, split_npy_features
 from embertide.readers.scaling import Scaling
 from embertide.readers.sources import Sources
@@ -78,6 +79,7 @@ def read_features(
     schema: FeatureSchema | None = None,
     batch_bytes: int = BATCH_BYTES,
     count: int | None = None,
+    wanted: Int64s | None = None,
 ) -> Iterator[FeatureBatch]:
     """The rows of a split, each exactly once and in order, about ``batch_bytes`` a batch.
 
@@ -85,7 +87,8 @@ def read_features(
     rounded once to the nearest (integers beyond 2^24 too, as for edge weights).
 
     ``schema`` is `feature_schema`'s result (found again for every split when left out);
-    ``count`` the number of nodes, where it is known and ids are dense.
+    ``count`` the number of nodes, where it is known and ids are dense; ``wanted`` dense ids,
+    ascending, whose rows alone are given, where those of arrays are numbered.
 
     Raises:
         InputError: names object and row of the first null, bad id, or vector of another width.
@@ -94,9 +97,9 @@ def read_features(
         schema = feature_schema(storage, features)
     rows = max(1, min(_MOST_ROWS, batch_bytes // (4 * max(1, schema.width))))
     if features.format == "npy":
-        batches = read_npy_features(storage, ids, split, schema.width, rows, count)
+        batches = read_npy_features(storage, ids, split, schema.width, rows, count, wanted)
     else:
-        batches = _read_parquet(storage, features, ids, split, schema, rows, count)
+        batches = _read_parquet(storage, features, ids, split, schema, rows, count, wanted)
     for found, values, where in batches:
         yield FeatureBatch(found, _float32(values, schema.scaling), where)
 
@@ -119,6 +122,7 @@ def _read_parquet(
     schema: FeatureSchema,
     rows: int,
     count: int | None,
+    wanted: Int64s | None,
 ) -> Iterator[tuple[Ids, Numbers, Where]]:
     table = _table(features, ids, schema)
     dtype = np.float32 if schema.scaling is None else np.float64
@@ -129,12 +133,23 @@ def _read_parquet(
             found: Ids = row_numbers(split, where, len(arrays[0]), count)
         else:
             found = to_ids(arrays[0], table.columns[0], ids, where, count)
+        if wanted is not None:
+            kept = _among(found, wanted)
+            if not kept.any():
+                continue
+            found, (arrays, where) = found[kept], keep_rows(arrays, where, kept)
         data = arrays if numbered else arrays[1:]
         if schema.columns is None:
             values = vectors(data[0], columns[0], schema.width, where)
         else:
             values = scalars(data, columns, where, dtype)
         yield found, values, where
+
+
+def _among(ids: Ids, wanted: Int64s) -> Mask:
+    """[n] bool, the ids that are among others, which are ascending."""
+    at = np.minimum(np.searchsorted(wanted, ids), max(0, len(wanted) - 1))
+    return wanted[at] == ids if len(wanted) else np.zeros(len(ids), np.bool_)
 
 
 def _table(features: FeatureInput, ids: IdKind | None, schema: FeatureSchema) -> Table:

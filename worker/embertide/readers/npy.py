@@ -21,13 +21,16 @@ import pyarrow as pa
 
 from embertide.errors import InputChanged, InputError
 from embertide.kernels.arrow import to_arrow
-from embertide.readers.columns import Column
+from embertide.readers.columns import Column, Int64s
 from embertide.readers.ids import to_text
 from embertide.readers.splits import Split, split_ranges
 from embertide.readers.where import Where
-from embertide.storage.protocol import BLOCK_BYTES, ObjectInfo, Span, Storage
+from embertide.spec.schemes import is_local
+from embertide.storage.protocol import BLOCK_BYTES, GAP_BYTES, ObjectInfo, Span, Storage
 
 _HEADER_BYTES = 1 << 16
+LOCAL_GAP_BYTES = 4 << 10
+"""Between rows of a file that are read: they take no longer than another call."""
 _DTYPE_KINDS = {"integer": "iuf", "text": "US", "id": "iufUS", "number": "iufb"}
 _INTEGERS, _TEXT = "integers, or floats that are whole numbers", "strings, or bytes of UTF-8"
 _WANTED = {
@@ -64,6 +67,11 @@ class Header:
         """Length of the second dimension (1 for a plain list of values)."""
         return self.shape[1] if len(self.shape) > 1 else 1
 
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row's values."""
+        return self.width * self.dtype.itemsize
+
     def spans(self, start: int, stop: int) -> list[Span]:
         """Where the rows ``[start, stop)`` are in the object: by columns, if those lie together."""
         item, width = self.dtype.itemsize, self.width
@@ -84,15 +92,23 @@ def read_header(storage: Storage, info: ObjectInfo) -> Header:
 
 
 @contextmanager
-def npy_file(storage: Storage, split: Split) -> Iterator[tuple[Any, Header]]:
+def npy_file(
+    storage: Storage, split: Split, rows: Int64s | None = None
+) -> Iterator[tuple[Any, Header]]:
     """An open array, of which a split's rows are read, and its header.
 
     The first rows of a small one are beside the header, so that both come with one request.
+
+    Args:
+        rows: those that alone are read, see :func:`some_rows_of`.
     """
     info = split.info
     if split.start > 0 or info.size > BLOCK_BYTES:
         header = read_header(storage, info)
-        with storage.open(info.uri, info, header.spans(split.start, split.stop)) as file:
+        spans = header.spans(split.start, split.stop)
+        if rows is not None:
+            spans = [at for run in _runs(split, header, rows) for at in header.spans(*run)]
+        with storage.open(info.uri, info, spans) as file:
             yield file, header
     else:
         with storage.open(info.uri, info) as file:
@@ -155,10 +171,9 @@ def split_npy(
 
 def split_rows(info: ObjectInfo, header: Header, target_bytes: int) -> list[Split]:
     """Row ranges of one array, about ``target_bytes`` each."""
-    row_bytes = header.width * header.dtype.itemsize
     return [
-        Split.of(info, start, stop, (stop - start) * row_bytes)
-        for start, stop in split_ranges(header.rows, header.rows * row_bytes, target_bytes)
+        Split.of(info, start, stop, (stop - start) * header.row_bytes)
+        for start, stop in split_ranges(header.rows, header.rows * header.row_bytes, target_bytes)
     ]
 
 
@@ -202,6 +217,41 @@ def rows_of(
     for first in range(split.start, split.stop, batch_rows):
         count = min(batch_rows, split.stop - first)
         yield _read(file, split.uri, header, first, count), Where(split.uri, first)
+
+
+def some_rows_of(
+    file: Any, header: Header, split: Split, rows: Int64s, batch_rows: int
+) -> Iterator[tuple[npt.NDArray[Any], Where]]:
+    """Some rows of a split of an open array, as arrays ``[n, width]`` with n <= ``batch_rows``.
+
+    Rows with small gaps between them are read together with these.
+
+    Args:
+        rows: their numbers in the object, ascending and within the split.
+    """
+    for at in range(0, len(rows), batch_rows):
+        some = rows[at : at + batch_rows]
+        values = np.empty((len(some), header.width), header.dtype.newbyteorder("="))
+        for first, last in _runs(split, header, some):
+            low, high = np.searchsorted(some, [first, last])
+            for start in range(first, last, batch_rows):
+                stop = min(last, start + batch_rows)
+                begin, end = low + np.searchsorted(some[low:high], [start, stop])
+                read = _read(file, split.uri, header, start, stop - start)
+                values[begin:end] = read[some[begin:end] - start]
+        yield values, Where(split.uri, 0, rows=some)
+
+
+def _runs(split: Split, header: Header, rows: Int64s) -> list[tuple[int, int]]:
+    """Ranges that have all of some rows, ascending; one where columns lie together."""
+    if header.fortran:
+        return [(int(rows[0]), int(rows[-1]) + 1)] if len(rows) else []
+    most = (LOCAL_GAP_BYTES if is_local(split.uri) else GAP_BYTES) // max(1, header.row_bytes)
+    (cuts,) = np.nonzero(np.diff(rows) > most + 1)
+    firsts, lasts = np.append(0, cuts + 1), np.append(cuts, len(rows) - 1)
+    if not len(rows):
+        return []
+    return list(zip(rows[firsts].tolist(), (rows[lasts] + 1).tolist(), strict=True))
 
 
 def read_rows(

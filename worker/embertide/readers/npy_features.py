@@ -23,6 +23,7 @@ from embertide.readers.npy import (
     read_header,
     read_npy,
     rows_of,
+    some_rows_of,
     split_rows,
 )
 from embertide.readers.objects import list_objects, naming_others
@@ -105,16 +106,35 @@ def _check_values(uri: str, header: Header) -> None:
 
 
 def read_npy_features(
-    storage: Storage, ids: IdKind, split: Split, width: int, batch_rows: int, count: int | None
+    storage: Storage,
+    ids: IdKind,
+    split: Split,
+    width: int,
+    batch_rows: int,
+    count: int | None,
+    wanted: Int64s | None = None,
 ) -> Iterator[tuple[Ids, npt.NDArray[Any], Where]]:
-    """Batches of (ids, values ``[n, width]`` of the array's type, where) of a split, in order."""
-    with npy_file(storage, split) as (file, header):
+    """Batches of (ids, values ``[n, width]`` of the array's type, where) of a split, in order.
+
+    Args:
+        wanted: ids, ascending, of numbered rows, which alone are read; None: all are.
+    """
+    some = None
+    if wanted is not None:
+        first, last = np.searchsorted(wanted, [split.base + split.start, split.base + split.stop])
+        some = wanted[first:last] - split.base
+    with npy_file(storage, split, some) as (file, header):
         _check_values(split.uri, header)
         if header.width != width:
             raise InputError(
                 f"{split.uri} has width {header.width}, but the features have width {width} (as in"
                 " the first object); all objects must have the same"
             )
+        if some is not None:
+            for rows, where in some_rows_of(file, header, split, some, batch_rows):
+                assert where.rows is not None
+                yield where.rows + split.base, rows, where
+            return
         batches = rows_of(file, header, split, batch_rows)
         if split.ids_info is None:
             for rows, where in batches:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -32,12 +32,10 @@ from embertide.readers.splits import Split
 from embertide.readers.vector_types import as_lists
 from embertide.readers.where import Where
 from embertide.spec.schemes import is_local
-from embertide.storage.protocol import BLOCK_BYTES, ObjectInfo, Span, Storage
+from embertide.storage.protocol import BLOCK_BYTES, GAP_BYTES, ObjectInfo, Span, Storage
 
 _FOOTER_BYTES = 64 << 10
 """Bytes of an object's end, which says where its columns are, if it is not longer."""
-_GAP_BYTES = 1 << 20
-"""Between columns that are read: it takes no longer than another request."""
 
 CheckNames = Callable[[str, Sequence[str]], None]
 
@@ -107,7 +105,7 @@ def _spans(metadata: Any, leaves: Sequence[int], row_groups: Sequence[int]) -> l
     for first, last in sorted(
         where_stored(group.column(leaf)) for group in groups for leaf in leaves
     ):
-        if found and first - found[-1][1] <= _GAP_BYTES:
+        if found and first - found[-1][1] <= GAP_BYTES:
             first, last = found[-1][0], max(found.pop()[1], last)
         found.append((first, last))
     return found
@@ -163,6 +161,40 @@ def split_parquet(
             splits.append(Split.of(info, first, row, size, tuple(run)))
             run, size, first = [], 0, row
     return _with_layout(info, where, splits)
+
+
+@dataclass(frozen=True)
+class GroupBounds:
+    """A row group: how many rows it has, and the least and the greatest of their ids; None where
+    its statistics do not say."""
+
+    rows: int
+    ids: tuple[int, int] | None
+
+
+def group_bounds(storage: Storage, info: ObjectInfo, stored: str | None) -> list[GroupBounds]:
+    """The row groups of an object, by its end alone.
+
+    Args:
+        stored: the name under which it has the ids; None: rows are numbered.
+    """
+    with _opened(storage, info, [], [], 0) as (file, _raw):
+        metadata = file.metadata
+    leaves = [] if stored is None else _leaf_columns(metadata, [stored])
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    return [
+        GroupBounds(group.num_rows, _bounds(group.column(leaves[0])) if leaves else None)
+        for group in groups
+    ]
+
+
+def _bounds(chunk: Any) -> tuple[int, int] | None:
+    """The least and the greatest value of a column of whole numbers, if its statistics say so."""
+    known = chunk.statistics
+    if known is None or not known.has_min_max or known.null_count != 0:
+        return None
+    low, high = known.min, known.max
+    return (low, high) if type(low) is int and type(high) is int and low <= high else None
 
 
 def _with_layout(info: ObjectInfo, where: StoredColumns, splits: list[Split]) -> list[Split]:

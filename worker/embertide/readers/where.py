@@ -40,4 +40,4 @@ class Where:
 
     def select(self, rows: npt.NDArray[np.int64]) -> Where:
         """The position of some of the rows, by their numbers in the batch."""
-        return replace(self, rows=rows)
+        return replace(self, rows=rows if self.rows is None else self.rows[rows])

@@ -21,6 +21,8 @@ OnUpload = Callable[[str], None]
 """Called with the URI of an object whose upload begins: a killed process may leave parts of it."""
 BLOCK_BYTES = 4 << 20
 """The most of an object that a remote store is asked for at a time."""
+GAP_BYTES = 1 << 20
+"""Between ranges that are read of a remote store: it takes no longer than another request."""
 NAMES_AT_ONCE = 1000
 """Names that one request lists, at most."""
 CHANGED = "{uri} changed after it was listed; run the job again"

@@ -24,7 +24,7 @@ from embertide.readers.splits import Split
 from embertide.spec.features import FeatureInput
 from embertide.spec.nodes import Missing, NodeInput
 
-_BATCH_BYTES = 1 << 20
+BATCH_BYTES = 1 << 20
 """Small enough for a batch to be in the cache from its reading to its place."""
 
 
@@ -115,7 +115,7 @@ def load_features(
     found = map_splits(numbered, loading.load, readers(splits, ctx.threads))
     bad = sum(split.bad for split in found)
     first = next((split.first_bad for split in found if split.bad), None)
-    _refuse_non_finite(ctx, features, bad, first)
+    refuse_non_finite(ctx, features, bad, first)
     if new is not None:
         loading.ids[rows:] = new.ids
         values[rows:held] = new.row(ctx, values[:rows])
@@ -171,11 +171,11 @@ class _Loading:
             node.ids,
             split,
             self._schema,
-            batch_bytes=_BATCH_BYTES,
+            batch_bytes=BATCH_BYTES,
             count=node.count,
         ):
             for column, count in self._categories:
-                _check_category(batch, self._schema, column, count)
+                check_category(batch, self._schema, column, count)
             if not self._keep(batch, at):
                 bad, first = non_finite(batch)
                 found.first_bad = found.first_bad if found.bad else first
@@ -216,7 +216,7 @@ class _Loading:
             self._ctx.progress("features", self._done / max(1, self._rows))
 
 
-def _check_category(batch: FeatureBatch, schema: FeatureSchema, column: int, count: int) -> None:
+def check_category(batch: FeatureBatch, schema: FeatureSchema, column: int, count: int) -> None:
     """Refuse what is no whole number from 0 to count - 1.
 
     Raises:
@@ -244,10 +244,15 @@ def _widened(values: Float32s, width: int) -> Float32s:
     )
 
 
-def _refuse_non_finite(
+def refuse_non_finite(
     ctx: RunContext, features: FeatureInput, count: int, first: int | str | None
 ) -> None:
-    """Raise on every rank where any has bad rows. Collective: every rank must call."""
+    """Raise on every rank where any has bad rows. Collective: every rank must call.
+
+    Args:
+        count: of our bad rows.
+        first: the id of the first of them.
+    """
     found = ctx.exchange.all_objects((count, first))
     total = sum(n for n, _ in found)
     if total:

@@ -29,12 +29,12 @@ def locate_features(ctx: RunContext, nodes: LoadedNodes, ranges: RowRanges) -> t
 
     Returns:
         [N/(P*M), 2] loader rank and row of each node of our sub-range, int32 where they fit, on
-        the CPU; [0, 2] of a type without features.
+        the CPU; [0, 2] of a type without features, or whose features are read later.
 
     Raises:
         InputError: nodes without features, or with several rows of them.
     """
-    if nodes.node.features is None:
+    if nodes.node.features is None or nodes.places is not None:
         return torch.empty((0, 2), dtype=torch.int32)
     dense = nodes.dense
     longest = max(ctx.exchange.all_objects(len(dense)))
@@ -56,8 +56,8 @@ def locate_features(ctx: RunContext, nodes: LoadedNodes, ranges: RowRanges) -> t
             place_locations(locations, received, rank)
     several, none = locations[:, 0] == -2, locations[:, 0] == -1
     # First, since one id in place of another makes both.
-    _refuse(ctx, nodes, ranges, several, "duplicate feature rows", "Keep one row per id.")
-    _refuse(ctx, nodes, ranges, none, "no features", _missing_advice(nodes.node))
+    refuse_rows(ctx, nodes, ranges, several, several=True)
+    refuse_rows(ctx, nodes, ranges, none, several=False)
     return locations
 
 
@@ -67,20 +67,24 @@ def _missing_advice(node: NodeInput) -> str:
     return "Every node needs one row; add the missing ones, or correct count."
 
 
-def _refuse(
+def refuse_rows(
     ctx: RunContext,
     nodes: LoadedNodes,
     ranges: RowRanges,
     bad: torch.Tensor,
-    what: str,
-    advice: str,
+    *,
+    several: bool,
 ) -> None:
     """Raise on every rank when any has a bad row; names the first by its id in the files.
 
     Collective: every rank must call.
 
     Args:
-        bad: [N/(P*M)] bool, of our sub-range.
+        bad: [N/(P*M)] bool, nodes of our sub-range that have several rows, or none.
+        several: which of the two.
+
+    Raises:
+        InputError: there are such nodes.
     """
     rows = bad.nonzero().squeeze(1)
     counts = ctx.exchange.all_objects(len(rows))
@@ -90,5 +94,7 @@ def _refuse(
     names, _ = nodes.ids.original(ranges)
     first = [name_of(names, int(at)) for at in rows[:1]]
     firsts = [name for found in ctx.exchange.all_objects(first) for name in found]
+    what = "duplicate feature rows" if several else "no features"
+    advice = "Keep one row per id." if several else _missing_advice(nodes.node)
     those = "1 node has" if total == 1 else f"{total} nodes have"
     raise InputError(f"{nodes.uri}: {those} {what}, first node id {firsts[0]!r}. {advice}")

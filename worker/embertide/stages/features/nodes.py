@@ -21,6 +21,7 @@ from embertide.readers.nodes import read_nodes
 from embertide.readers.splits import TARGET_BYTES, Split, assign_splits, split_ranges
 from embertide.spec.nodes import NodeInput
 from embertide.stages.features.load import NewRows, RawFeatures, load_features
+from embertide.stages.features.places import FeaturePlaces, find_feature_places
 from embertide.stages.features.tables import read_tables
 from embertide.storage.protocol import ObjectInfo
 from embertide.telemetry.omissions import FilledNodes
@@ -38,6 +39,8 @@ class LoadedNodes:
         raw: our share of the rows; none of a type without features.
         dense: [n] dense ids of these rows.
         filled: what nodes got that a table of the model has no row of.
+        places: where the features are, which are read later, for some nodes alone; None: they were
+            read.
     """
 
     node: NodeInput
@@ -45,6 +48,7 @@ class LoadedNodes:
     raw: RawFeatures
     dense: npt.NDArray[np.int64]
     filled: list[FilledNodes] = field(default_factory=list)
+    places: FeaturePlaces | None = None
 
     @property
     def uri(self) -> str:
@@ -53,13 +57,16 @@ class LoadedNodes:
         return self.node.features.location
 
 
-def load_nodes(ctx: RunContext, node: NodeInput, splits: NodeSplits) -> LoadedNodes:
+def load_nodes(
+    ctx: RunContext, node: NodeInput, splits: NodeSplits, *, later: bool = False
+) -> LoadedNodes:
     """Read our share of a node type's features, and learn which nodes there are.
 
     Collective: every rank must call.
 
     Args:
         splits: of all ranks.
+        later: read no features whose places are known, see :attr:`LoadedNodes.places`.
 
     Raises:
         InputError: a row of another width, NaN or infinite values, an id twice, or features of a
@@ -69,12 +76,13 @@ def load_nodes(ctx: RunContext, node: NodeInput, splits: NodeSplits) -> LoadedNo
     features, new_ids = share_of(splits, rank, world)
     new = NewRows(new_ids, node.missing, splits.feature_rows) if splits.new_rows else None
     raw = RawFeatures([], torch.empty(0, 0), placed=False)
-    if node.features is not None and splits.schema is not None:
+    places = find_feature_places(ctx, node, splits) if later else None
+    if node.features is not None and splits.schema is not None and places is None:
         beside = splits.table_width
         columns = splits.categories
         raw = load_features(ctx, node, node.features, features, splits.schema, new, beside, columns)
     ids = find_nodes(ctx, node, raw, splits)
-    nodes = LoadedNodes(node, ids, raw, np.empty(0, np.int64))
+    nodes = LoadedNodes(node, ids, raw, np.empty(0, np.int64), places=places)
     nodes.dense = _dense_ids(ctx, nodes)
     if splits.tables:
         nodes.filled = read_tables(ctx, node, raw, ids, nodes.dense, splits)
@@ -169,8 +177,13 @@ def name_of(ids: Ids, at: int) -> int | str:
 
 
 def loaded_features(ctx: RunContext, nodes: LoadedNodes) -> Loaded:
-    """Loaded rows with their dense ids, on the device; placed rows need no ids."""
+    """Loaded rows with their dense ids, on the device; placed rows need no ids.
+
+    Those that are read later count as placed, which they would be.
+    """
     raw, dense = nodes.raw, nodes.dense
+    if nodes.places is not None:
+        return Loaded(torch.from_numpy(dense), raw.values, placed=True)
     ids = torch.from_numpy(dense[:0] if raw.placed else dense)
     # What is stored elsewhere comes to the device in parts.
     values = ctx.exchange.staging.upload(raw.values) if ctx.scratch is None else raw.values

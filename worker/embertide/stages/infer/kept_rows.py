@@ -12,6 +12,7 @@ from embertide.kernels.memory import empty
 from embertide.layouts import ROW_TYPES, Loaded, Shard
 from embertide.plans.degrees import DegreeKind, kind_of
 from embertide.plans.dirty import ends_of
+from embertide.plans.plan import Plan
 from embertide.plans.wanted import Rows
 from embertide.primitives.graph import Degrees, LayerGraph
 from embertide.primitives.views import EdgeView
@@ -43,6 +44,19 @@ class KeptRows:
     before: Mapping[str, torch.Tensor]
     degrees: Mapping[DegreeKind, torch.Tensor]
     same: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class SomeFeatures:
+    """The features of some nodes.
+
+    Attributes:
+        rows: [N] bool, these nodes.
+        values: [k, D] float32, in the order of the dense ids.
+    """
+
+    rows: Rows
+    values: torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -102,14 +116,18 @@ class KeptExcerpts(ExcerptRun):
         self,
         ctx: RunContext,
         whole: Execution,
-        loaded: Mapping[str, Loaded],
         kept: KeptRows,
         computed: Mapping[str, Rows],
     ) -> None:
-        super().__init__(ctx, whole, loaded, None)
+        super().__init__(ctx, whole, {}, None)
         self._kept, self._computed = kept, computed
         self._tensors: dict[str, KeptTensor] = {}
         self._values: dict[str, tuple[Rows, torch.Tensor]] = {}
+        self._read: Mapping[str, SomeFeatures] = {}
+
+    def take(self, features: Mapping[str, SomeFeatures]) -> None:
+        """The features of all nodes that operations need these of, by node type."""
+        self._read = features
 
     def go_on(self, seal: Seal | None) -> None:
         """The operations that come next begin with the tensors of a kept layer."""
@@ -145,6 +163,19 @@ class KeptExcerpts(ExcerptRun):
         if values is not None:
             data[own] = values[excerpt.rows[of_type][computed]]
         return Shard(tensor.layout, data, width)
+
+    def _features(self, plan: Plan, first: int, excerpt: Excerpt, node_type: str) -> Loaded:
+        """The features of an excerpt's nodes, if an operation from ``first`` on reads them."""
+        name = plan.program.inputs[node_type]
+        rows = excerpt.rows[node_type]
+        if plan.last_reads.get(name, -1) < first:
+            rows = torch.zeros_like(rows)
+        there = rows.nonzero().squeeze(1)
+        # Of a node that is only there to fill an excerpt they may not have been read.
+        data = torch.zeros(len(there), plan.program.widths[name])
+        if (read := self._read.get(node_type)) is not None:
+            data[read.rows[there]] = read.values[rows[read.rows]]
+        return Loaded(torch.empty(0, dtype=torch.int64), data, placed=True)
 
     def _checked(self, name: str) -> KeptTensor:
         """What was kept of a tensor, as this run would keep it.

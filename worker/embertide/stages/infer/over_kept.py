@@ -7,7 +7,7 @@ in-edges of few nodes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -23,7 +23,7 @@ from embertide.plans.wanted import GraphRows, Rows, read_at_sources
 from embertide.stages.infer.arrangement import Arrangement
 from embertide.stages.infer.excerpt_run import placed_plan
 from embertide.stages.infer.executing import executing
-from embertide.stages.infer.kept_rows import KeptExcerpts, KeptRows
+from embertide.stages.infer.kept_rows import KeptExcerpts, KeptRows, SomeFeatures
 from embertide.steps.base import EdgeStep, Step
 from embertide.steps.execution import Graphs
 from embertide.steps.propagate import Propagate
@@ -43,6 +43,10 @@ NOT_KEPT = (
 )
 
 
+ReadFeatures = Callable[[str, Rows], torch.Tensor]
+"""Node type and [N] bool -> [k, D] float32, the features of these nodes, in their order."""
+
+
 @dataclass(frozen=True)
 class OverKept:
     """Rows of some nodes.
@@ -50,13 +54,13 @@ class OverKept:
     Attributes:
         rows: key of a result -> [k, D'] float32, its rows that were asked for, by dense id.
         computed: node type -> [N] bool, the nodes of which a row was computed.
-        features: node type -> [N] bool, the nodes whose features were read.
+        features: node type -> the features that were read.
         edges: that all layers went over.
     """
 
     rows: dict[str, torch.Tensor]
     computed: dict[str, Rows]
-    features: dict[str, Rows]
+    features: dict[str, SomeFeatures]
     edges: int
 
 
@@ -137,6 +141,7 @@ def infer_over_kept(
     graphs: Graphs,
     loaded: dict[str, Loaded],
     locations: Mapping[str, torch.Tensor],
+    features: ReadFeatures,
     kept: KeptRows,
     chosen: Mapping[str, Rows],
     clock: Clock,
@@ -145,7 +150,9 @@ def infer_over_kept(
 
     Args:
         graphs: have the in-edges of the chosen nodes and of all new ones.
-        loaded, locations: see :func:`embertide.stages.infer.infer`.
+        loaded, locations: see :func:`embertide.stages.infer.infer`; they say where features are,
+            which ``features`` reads.
+        features: is called once for each node type, with the nodes whose features are needed.
         chosen: node type -> [N] bool, the rows of its results that are wanted; a type may be left
             out.
 
@@ -159,8 +166,8 @@ def infer_over_kept(
     for of, rows in chosen.items():
         computed[of] = computed[of] | rows
     with torch.inference_mode():
-        excerpts = KeptExcerpts(ctx, whole, loaded, kept, computed)
-        work = _OverKept(ctx, placed_plan(plan), excerpts, kept, computed)
+        excerpts = KeptExcerpts(ctx, whole, kept, computed)
+        work = _OverKept(ctx, placed_plan(plan), excerpts, features, kept, computed)
         return work.run(chosen, clock)
 
 
@@ -172,17 +179,21 @@ class _OverKept:
         ctx: RunContext,
         plan: Plan,
         excerpts: KeptExcerpts,
+        read: ReadFeatures,
         kept: KeptRows,
         computable: Mapping[str, Rows],
     ) -> None:
         self._ctx, self._plan, self._excerpts, self._kept = ctx, plan, excerpts, kept
-        self._computable = computable
+        self._read, self._computable = read, computable
         self._edges = 0
 
     def run(self, chosen: Mapping[str, Rows], clock: Clock) -> OverKept:
         """See :func:`infer_over_kept`."""
         program, results = self._plan.program, dict[str, torch.Tensor]()
         parts = self._needed(self._parts(), chosen)
+        needed = self._features(parts)
+        features = {of: SomeFeatures(rows, self._read(of, rows)) for of, rows in needed.items()}
+        self._excerpts.take(features)
         for part in parts:
             with clock.layer(part.end.layer - 1):
                 self._excerpts.go_on(part.seal)
@@ -199,7 +210,7 @@ class _OverKept:
                 if name in made and program.types[name] in chosen
             },
             computed=computed,
-            features=self._features(parts),
+            features=features,
             edges=self._edges,
         )
 
