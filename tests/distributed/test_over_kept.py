@@ -6,13 +6,18 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import torch
 import yaml
 
 import embertide
-from embertide.pipeline import typed_graph
+from embertide.context import RunContext
+from embertide.pipeline import near, typed_graph
 from embertide.pipeline.over_kept import embed_over_kept
 from embertide.spec.manifest import load_manifest
+from embertide.stages.features import LoadedNodes, read_some_features
 from tests.support.catalogue import GRAPHS, catalogue
 from tests.support.commands import Done
 from tests.support.export_results import WIDTH, Layers
@@ -210,6 +215,29 @@ def test_a_kept_graph_is_read_in_place_of_edges_that_have_not_changed(
     for other in (damaged, read):
         assert np.array_equal(over.vectors, other.vectors)
         assert (over.edges, over.over) == (other.edges, other.over)
+
+
+def test_features_are_read_of_nodes_that_the_first_layer_needs(
+    job: NightlyJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.night("1x1")
+    job.touch_features()
+    read = list[int]()
+
+    def noting(ctx: RunContext, nodes: LoadedNodes, wanted: np.ndarray) -> torch.Tensor:
+        read.extend(wanted.tolist())
+        return read_some_features(ctx, nodes, wanted)
+
+    monkeypatch.setattr(near, "read_some_features", noting)
+    asked = [5, 100]
+    embed_over_kept(load_manifest(job.path / "job.yaml"), asked)
+    edges = pa.concat_tables(
+        pq.read_table(path) for path in sorted((job.path / "edges").glob("*.parquet"))
+    )
+    source, destination = (column.to_numpy() for column in edges.columns)
+    neighbours = source[np.isin(destination, asked)]
+    assert read == sorted({*asked, *neighbours.tolist()})
+    assert len(read) < 200
 
 
 @pytest.mark.parametrize("layer", [0, 1, 3])

@@ -16,7 +16,7 @@ With M = 1 a tile and its rows are the same tensor and converting costs nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -56,6 +56,10 @@ class Loaded:
     def width(self) -> int:
         """D, the columns of the features."""
         return self.data.shape[1]
+
+    def without_rows(self) -> Loaded:
+        """What says how they were loaded, without any."""
+        return replace(self, ids=self.ids[:0], data=self.data[:0])
 
     def release(self) -> None:
         """Free the values, even where other references to this object exist."""

@@ -16,6 +16,7 @@ self_check      rows of the layers a second time, and that they agree
 publish         embeddings -> parts -> version
 embed           some nodes' embeddings, in this process; publishes nothing (``embertide embed``)
 over_kept       the same over the rows that the current version has kept (``--over-kept``)
+near            the part of a graph that the edges of few nodes reach, and the features of it
 ==============  ===========================================================================
 
 A check prepares once and computes any number of programs; it publishes nothing.

@@ -1,7 +1,8 @@
 """The embeddings of some nodes over the rows that the current version has kept of all others.
 
-Where nothing has changed since, the rows of the results are read and nothing else. Else all inputs
-are read, of which the edges of the nodes that are asked for, and of new ones, stay in memory.
+Where nothing has changed since, the rows of the results are read and nothing else. Else the edges
+are read that the nodes that are asked for have, and new ones: in the kept graph, or among all edges
+where these have changed. Then the features of these nodes and of their in-neighbours are read.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from embertide.pipeline.embed import (
     unknown_ids,
 )
 from embertide.pipeline.kept_graph import KeptGraph
+from embertide.pipeline.near import NearGraph, near_features, near_graph
 from embertide.pipeline.prepare import Prepared, prepare, target_of, to_publish
 from embertide.planning.inputs import Inputs, list_inputs
 from embertide.planning.kept_version import KeptVersion, read_kept
@@ -52,7 +54,7 @@ from embertide.stages.changes import (
     kept_tensor,
     read_degrees,
 )
-from embertide.stages.features import LoadedNodes, read_some_features
+from embertide.stages.features import LoadedNodes
 from embertide.stages.infer import (
     KeptRows,
     OverKept,
@@ -136,6 +138,7 @@ class _Work:
 
     Attributes:
         before: node type, by the program's name -> [N] the dense id that each node had then.
+        dense: the nodes that are asked for; both of all nodes, and then of those that are near.
     """
 
     ctx: RunContext
@@ -186,17 +189,19 @@ class _Work:
             )  # fmt: skip
         finally:
             there.release()
-        ctx, graph = prepared.ctx, prepared.graph
-        rows = torch.zeros(len(self.before[node_type_of(self.key)]), dtype=torch.bool)
+        ctx, of = prepared.ctx, node_type_of(self.key)
+        near = self._near(prepared)
+        rows = torch.zeros(len(self.before[of]), dtype=torch.bool)
         rows[self.dense] = True
         with clock.stage("infer"):
-            ranges, locations = graph.of_types(prepared.names)
+            ranges, locations = near.graph.of_types(prepared.names)
             layers = arrange(ctx, prepared.plan, ranges)
-            graphs = layer_graphs(ctx, layers, graph, clock)
+            graphs = layer_graphs(ctx, layers, near.graph, clock)
             over = infer_over_kept(
-                ctx, layers, graphs, prepared.loaded, locations,
-                partial(_features_of, prepared, locations), self._kept_rows(prepared, there),
-                {node_type_of(self.key): rows}, clock,
+                ctx, layers, graphs,
+                {name: own.without_rows() for name, own in prepared.loaded.items()}, locations,
+                partial(near_features, prepared, near), self._kept_rows(prepared, near, there),
+                {of: rows}, clock,
             )  # fmt: skip
         places = torch.cumsum(rows, 0)[self.dense] - 1
         rests_on = self._facts(over)
@@ -204,24 +209,46 @@ class _Work:
         problems = [*facts.omissions.sentences, *facts.kept.problems, *prepared.warnings]
         return self._answer(over.rows[self.key][places].numpy(), rests_on, problems, over.edges)
 
+    def _near(self, prepared: Prepared) -> NearGraph:
+        """The graph of the nodes that are near those that are computed; nodes have the numbers that
+        they have in it from now on."""
+        some = {prepared.names[of]: torch.where(rows < 0)[0] for of, rows in self.before.items()}
+        of = node_type_of(self.key)
+        asked = torch.from_numpy(self.dense)
+        some[prepared.names[of]] = torch.cat([some[prepared.names[of]], asked])
+        near = near_graph(prepared.graph, some)
+        ids = {name: near.ids[own] for name, own in prepared.names.items()}
+        self.before = {name: rows[ids[name]] for name, rows in self.before.items()}
+        self.dense = torch.searchsorted(ids[of], asked).numpy()
+        return near
+
     def _edges_of(
         self, _ctx: RunContext, program: Program, nodes: Mapping[str, LoadedNodes]
     ) -> dict[str, torch.Tensor]:
         """Node type -> the nodes whose edges are needed: those that are asked for, and new ones."""
-        needed, record = dict[str, torch.Tensor](), self._digests()
+        needed = dict[str, torch.Tensor]()
         for of in dict.fromkeys(program.types.values()):
-            count = nodes[of].ids.count
-            names, _ = nodes[of].ids.original(RowRanges((0, count), 1))
-            before = find_before(self.store, record, of, digest_ids(names))
-            self.before[of] = torch.from_numpy(before)
+            self.before[of] = self._before(of, nodes[of])
             needed[of] = self.before[of] < 0
         of = node_type_of(self.key)
         self.dense = find_ids(self.asked, nodes[of])
         needed[of][self.dense] = True
         return needed
 
-    def _kept_rows(self, prepared: Prepared, there: KeptGraph) -> KeptRows:
-        graph, program = prepared.graph, prepared.plan.program
+    def _before(self, of: str, nodes: LoadedNodes) -> torch.Tensor:
+        """[N] the dense id that each node of a type had then; -1: it is new."""
+        count, record = nodes.ids.count, self._digests()
+        then = kept_ids(record, of)
+        if nodes.node.ids == "dense" and then and self.kept.same_job:
+            # So they were then, and nodes that came since are the last ones.
+            before = torch.arange(count)
+            before[then:] = -1
+            return before
+        names, _ = nodes.ids.original(RowRanges((0, count), 1))
+        return torch.from_numpy(find_before(self.store, record, of, digest_ids(names)))
+
+    def _kept_rows(self, prepared: Prepared, near: NearGraph, there: KeptGraph) -> KeptRows:
+        graph, program = near.graph, prepared.plan.program
         weighted = {
             name: graph.sub_ranges[relation].weighted
             for name, relation in graph.of_relations(program).items()
@@ -279,21 +306,6 @@ class _Work:
         if seal is None:
             raise Damaged(f"{self.store.uri}: its digests of rows are gone")
         return seal
-
-
-def _features_of(
-    prepared: Prepared, locations: Mapping[str, torch.Tensor], of: str, rows: torch.Tensor
-) -> torch.Tensor:
-    """[k, D] the features of some nodes of a type: read now, or among all that were.
-
-    Args:
-        rows: [N] bool.
-    """
-    at = rows.nonzero().squeeze(1)
-    if (later := prepared.later.get(of)) is not None:
-        return read_some_features(prepared.ctx, later, at.numpy())
-    loaded = prepared.loaded[of]
-    return loaded.data[at if loaded.placed else locations[of][at, 1].long()]
 
 
 def _no_references(

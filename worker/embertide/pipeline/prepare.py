@@ -220,14 +220,17 @@ def prepare(
             kept.note(reading.job, edges)
             read_back = partial(kept.read_back, reading, inputs, nodes, masks, warnings)
         drop_unread(edges, read)
-        release_memory()
+        if only is None:
+            release_memory()
     with clock.stage("csr"):
         graph = build_types(reading, nodes, edges, lambda: grown(ctx, inputs, plan), read_back)
         _note(ctx, inputs, program, graph, names, counts)
         loaded = {name: loaded_features(ctx, by_program[name]) for name in program.inputs}
         left = {name: of for name in loaded if (of := by_program[name]).places is not None}
     del edges, nodes, by_program
-    release_memory()
+    if only is None:
+        # Of some nodes there is little to release, and to look for it takes longer than to read it.
+        release_memory()
     return Prepared(
         ctx=ctx,
         inputs=inputs,

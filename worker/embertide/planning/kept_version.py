@@ -31,6 +31,7 @@ class KeptVersion:
         basis: what its layers rest on, as their names have it.
         tolerance: by which rows between its layers may be off, relative to their norms; 0: exact.
         warnings: sentences for the user.
+        same_job: the job has not changed since, but for how many nodes there are.
     """
 
     version: str
@@ -39,6 +40,7 @@ class KeptVersion:
     basis: str
     tolerance: float
     warnings: tuple[str, ...]
+    same_job: bool
 
 
 def read_kept(storage: Storage, job: EmbeddingJob) -> KeptVersion:
@@ -72,6 +74,7 @@ def read_kept(storage: Storage, job: EmbeddingJob) -> KeptVersion:
         basis=kept.get("basis", ""),
         tolerance=manifest.get("refresh", {}).get("tolerance", 0.0),
         warnings=() if same else (JOB_CHANGED.format(version=version),),
+        same_job=same,
     )
 
 

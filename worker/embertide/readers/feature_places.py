@@ -13,7 +13,7 @@ from itertools import groupby
 import numpy as np
 
 from embertide.readers.columns import Int64s
-from embertide.readers.parquet import GroupBounds, group_bounds
+from embertide.readers.row_groups import GroupBounds, group_bounds
 from embertide.readers.splits import Split, map_objects
 from embertide.spec.manifest import FeatureInput
 from embertide.storage.protocol import Storage

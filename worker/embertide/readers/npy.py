@@ -10,7 +10,7 @@ import io
 import math
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,16 +21,13 @@ import pyarrow as pa
 
 from embertide.errors import InputChanged, InputError
 from embertide.kernels.arrow import to_arrow
-from embertide.readers.columns import Column, Int64s
+from embertide.readers.columns import Column
 from embertide.readers.ids import to_text
 from embertide.readers.splits import Split, split_ranges
 from embertide.readers.where import Where
-from embertide.spec.schemes import is_local
-from embertide.storage.protocol import BLOCK_BYTES, GAP_BYTES, ObjectInfo, Span, Storage
+from embertide.storage.protocol import BLOCK_BYTES, ObjectInfo, Span, Storage
 
 _HEADER_BYTES = 1 << 16
-LOCAL_GAP_BYTES = 4 << 10
-"""Between rows of a file that are read: they take no longer than another call."""
 _DTYPE_KINDS = {"integer": "iuf", "text": "US", "id": "iufUS", "number": "iufb"}
 _INTEGERS, _TEXT = "integers, or floats that are whole numbers", "strings, or bytes of UTF-8"
 _WANTED = {
@@ -93,21 +90,19 @@ def read_header(storage: Storage, info: ObjectInfo) -> Header:
 
 @contextmanager
 def npy_file(
-    storage: Storage, split: Split, rows: Int64s | None = None
+    storage: Storage, split: Split, spans_of: Callable[[Header], list[Span]] | None = None
 ) -> Iterator[tuple[Any, Header]]:
     """An open array, of which a split's rows are read, and its header.
 
     The first rows of a small one are beside the header, so that both come with one request.
 
     Args:
-        rows: those that alone are read, see :func:`some_rows_of`.
+        spans_of: where what is read lies; None: all of the split's rows are.
     """
     info = split.info
     if split.start > 0 or info.size > BLOCK_BYTES:
         header = read_header(storage, info)
-        spans = header.spans(split.start, split.stop)
-        if rows is not None:
-            spans = [at for run in _runs(split, header, rows) for at in header.spans(*run)]
+        spans = spans_of(header) if spans_of else header.spans(split.start, split.stop)
         with storage.open(info.uri, info, spans) as file:
             yield file, header
     else:
@@ -216,42 +211,7 @@ def rows_of(
     """The rows of a split of an open array ``[n, width]`` with n <= ``batch_rows``."""
     for first in range(split.start, split.stop, batch_rows):
         count = min(batch_rows, split.stop - first)
-        yield _read(file, split.uri, header, first, count), Where(split.uri, first)
-
-
-def some_rows_of(
-    file: Any, header: Header, split: Split, rows: Int64s, batch_rows: int
-) -> Iterator[tuple[npt.NDArray[Any], Where]]:
-    """Some rows of a split of an open array, as arrays ``[n, width]`` with n <= ``batch_rows``.
-
-    Rows with small gaps between them are read together with these.
-
-    Args:
-        rows: their numbers in the object, ascending and within the split.
-    """
-    for at in range(0, len(rows), batch_rows):
-        some = rows[at : at + batch_rows]
-        values = np.empty((len(some), header.width), header.dtype.newbyteorder("="))
-        for first, last in _runs(split, header, some):
-            low, high = np.searchsorted(some, [first, last])
-            for start in range(first, last, batch_rows):
-                stop = min(last, start + batch_rows)
-                begin, end = low + np.searchsorted(some[low:high], [start, stop])
-                read = _read(file, split.uri, header, start, stop - start)
-                values[begin:end] = read[some[begin:end] - start]
-        yield values, Where(split.uri, 0, rows=some)
-
-
-def _runs(split: Split, header: Header, rows: Int64s) -> list[tuple[int, int]]:
-    """Ranges that have all of some rows, ascending; one where columns lie together."""
-    if header.fortran:
-        return [(int(rows[0]), int(rows[-1]) + 1)] if len(rows) else []
-    most = (LOCAL_GAP_BYTES if is_local(split.uri) else GAP_BYTES) // max(1, header.row_bytes)
-    (cuts,) = np.nonzero(np.diff(rows) > most + 1)
-    firsts, lasts = np.append(0, cuts + 1), np.append(cuts, len(rows) - 1)
-    if not len(rows):
-        return []
-    return list(zip(rows[firsts].tolist(), (rows[lasts] + 1).tolist(), strict=True))
+        yield read_range(file, split.uri, header, first, count), Where(split.uri, first)
 
 
 def read_rows(
@@ -262,7 +222,12 @@ def read_rows(
         yield from rows_of(file, header, Split.of(info, start, stop, 0), batch_rows)
 
 
-def _read(file: Any, uri: str, header: Header, first: int, count: int) -> npt.NDArray[Any]:
+def read_range(file: Any, uri: str, header: Header, first: int, count: int) -> npt.NDArray[Any]:
+    """[count, width] rows of an open array, from ``first`` on.
+
+    Raises:
+        InputChanged: it ends early.
+    """
     item, width = header.dtype.itemsize, header.width
     if not header.fortran:
         flat = _read_values(file, uri, header, first * width * item, count * width)

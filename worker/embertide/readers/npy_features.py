@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,9 @@ from embertide.readers.npy import (
     read_header,
     read_npy,
     rows_of,
-    some_rows_of,
     split_rows,
 )
+from embertide.readers.npy_rows import some_rows_of, spans_of_rows
 from embertide.readers.objects import list_objects, naming_others
 from embertide.readers.sources import Sources
 from embertide.readers.splits import Split, map_objects
@@ -123,7 +124,8 @@ def read_npy_features(
     if wanted is not None:
         first, last = np.searchsorted(wanted, [split.base + split.start, split.base + split.stop])
         some = wanted[first:last] - split.base
-    with npy_file(storage, split, some) as (file, header):
+    spans_of = None if some is None else partial(spans_of_rows, split, some)
+    with npy_file(storage, split, spans_of) as (file, header):
         _check_values(split.uri, header)
         if header.width != width:
             raise InputError(

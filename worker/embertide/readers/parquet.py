@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -51,7 +51,7 @@ def parquet_file(
     storage: Storage, info: ObjectInfo, columns: Sequence[Column]
 ) -> Iterator[tuple[Any, StoredColumns]]:
     """An open ``pq.ParquetFile``, and where ``columns`` are; those in it have fitting types."""
-    with _opened(storage, info, [], [], 0) as (file, _raw):
+    with opened(storage, info, [], [], 0) as (file, _raw):
         where = find_columns(info, file.schema_arrow, columns)
         stored = [column for column in columns if str(column.name) in where.names]
         names = [where.names[str(column.name)] for column in stored]
@@ -60,19 +60,23 @@ def parquet_file(
 
 
 @contextmanager
-def _opened(
+def opened(
     storage: Storage,
     info: ObjectInfo,
     names: Sequence[str],
     row_groups: Sequence[int],
     buffer_bytes: int,
 ) -> Iterator[tuple[Any, Any]]:
-    """An open ``pq.ParquetFile``, and the open object, of which those columns are read."""
+    """An open ``pq.ParquetFile``, and the open object, of which those columns are read.
+
+    Raises:
+        InputError: it is not readable as parquet.
+    """
     metadata, spans = None, []
     with _readable(info.uri):
         if info.size > BLOCK_BYTES and not is_local(info.uri):
             metadata = _read_metadata(storage, info)
-            spans = _spans(metadata, _leaf_columns(metadata, names), row_groups)
+            spans = _spans(metadata, leaf_columns(metadata, names), row_groups)
         with storage.open(info.uri, info, spans) as raw:
             source = pa.PythonFile(raw, mode="r")
             file = pq.ParquetFile(
@@ -148,7 +152,7 @@ def split_parquet(
         metadata = file.metadata
         if check_names is not None:
             check_names(info.uri, column_names(info, file.schema_arrow))
-    leaves = _leaf_columns(metadata, list(where.names.values()))
+    leaves = leaf_columns(metadata, list(where.names.values()))
     splits: list[Split] = []
     run: list[int] = []
     row = size = first = 0
@@ -161,40 +165,6 @@ def split_parquet(
             splits.append(Split.of(info, first, row, size, tuple(run)))
             run, size, first = [], 0, row
     return _with_layout(info, where, splits)
-
-
-@dataclass(frozen=True)
-class GroupBounds:
-    """A row group: how many rows it has, and the least and the greatest of their ids; None where
-    its statistics do not say."""
-
-    rows: int
-    ids: tuple[int, int] | None
-
-
-def group_bounds(storage: Storage, info: ObjectInfo, stored: str | None) -> list[GroupBounds]:
-    """The row groups of an object, by its end alone.
-
-    Args:
-        stored: the name under which it has the ids; None: rows are numbered.
-    """
-    with _opened(storage, info, [], [], 0) as (file, _raw):
-        metadata = file.metadata
-    leaves = [] if stored is None else _leaf_columns(metadata, [stored])
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    return [
-        GroupBounds(group.num_rows, _bounds(group.column(leaves[0])) if leaves else None)
-        for group in groups
-    ]
-
-
-def _bounds(chunk: Any) -> tuple[int, int] | None:
-    """The least and the greatest value of a column of whole numbers, if its statistics say so."""
-    known = chunk.statistics
-    if known is None or not known.has_min_max or known.null_count != 0:
-        return None
-    low, high = known.min, known.max
-    return (low, high) if type(low) is int and type(high) is int and low <= high else None
 
 
 def _with_layout(info: ObjectInfo, where: StoredColumns, splits: list[Split]) -> list[Split]:
@@ -218,7 +188,7 @@ def _with_layout(info: ObjectInfo, where: StoredColumns, splits: list[Split]) ->
     return found
 
 
-def _leaf_columns(metadata: Any, names: Sequence[str]) -> list[int]:
+def leaf_columns(metadata: Any, names: Sequence[str]) -> list[int]:
     """Indices of the stored columns that make up the named ones (a list has nested ones)."""
     paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
     return [
@@ -267,7 +237,7 @@ def _read_stored(
     local = is_local(split.uri)
     buffer_bytes = BUFFER_BYTES if local or split.size > UNBUFFERED_BYTES else 0
     row_groups = list(split.row_groups or ())
-    with _opened(storage, split.info, names, row_groups, buffer_bytes) as (file, raw):
+    with opened(storage, split.info, names, row_groups, buffer_bytes) as (file, raw):
         _check_types(split.uri, file.schema_arrow, columns, names)
         plain = local and names and all(column.kind != "vector" for column in columns)
         groups = _stored_groups(file, names, split) if plain else None

@@ -128,7 +128,9 @@ class SealedGraph:
         """[k] the first edge of some rows, ascending, and how many each has."""
         nodes = self._tensor(LENGTHS).rows
         shift, _ = histogram_size(nodes)
-        buckets = np.unique(rows >> shift)
+        marked = np.zeros(((nodes - 1) >> shift) + 1, bool)
+        marked[rows >> shift] = True
+        (buckets,) = np.nonzero(marked)
         near = (buckets[:, None] << shift) + np.arange(1 << shift)
         beyond = near >= nodes
         lengths = self._some(LENGTHS, np.where(beyond, 0, near).reshape(-1)).astype(np.int64)
