@@ -12,10 +12,16 @@ import yaml
 
 import embertide
 from embertide.errors import StorageError
+from embertide.models.read import read_model
+from embertide.planning.estimate import estimate_within
+from embertide.planning.inputs import list_inputs
 from embertide.planning.sizing import IMPORTS_BYTES, machine_bytes
+from embertide.spec.grid import GridShape
+from embertide.spec.manifest import load_manifest
 from embertide.storage.opening import open_storage
 from embertide.synth.job import synthesize
 from embertide.synth.options import SynthOptions
+from embertide.telemetry.estimate import PlannedSpill
 from tests.support.commands import Commands
 from tests.support.memory_group import LIMITS, run_limited
 from tests.support.planned_peaks import hold_peaks
@@ -39,14 +45,14 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_job(folder, options)
 
 
-def make_job(folder: Path, options: SynthOptions) -> Path:
-    """A job that is run in full each time, with nothing beside it."""
+def make_job(folder: Path, options: SynthOptions, checked: int = 8) -> Path:
+    """A job that is run in full each time, with nothing beside it but rows that are checked."""
     synthesize(open_storage(None), folder.as_uri(), options)
     manifest = yaml.safe_load((folder / "job.yaml").read_text())
     manifest["spec"]["output"]["compare"] = False
     manifest["spec"]["refresh"] = {"mode": "full"}
     # What checking rows takes does not shrink with the graph.
-    manifest["spec"]["inference"] = {"checkedRows": 8}
+    manifest["spec"]["inference"] = {"checkedRows": checked}
     (folder / "job.yaml").write_text(yaml.safe_dump(manifest))
     return folder / "job.yaml"
 
@@ -110,6 +116,63 @@ def test_a_run_with_its_graph_on_disk_keeps_to_its_memory_and_has_the_same_bits(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.fixture(scope="module")
+def typed_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job of three node types, one of them without features, and of six relations, two of them
+    reverses; no row is checked, so that all that is read from the disk is planned."""
+    folder = tmp_path_factory.mktemp("spilled-types")
+    options = {"width": WIDTH, "hidden": WIDTH, "out": WIDTH, "layers": 2, "conv": "sage"}
+    typed = SynthOptions(
+        nodes=NODES, edges=12 << 20, hetero=True, ids="int64", weights=True, **options
+    )
+    return make_job(folder, typed, checked=0)
+
+
+@pytest.fixture(scope="module")
+def typed_whole(typed_job: Path) -> dict[str, Any]:
+    """The report of a run in memory."""
+    return run(typed_job)
+
+
+def planned_on_disk(path: Path, grid: str, mib: int) -> PlannedSpill:
+    """What a worker of a job has on disk, with so much memory."""
+    manifest = yaml.safe_load(path.read_text())
+    manifest["spec"]["workers"] = {"memory": f"{mib}MiB"}
+    job, storage = load_manifest(yaml.safe_dump(manifest)), open_storage(None)
+    program = read_model(storage, job.spec.model.uri)
+    shape, inputs = GridShape.parse(grid), list_inputs(storage, job)
+    spill = estimate_within(program, job, inputs, shape, in_place=True).spill
+    assert spill is not None
+    return spill
+
+
+@pytest.mark.parametrize(("grid", "mib"), [("1x1", 482), ("2x1", 474)])
+def test_relations_on_disk_keep_to_their_plan_and_have_the_same_bits(
+    grid: str, mib: int, typed_job: Path, typed_whole: dict[str, Any], tmp_path: Path
+) -> None:
+    planned = planned_on_disk(typed_job, grid, mib)
+    assert planned.graph
+    limit = ["--grid", grid, "--memory", f"{mib}MiB", "--scratch", str(tmp_path)]
+    spilled = run_as_planned(typed_job, *limit)
+    workers = spilled["workers"]
+    for moved, size in (("written", planned.written_bytes), ("read", planned.read_bytes)):
+        every = sum(worker[f"scratch_bytes_{moved}"] for worker in workers)
+        # Last pieces of edges are not full.
+        assert every == pytest.approx(len(workers) * size, rel=1e-3)
+    # Workers' edges are not equal.
+    assert max(of["scratch_peak_bytes"] for of in workers) <= MOST * planned.disk_bytes
+    output = str(typed_job.parent / "embeddings")
+    for of_type in ("user", "item", "tag"):
+        (ids, vectors), (same_ids, same_vectors) = (
+            embertide.read(output, version=report["version"], node_type=of_type).to_numpy()
+            for report in (typed_whole, spilled)
+        )
+        order, same_order = np.argsort(ids), np.argsort(same_ids)
+        assert np.array_equal(ids[order], same_ids[same_order])
+        assert np.array_equal(vectors[order], same_vectors[same_order])
+    assert not list(tmp_path.iterdir())
+
+
 def test_attention_over_a_graph_on_disk_keeps_to_its_plan_also_for_some_nodes(
     tmp_path: Path,
 ) -> None:
@@ -148,14 +211,22 @@ def test_the_plan_says_that_the_graph_goes_to_disk(job: Path, tmp_path: Path) ->
     assert "of each worker to disk, the graph too," in budget["spills"]
 
 
-def test_a_disk_without_room_for_edges_ends_the_run(job: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("fixture", "mib", "file"), [("job", MEMORY["1x1"], 32), ("typed_job", 482, 48)]
+)
+def test_a_disk_without_room_for_edges_ends_the_run(
+    fixture: str, mib: int, file: int, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """Where a file gets no room: past the largest size that this process may give one."""
+    job: Path = request.getfixturevalue(fixture)
+    published = sorted((job.parent / "embeddings").glob("*"))
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    words = ("run", str(job), "--memory", f"{MEMORY['1x1']}MiB", "--scratch", str(scratch))
+    words = ("run", str(job), "--memory", f"{mib}MiB", "--scratch", str(scratch))
     done = Commands(tmp_path).run(*words, file_bytes=20 * MIB)
     assert done.code == StorageError.exit_code, done.err[-2000:]
     message = " ".join(done.err.split())
     assert f"scratch folder {scratch}" in message
-    assert "no file of 32.0 MiB can be made there" in message
+    assert f"no file of {file}.0 MiB can be made there" in message
     assert not list(scratch.iterdir())
+    assert sorted((job.parent / "embeddings").glob("*")) == published

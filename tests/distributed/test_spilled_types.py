@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from embertide.steps import Program
 from tests.support.catalogue import GRAPHS, catalogue
 from tests.support.exact import TOLERANCE, relative_error
 from tests.support.hetero_programs import described
 from tests.support.plans import order_steps
 from tests.support.ranks import on_grid
 from tests.support.sharing_programs import additive, messages, pairs, read
-from tests.support.spilled_layers import spill_layers, spill_typed
+from tests.support.spilled_layers import spill_layers
+from tests.support.spilled_types import TypedAnswer, spill_typed
 from tests.support.typed_programs import (
     attending,
     carrying,
     carrying_on,
     from_files,
+    looped,
     normed,
     relational,
     scaled,
@@ -28,10 +32,12 @@ from tests.support.typed_world import expected_of
 
 pytestmark = pytest.mark.distributed
 
-GRIDS = ((1, 1), (2, 1), (1, 2), (2, 2))
+GRIDS = ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1))
+ON_DISK = ((1, 1), (2, 1), (3, 1))
+"""Those that may have the graph on disk."""
 PROGRAMS = [
     relational(), attending(), from_files(), sharing(), normed(), carrying(), carrying_on(),
-    additive(), pairs(), messages(), read(), scaled(),
+    additive(), pairs(), messages(), read(), scaled(), looped(),
 ]  # fmt: skip
 
 
@@ -41,16 +47,53 @@ def test_every_type_has_the_bits_of_a_run_in_memory(
 ) -> None:
     turns = 1 if pytestconfig.getoption("--thorough") else len(GRIDS)
     programs = [*PROGRAMS, *described(GRIDS.index(grid) % turns, turns)]
-    ordered = [order_steps(program, grid[0] * grid[1]) for program in programs]
-    by_rank = on_grid(*grid, spill_typed, ordered, str(tmp_path), 2)
+    by_rank = spill(grid, programs, tmp_path)
     for number, program in enumerate(programs):
         answers = [rank[number] for rank in by_rank]
         for of_type, expected in expected_of(program).items():
-            whole, spilled = (np.concatenate([a[way][of_type] for a in answers]) for way in (0, 1))
+            whole, spilled = (joined(answers, way, of_type) for way in ("whole", "spilled"))
             assert np.array_equal(whole, spilled), (number, of_type)
             assert relative_error(spilled, expected) <= TOLERANCE, (number, of_type)
-        assert not any(checked.faults for _, _, checked in answers), number
+        assert not any(answer.checked.faults for answer in answers), number
+        check_graph_on_disk(answers, str(number))
+    parts = [answer.stored.parts for answer in by_rank[0] if answer.stored is not None]
+    # A grid of one feature partition has the graph on disk, too, where steps go over it in parts.
+    assert len(parts) > 4 and max(parts) > 3 if grid in ON_DISK else not parts
     assert not list(tmp_path.iterdir())
+
+
+def spill(
+    grid: tuple[int, int],
+    programs: list[Program],
+    folder: Path,
+    edges: dict[str, Any] | None = None,
+) -> list[list[TypedAnswer]]:
+    """What every rank answers."""
+    ordered = [order_steps(program, grid[0] * grid[1]) for program in programs]
+    return on_grid(*grid, spill_typed, ordered, str(folder), 2, edges)
+
+
+def joined(answers: list[TypedAnswer], way: str, of_type: str) -> np.ndarray:
+    """[N, D'] the rows of all ranks."""
+    return np.concatenate([getattr(answer, way)[of_type] for answer in answers])
+
+
+def check_graph_on_disk(answers: list[TypedAnswer], name: str, least: float = 0.97) -> None:
+    """With the graph on disk rows have the same bits, and the bytes that are planned are moved.
+
+    Args:
+        least: share of those, since self-loops take the place of some that are there.
+    """
+    stored = [answer.stored for answer in answers if answer.stored is not None]
+    assert len(stored) in (0, len(answers))
+    for of_type in answers[0].whole if stored else ():
+        rows = np.concatenate([own.rows[of_type] for own in stored])
+        assert np.array_equal(joined(answers, "whole", of_type), rows), (name, of_type)
+    assert not any(own.checked.faults for own in stored), name
+    for way in (0, 1):
+        moved = sum(own.moved[way] for own in stored)
+        planned = round(sum(own.planned[way] for own in stored))
+        assert least * planned <= moved <= planned, (name, moved, planned)
 
 
 @pytest.mark.parametrize("grid", [(1, 1), (2, 2)])

@@ -30,7 +30,6 @@ from embertide.steps.execution import Execution
 from embertide.telemetry.self_check import SelfCheck
 from tests.support.late_lanes import LateLanes
 from tests.support.plans import as_given, order_steps
-from tests.support.typed_world import TypedRank
 from tests.support.world import GROUP_BYTES, Graph, Rank, make_features, make_job
 
 Cases = dict[str, tuple[Program, str, bool]]
@@ -75,10 +74,6 @@ class Answer:
     written: int
     planned: tuple[float, float]
     warned: list[str]
-
-
-TypedAnswer = tuple[dict[str, np.ndarray], dict[str, np.ndarray], SelfCheck]
-"""Our rows by node type with all tensors in memory and on disk, and what checks the latter."""
 
 
 def spill_layers(
@@ -199,23 +194,6 @@ def stage_layers(exchange: Exchange, graphs: Graphs, cases: Cases, panel: int) -
         assert checked is not None
         assert not checked.faults
         answers.append(rows.copy())
-    return answers
-
-
-def spill_typed(
-    exchange: Exchange, programs: list[Program], folder: str, panel: int
-) -> list[TypedAnswer]:
-    """Our rows of every program over several node types, both ways."""
-    spill.BLOCK_BYTES = scratch.CHUNK_BYTES = 4096
-    rank, answers = TypedRank(exchange), []
-    whole = [rank.embed(program) for program in programs]
-    files = Scratch(Path(folder))
-    rank.ctx = replace(rank.ctx, scratch=files, panel=panel)
-    for program, in_memory in zip(programs, whole, strict=True):
-        spilled, checked = rank.checked(program, 1000)
-        assert checked is not None
-        on_disk = {key: values.copy() for key, values in spilled.items()}
-        answers.append((in_memory, on_disk, checked))
     return answers
 
 

@@ -9,6 +9,7 @@ from embertide.steps import (
     Aggregate,
     Attend,
     ColumnStatistic,
+    Concat,
     Degree,
     Elementwise,
     GraphNorm,
@@ -17,6 +18,7 @@ from embertide.steps import (
     Message,
     PairAttend,
     Program,
+    Propagate,
     SemanticAttend,
     Step,
 )
@@ -212,3 +214,45 @@ def scaled() -> Program:
     ]  # fmt: skip
     widths = {"most": 1, "count": 1, "largest": 1, "item.m": WIDTHS["user"], "out": WIDTHS["user"]}
     return program(steps, {}, widths, {"tag": "out", "item": "item.m"}, 1)
+
+
+def looped() -> Program:
+    """Sums and attention over one list of edges with other self-loops and degrees of all kinds,
+    and over lists between two types."""
+    heads, width = 2, 2 * OUT
+    shapes = {"u": (width, WIDTHS["user"]), "i": (width, WIDTHS["item"]),
+              "left": (heads, OUT), "right": (heads, OUT)}  # fmt: skip
+    around = {"layer": 0, "relation": FOLLOWS}
+    steps: list[Step] = [
+        Linear(out="hu", layer=0, x="user.x", weight="u"),
+        Linear(out="hi", layer=0, x="item.x", weight="i"),
+        HeadDot(out="su", layer=0, x="hu", vector="left", heads=heads),
+        HeadDot(out="tu", layer=0, x="hu", vector="right", heads=heads),
+        HeadDot(out="ti", layer=0, x="hi", vector="right", heads=heads),
+        Aggregate(out="gcn", x="hu", norm="sym_in", loops="single", **around),
+        Attend(
+            out="gat", x="hu", source="su", target="tu", heads=heads, loops="replace", **around
+        ),
+        Propagate(out="far", x="gcn", times=3, norm="both", alpha=0.2, loops="more", **around),
+        Aggregate(out="bare", x="hu", norm="out", loops="none", **around),
+        Degree(out="count", of="out", **around),
+        Attend(
+            out="seen", layer=0, x="hu", source="su", target="ti", heads=heads, relation=BUYS,
+            edge_weight=True,
+        ),
+        Aggregate(
+            out="even", layer=0, x="hu", norm="both_weighted", edge_weight=True, relation=BUYS
+        ),
+        Aggregate(
+            out="back", layer=1, x="seen", norm="out_weighted", edge_weight=True,
+            relation=BOUGHT_BY,
+        ),
+        Aggregate(out="again", layer=1, x="gat", norm="out", relation=FOLLOWS),
+        Concat(out="users", layer=1, inputs=("far", "bare", "count", "back", "again")),
+        Elementwise(out="items", layer=1, inputs=("seen", "even"), op="sum"),
+    ]  # fmt: skip
+    widths = dict.fromkeys(
+        ("hu", "hi", "gcn", "gat", "far", "bare", "seen", "even", "back", "again", "items"), width
+    )
+    widths |= {"su": heads, "tu": heads, "ti": heads, "count": 1, "users": 4 * width + 1}
+    return program(steps, shapes, widths, {"item": "items", "user": "users"}, 2)

@@ -5,19 +5,23 @@ Ranks import this module, so it stays light.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+import yaml
 
 from embertide.context import RunContext
 from embertide.grid import RowRanges, even_bounds
+from embertide.kernels.scratch import Scratch
 from embertide.models.reference import LayerGraph, run_typed_reference
 from embertide.pipeline.compute import layer_graphs
 from embertide.pipeline.prepare import target_of
-from embertide.pipeline.typed_graph import build_types
+from embertide.pipeline.typed_graph import TypedGraph, build_types, drop_unread
+from embertide.planning.matching import match_relations, narrow
 from embertide.primitives.edge_chunks import EdgeChunk
+from embertide.primitives.edge_log import EdgeLog
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.node_ids import DenseIds
 from embertide.primitives.shuffle import Edges
@@ -95,9 +99,17 @@ def make_edges() -> dict[str, Bipartite]:
     }
 
 
-def make_typed_job(rows: str = "float32") -> EmbeddingJob:
-    """Its files are never opened."""
-    job, changed = load_manifest(JOB), {"group_bytes": GROUP_BYTES, "rows": rows}
+def make_typed_job(rows: str = "float32", edges: dict[str, Any] | None = None) -> EmbeddingJob:
+    """Its files are never opened.
+
+    Args:
+        edges: name of an edge type -> what the job says of it beside what it has.
+    """
+    manifest = yaml.safe_load(JOB)
+    for edge in manifest["spec"]["input"]["edges"]:
+        edge |= (edges or {}).get(edge["name"], {})
+    job = load_manifest(yaml.safe_dump(manifest))
+    changed = {"group_bytes": GROUP_BYTES, "rows": rows}
     inference = job.spec.inference.model_copy(update=changed)
     return job.model_copy(update={"spec": job.spec.model_copy(update={"inference": inference})})
 
@@ -184,8 +196,11 @@ def _count(
 class TypedRank:
     """One rank after the CSR stage. Collective: every rank must call."""
 
-    def __init__(self, exchange: Exchange, rows: str = "float32") -> None:
-        self.ctx = ctx = RunContext(make_typed_job(rows), exchange, None, lambda _progress: None)  # type: ignore[arg-type]
+    def __init__(
+        self, exchange: Exchange, rows: str = "float32", edges: dict[str, Any] | None = None
+    ) -> None:
+        job = make_typed_job(rows, edges)
+        self.ctx = ctx = RunContext(job, exchange, None, lambda _progress: None)  # type: ignore[arg-type]
         given, features = ctx.job.spec.input, make_typed_features()
         rank, world = exchange.grid.rank, exchange.grid.world
         self.nodes = {}
@@ -195,13 +210,29 @@ class TypedRank:
             values = features[node.name][mine] if node.features else torch.empty(0, 0)
             raw = RawFeatures([], values, placed=False)
             self.nodes[node.name] = LoadedNodes(node, DenseIds(count, rank), raw, mine)
+        self.graph = self.build()
+
+    def build(self, program: Program | None = None) -> TypedGraph:
+        """The graph of our rows, on disk where the context has it there.
+
+        Collective: every rank must call.
+
+        Args:
+            program: whose relations alone are built, without features of edges; None: all are.
+        """
+        rank, world = self.ctx.grid.rank, self.ctx.grid.world
         edges: dict[Relation, Edges] = {}
-        for edge in given.edges:
-            own = _share(make_edges()[edge.name], rank, world, COUNTS[edge.destination_type])
+        job = self.ctx.job if program is None else narrow(self.ctx.job, program)
+        for edge in job.spec.input.edges:
+            given = make_edges()[edge.name]
+            given = given if program is None else replace(given, features=None)
+            own = _share(given, rank, world, COUNTS[edge.destination_type], self.ctx.disk)
             edges[edge.relation] = own
             for turned in edge.relations[1:]:
                 edges[turned] = reverse(own, COUNTS[edge.source_type])
-        self.graph = build_types(ctx, self.nodes, edges)
+        if program is not None:
+            drop_unread(edges, match_relations(self.ctx.job, program))
+        return build_types(self.ctx, self.nodes, edges)
 
     def embed(self, program: Program, keeping: Keeping | None = None) -> dict[str, np.ndarray]:
         """Node type -> [our rows, D'], from layer graphs of its own.
@@ -248,7 +279,7 @@ def _loaded_rows(rank: int, world: int, nodes: int) -> np.ndarray:
     return np.random.default_rng(8).permutation(nodes)[bounds[rank] : bounds[rank + 1]]
 
 
-def _share(given: Bipartite, rank: int, world: int, nodes: int) -> Edges:
+def _share(given: Bipartite, rank: int, world: int, nodes: int, scratch: Scratch | None) -> Edges:
     mine = np.random.default_rng(9).permutation(len(given.src))[rank::world]
     chunks = [
         EdgeChunk(
@@ -261,4 +292,10 @@ def _share(given: Bipartite, rank: int, world: int, nodes: int) -> Edges:
     ]
     histogram = np.bincount(given.dst[mine], minlength=nodes).astype(np.int64)
     width = 0 if given.features is None else given.features.shape[1]
-    return Edges(chunks, histogram, 0, given.weight is not None, len(mine), width)
+    edges = Edges([], histogram, 0, given.weight is not None, features=width)
+    if scratch is not None:
+        edges.log = EdgeLog(scratch, np.dtype(np.int32), weighted=edges.weighted)
+    for chunk in chunks:
+        edges.add(chunk)
+    edges.complete()
+    return edges

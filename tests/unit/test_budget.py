@@ -24,7 +24,10 @@ from embertide.steps.pair_attend import PairAttend
 from embertide.steps.propagate import Propagate
 from embertide.telemetry.estimate import Estimate, MemoryBudget, PlannedSpill
 from tests.support.cli import ESTIMATE
+from tests.support.sharing_programs import additive, read
 from tests.support.step_program import program, summed
+from tests.support.typed_programs import attending, carrying, relational
+from tests.support.typed_world import make_typed_job
 from tests.support.world import make_job
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -264,3 +267,17 @@ def test_a_graph_that_is_needed_in_memory_names_what_needs_it() -> None:
     assert "fanout" in graph_problem(make_job(fanout=[5]), gcn, small, in_place=True)
     chosen = make_job(targets=Targets(ids=[1]))
     assert graph_problem(chosen, gcn, small, in_place=True) == ""
+
+
+def test_of_several_relations_the_one_that_needs_the_graph_in_memory_is_named() -> None:
+    job, small = make_typed_job(), GridShape()
+    # Nothing reads the features of its edges.
+    for sums in (relational(), additive(), read()):
+        assert graph_problem(job, sums, small, in_place=True) == ""
+        assert graph_problem(job, sums, GridShape.of(2, 1), in_place=True) == ""
+    assert graph_problem(job, attending(), small, in_place=True) == (
+        "pair_attend (to_user, layer 0, over item:bought_by:user) needs the graph in memory"
+    )
+    assert graph_problem(job, carrying(), small, in_place=True) == (
+        "message (item.m, layer 0, over user:buys:item) needs the graph in memory"
+    )

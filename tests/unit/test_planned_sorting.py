@@ -65,3 +65,16 @@ def test_self_loops_of_a_graph_without_edges_are_planned_on_disk(tmp_path: Path)
     without, planned = (spilled_sorting(of, worker=0) for of in (graph, looped))
     assert planned.kept > without.kept
     assert planned.peak >= planned.kept
+
+
+def test_the_ends_of_rows_of_relations_before_are_planned_on_disk(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, [3 * ROUND])
+    ((name, relation),) = graph.relations.items()
+    more = {f"node:{number}:node": relation for number in range(3)}
+    nodes = {"node": graph.size.nodes[name]}
+    size = replace(graph.size, nodes=nodes, edges=dict.fromkeys(more, relation.edges))
+    three = replace(graph, relations=more, size=size)
+    one, all_three = (spilled_sorting(of, worker=0) for of in (graph, three))
+    ends = 8 * graph.size.of_relation(name).nodes / WORKERS
+    assert all_three.peak == one.peak + 2 * ends
+    assert all_three.kept == one.kept + 2 * ends

@@ -203,8 +203,18 @@ def test_edges_that_were_written_are_read_piece_by_piece(
         assert read.dtype == written.dtype
         assert np.array_equal(read, written)
     assert np.array_equal(pieces[3].destination, loaded[3].destination)
+    turned = pieces[3].turned()
+    assert np.array_equal(turned.destination, loaded[3].source)
+    other_way = turned.load()
+    assert np.array_equal(other_way.source, loaded[3].destination)
+    assert np.array_equal(other_way.destination, loaded[3].source)
+    if weighted:
+        assert np.array_equal(other_way.weight, loaded[3].weight)
     edge_bytes = 2 * np.dtype(kind).itemsize + 4 * weighted
     assert files.held <= edge_log.log_bytes(EDGES, edge_bytes)
+    # Who reads them the other way round closes them, too.
+    log.shared().close()
+    assert files.count > 0
     log.close()
     assert files.count == 0
 

@@ -197,7 +197,7 @@ def omissions_of(
 def drop_unread(edges: dict[Relation, Edges], read: dict[str, Relation]) -> None:
     """Let go of relations that a program does not read; ``read`` has those that it does."""
     for relation in set(edges).difference(read.values()):
-        del edges[relation]
+        edges.pop(relation).close()
 
 
 def build_types(

@@ -39,8 +39,8 @@ def relations(graph: PlannedGraph) -> list[tuple[PlannedRelation, Size]]:
     return [(relation, graph.size.of_relation(name)) for name, relation in graph.relations.items()]
 
 
-def _files(graph: PlannedGraph) -> list[tuple[PlannedRelation, Size]]:
-    """One relation of each edge type; a reverse shares the memory of its edge type."""
+def edge_types(graph: PlannedGraph) -> list[tuple[PlannedRelation, Size]]:
+    """One relation of each edge type, whose reverse shares its memory, or its files."""
     by_edge_type = {item[0].edge.relation: item for item in reversed(relations(graph))}
     return list(reversed(by_edge_type.values()))
 
@@ -65,7 +65,7 @@ def ingesting(
     """
     kinds = {of_type.node.name: of_type.node.ids for of_type in graph.types.values()}
     peak = before = 0.0
-    for relation, size in _files(graph):
+    for relation, size in edge_types(graph):
         before += 0.0 if spills else _chunks(relation, size, worker)
         logging = logging_bytes(relation, size, threads) if spills else 0.0
         ends = (relation.relation.source, relation.relation.destination)

@@ -33,6 +33,7 @@ from embertide.plans.spill import (
     stored_reads,
 )
 from embertide.spec.manifest import EmbeddingJob
+from embertide.steps.base import EdgeStep
 from embertide.steps.costs import Costs
 from embertide.steps.run import Held, Run
 
@@ -193,15 +194,15 @@ class SpilledCosts:
 
     def _go_over(self, graph: SpilledGraph, disk: DiskOp) -> None:
         """A sum reads the edges for each panel; any step may need degrees."""
-        first, *others = (step for op in disk.ops for step in op.steps)
         if disk.parts == "later":
             return
-        if disk.parts == "columns":
-            graph.go_over(first, self._parts(disk.op.out))
-        else:
-            graph.read_degrees(first)
-        for step in others:
-            graph.read_degrees(step)
+        first = disk.op.steps[0]
+        if disk.parts in ("columns", "whole") and isinstance(first, EdgeStep):
+            times = self._parts(disk.op.out) if disk.parts == "columns" else 1
+            graph.go_over(disk.op.brings or (first,), times)
+        for op in disk.ops:
+            for step in op.steps:
+                graph.read_degrees(step)
 
     def _panels_read(self, op: Run, name: str, held: Held) -> float:
         """Bytes of a tensor that are read for the panels of a result.

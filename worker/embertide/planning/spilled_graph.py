@@ -6,12 +6,15 @@ gone over part by part.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from embertide.footprint import ID_BYTES, Size
 from embertide.kernels.spilled_sort import READ_EDGES, part_edges
 from embertide.planning.edge_memory import (
     SortingBytes,
+    csr_bytes,
+    edge_types,
     key_bytes_of,
     logged_bytes,
     logging_bytes,
@@ -20,6 +23,7 @@ from embertide.planning.edge_memory import (
     sending_bytes,
 )
 from embertide.planning.graph import PlannedGraph, PlannedRelation
+from embertide.planning.matching import narrow
 from embertide.primitives.edge_log import log_bytes
 from embertide.primitives.views import EdgeView
 from embertide.spec.grid import GridShape
@@ -47,22 +51,31 @@ def graph_problem(job: EmbeddingJob, program: Program, grid: GridShape, *, in_pl
     """
     if grid.workers > 1 and not in_place:
         return "the graph can be on disk with one worker, or in a run whose workers are on one host"
-    if grid.feature > 1 or len(job.spec.input.nodes) > 1 or job.spec.inference.fanout != "full":
+    if grid.feature > 1 or job.spec.inference.fanout != "full":
         return (
             "the graph can be on disk on grids of one feature partition, such as"
-            f" {grid.workers}x1, with one node type, and where layers sample no edges (fanout)"
+            f" {grid.workers}x1, and where layers sample no edges (fanout)"
         )
     for step in program.steps:
         if step.reach is Reach.NEIGHBOURS and not (isinstance(step, EdgeStep) and step.by_parts):
-            return f"{step.kind_name} ({step.out}, layer {step.layer}) needs the graph in memory"
-    featured = [edge for edge in job.spec.input.edges if edge.features is not None]
-    return f"edges with features can't be on disk ({featured[0].uri})" if featured else ""
+            view = step.edges
+            over = f", over {view.relation}" if view is not None and view.relation else ""
+            return (
+                f"{step.kind_name} ({step.out}, layer {step.layer}{over}) needs the graph in memory"
+            )
+    featured = [edge for edge in narrow(job, program).spec.input.edges if edge.features is not None]
+    return f"edges with features can't be on disk ({featured[0].location})" if featured else ""
 
 
 def spilled_sorting(graph: PlannedGraph, worker: int) -> SortingBytes:
-    """Bytes in memory while edges are sorted by way of the disk, one relation after another."""
-    each = [_sorting(*of, worker) for of in relations(graph)]
-    return SortingBytes(max(of.peak for of in each), max(of.kept for of in each))
+    """Bytes in memory while edges are sorted by way of the disk, one relation after another; of
+    those before, the ends of rows stay."""
+    peak = kept = done = 0.0
+    for relation, size in relations(graph):
+        each = _sorting(relation, size, worker)
+        peak, kept = max(peak, done + each.peak), max(kept, done + each.kept)
+        done += csr_bytes(relation, size, spills=True)
+    return SortingBytes(peak, kept)
 
 
 def _sorting(relation: PlannedRelation, size: Size, worker: int) -> SortingBytes:
@@ -73,14 +86,19 @@ def _sorting(relation: PlannedRelation, size: Size, worker: int) -> SortingBytes
     taking = _BATCHES * batch + logging_bytes(relation, size)
     keys = part * (key_bytes_of(relation, size) + weight)
     reading = min(float(READ_EDGES), part) * (ID_BYTES + weight)
-    sorting = batch + keys + max(reading, part * index)
+    rows = _part_rows(size)
+    sorting = batch + keys + max(reading, part * index) + ID_BYTES * rows
     if relation.edge.adds_loops:
-        # Without edges all rows are one part.
-        rows = nodes * part / edges if edges else nodes
         sorting = max(sorting, batch + looping_bytes(relation, size, part, rows))
     kept = max(taking, sorting) + ID_BYTES * nodes
     sending = taking + sending_bytes(relation, size, worker) + ID_BYTES * nodes
     return SortingBytes(max(kept, sending), kept)
+
+
+def _part_rows(size: Size) -> float:
+    """Rows of a part; without edges all of a worker's are one."""
+    edges, rows = size.edges / size.workers, size.nodes / size.workers
+    return rows * min(1.0, part_edges(edges) / edges) if edges else rows
 
 
 @dataclass
@@ -104,6 +122,13 @@ class SpilledGraph:
     def __post_init__(self) -> None:
         """Count what it takes until the graph is there."""
         sorted_bytes = 0.0
+        for relation, size in edge_types(self.graph):
+            edges, edge_bytes = size.edges / size.workers, logged_bytes(relation, size)
+            self.written += edges * edge_bytes
+            self.building += log_bytes(edges, edge_bytes)
+            if len(relation.edge.relations) > 1:
+                # Sources are counted as destinations of the reverse.
+                self.read += edges * size.end_bytes / 2
         for relation, size in relations(self.graph):
             edges = size.edges / size.workers
             ends = edges * logged_bytes(relation, size)
@@ -112,9 +137,8 @@ class SpilledGraph:
             loops = size.nodes / size.workers if relation.edge.adds_loops else 0.0
             csr = (edges + loops) * _column_bytes(relation, size)
             self.read += ends + counted + keys
-            self.written += ends + keys + csr
+            self.written += keys + csr
             self.disk += csr
-            self.building += log_bytes(edges, logged_bytes(relation, size))
             sorted_bytes = max(sorted_bytes, keys)
         self.building += sorted_bytes
 
@@ -127,39 +151,50 @@ class SpilledGraph:
             # Read in place, sources are rows of all workers' tensors.
             places = size.index_bytes if size.workers > 1 else 0
             one = min(edges, float(part_edges(edges))) * (_column_bytes(relation, size) + places)
-            most = max(most, _PARTS * one)
+            ends = min(_PARTS * _part_rows(size), size.nodes / size.workers)
+            most = max(most, _PARTS * one + ID_BYTES * ends)
         return most
 
-    def go_over(self, step: Step, times: int) -> None:
-        """A step is run so many times, each over its edges, after what it first needs of them."""
-        assert isinstance(step, EdgeStep)
-        view = step.edges
-        self.read_degrees(step)
-        if self.graph.size.of_relation(view.relation).workers > 1:
-            self._once(view, "places")
-        self.read += times * step.passes * self._csr(view)
+    def go_over(self, steps: Sequence[EdgeStep], times: int) -> None:
+        """Steps whose sources are found together are run so many times, each over its edges, after
+        what it first needs of them."""
+        for step in steps:
+            self.read_degrees(step)
+        self._find_sources([step.edges for step in steps])
+        self.read += times * sum(step.passes * self._csr(step.edges) for step in steps)
 
     def read_degrees(self, step: Step) -> None:
         """A step reads degrees, which stay once they are known; in memory is where a row ends."""
         view = step.edges
         if view is None:
             return
-        if view.loops != "keep" and ("loops", view._replace(layer=0)) not in self._passes:
-            self._passes.add(("loops", view._replace(layer=0)))
+        if view.loops != "keep" and ("loops", _seen(view)) not in self._passes:
+            self._passes.add(("loops", _seen(view)))
             self.read += self._bytes(view._replace(loops="keep"), weighted=view.edge_weight)
             self.written += self._csr(view)
             self.disk += self._csr(view)
         ends, by_weight = _degrees(step)
-        weighted = by_weight and self.graph.relations[view.relation].weight_bytes > 0
+        weighted = by_weight and view.edge_weight and self._is_weighted(view)
         for end in sorted(ends):
+            if end == "out":
+                self._find_sources([view])
             if end == "out" or weighted:
-                self._once(view, end, weighted)
+                self._once([view], end, weighted)
 
-    def _once(self, view: EdgeView, *what: object) -> None:
-        key = (*what, view._replace(layer=0))
+    def _find_sources(self, views: Sequence[EdgeView]) -> None:
+        """Workers that read in place count what they read of others, for each set of relations."""
+        if self.graph.size.of_relation(views[0].relation).workers > 1:
+            self._once(views, "places")
+
+    def _once(self, views: Sequence[EdgeView], *what: object) -> None:
+        """Go over the edges of some graphs, unless that was done."""
+        key = (*what, *map(_seen, views))
         if key not in self._passes:
             self._passes.add(key)
-            self.read += self._csr(view)
+            self.read += sum(map(self._csr, views))
+
+    def _is_weighted(self, view: EdgeView) -> bool:
+        return self.graph.relations[view.relation].weight_bytes > 0
 
     def _csr(self, view: EdgeView) -> float:
         """Bytes of a worker's graph as a step sees it; other self-loops have files of their own,
@@ -172,6 +207,13 @@ class SpilledGraph:
         loops = size.nodes if view.loops in ("single", "replace", "more") else 0
         edge_bytes = size.index_bytes + (relation.weight_bytes if weighted else 0)
         return (size.edges + loops) / size.workers * edge_bytes
+
+
+def _seen(view: EdgeView) -> EdgeView:
+    """The same for all views that see the same graph, and in all layers."""
+    if view.loops == "keep":
+        return EdgeView(0, relation=view.relation)
+    return view._replace(layer=0)
 
 
 def _degrees(step: Step) -> tuple[set[End], bool]:

@@ -28,6 +28,10 @@ class EdgeChunk:
         """The edges, which are in memory already."""
         return self
 
+    def turned(self) -> EdgeChunk:
+        """The same edges the other way round, which share their memory."""
+        return EdgeChunk(self.destination, self.source, self.weight, self.features)
+
     def part(self, which: slice | npt.NDArray[np.bool_]) -> EdgeChunk:
         """Some of the edges; those of a slice share memory."""
         weight = None if self.weight is None else self.weight[which]
@@ -46,3 +50,6 @@ class StoredChunk(Protocol):
 
     def load(self) -> EdgeChunk:
         """The edges, in memory."""
+
+    def turned(self) -> StoredChunk:
+        """The same edges the other way round, which are stored once."""

@@ -6,7 +6,7 @@ other, so that the destinations alone can be read: they are counted before the e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,8 @@ class LoggedEdges:
         file, row: where it begins; a row of the file has a word of four bytes of each edge.
         count: edges.
         kind: of the ends.
+        reverse: the ends that were written as destinations are sources, and those as sources
+            destinations.
     """
 
     file: ScratchTensor
@@ -47,13 +49,10 @@ class LoggedEdges:
     count: int
     kind: np.dtype[np.integer]
     weighted: bool
+    reverse: bool = False
 
     def __len__(self) -> int:
         return self.count
-
-    @property
-    def _end_words(self) -> int:
-        return self.kind.itemsize // FLOAT_BYTES
 
     @property
     def destination(self) -> npt.NDArray[np.integer]:
@@ -62,7 +61,11 @@ class LoggedEdges:
         Raises:
             StorageError: the disk cannot be read.
         """
-        return self._column(self._end_words, self._end_words).view(self.kind)[: self.count]
+        return self._end(not self.reverse)
+
+    def turned(self) -> LoggedEdges:
+        """The same edges the other way round, in the same file."""
+        return replace(self, reverse=not self.reverse)
 
     def load(self) -> EdgeChunk:
         """The edges, in memory.
@@ -70,12 +73,19 @@ class LoggedEdges:
         Raises:
             StorageError: the disk cannot be read.
         """
-        words = self._end_words
         weight = None
         if self.weighted:
-            weight = self._column(2 * words, 1)[: self.count]
-        source = self._column(0, words).view(self.kind)[: self.count]
-        return EdgeChunk(source, self.destination, weight)
+            weight = self._column(2 * self._end_words, 1)[: self.count]
+        return EdgeChunk(self._end(self.reverse), self.destination, weight)
+
+    @property
+    def _end_words(self) -> int:
+        return self.kind.itemsize // FLOAT_BYTES
+
+    def _end(self, number: int) -> npt.NDArray[np.integer]:
+        """[e] the first or the second end, as they were written."""
+        words = self._end_words
+        return self._column(number * words, words).view(self.kind)[: self.count]
 
     def _column(self, first: int, words: int) -> npt.NDArray[np.float32]:
         read: npt.NDArray[np.float32] = (
@@ -101,10 +111,12 @@ class EdgeLog:
         self._room = 0
         self._waiting: list[EdgeChunk] = []
         self._count = 0
+        self._readers = 1
 
-    def another(self) -> EdgeLog:
-        """A new one, for edges of the same kind."""
-        return EdgeLog(self._scratch, self._kind, weighted=self._weighted)
+    def shared(self) -> EdgeLog:
+        """This one, for another reader of its pieces, which closes it, too."""
+        self._readers += 1
+        return self
 
     def add(self, chunk: EdgeChunk) -> None:
         """Take some edges, without features.
@@ -131,8 +143,9 @@ class EdgeLog:
         return self.pieces
 
     def close(self) -> None:
-        """Give the room back; the pieces may not be read any more."""
-        while self._files:
+        """A reader needs the pieces no more; the last one gives their room back."""
+        self._readers -= 1
+        while self._files and not self._readers:
             self._files.pop().close()
 
     def _write(self) -> None:

@@ -87,6 +87,11 @@ class Edges:
         if self.log is not None:
             self.chunks += self.log.finish()
 
+    def close(self) -> None:
+        """No edge is read any more; the room of those on disk is given back."""
+        if self.log is not None:
+            self.log.close()
+
 
 def histogram_size(nodes: int) -> tuple[int, int]:
     """Shift and buckets of a histogram of the edges to so many nodes."""
@@ -179,7 +184,7 @@ def shuffle_edges(
     sizes = sent[:, :rounds].T, received[:, :rounds].T
     carried = _Carried(edges.weighted, features)
     _Rounds(channel, ranges, nodes, *sizes, carried).run(_taken(chunks, plan, rounds), ours)
-    _close(edges)
+    edges.close()
     return ours
 
 
@@ -190,7 +195,7 @@ def _take_all(edges: Edges, sorter: AnySorter) -> None:
         return
     for chunk in _popped(edges.chunks):
         sorter.add_chunks([_ends(chunk.load())])
-    _close(edges)
+    edges.close()
 
 
 def _popped(chunks: list[StoredChunk]) -> Iterator[StoredChunk]:
@@ -202,11 +207,6 @@ def _popped(chunks: list[StoredChunk]) -> Iterator[StoredChunk]:
 
 def _ends(chunk: EdgeChunk) -> Chunk:
     return chunk.destination, chunk.source, chunk.weight, chunk.features
-
-
-def _close(edges: Edges) -> None:
-    if edges.log is not None:
-        edges.log.close()
 
 
 class _Destinations:

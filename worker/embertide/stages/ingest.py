@@ -65,18 +65,20 @@ def ingest(ctx: RunContext, ends: Ends, splits: list[Split]) -> Edges:
 
 
 def reverse(edges: Edges, sources: int) -> Edges:
-    """The same edges the other way round, sharing their memory; on disk they are there twice.
+    """The same edges the other way round, sharing their memory, or their files.
 
     Args:
         sources: nodes of the edges' source type.
+
+    Raises:
+        StorageError: the disk of edges that are there cannot be read.
     """
     turned = empty_edges(sources, weighted=edges.weighted, features=edges.features)
-    turned.log = None if edges.log is None else edges.log.another()
-    for chunk in (stored.load() for stored in edges.chunks):
-        other_way = EdgeChunk(chunk.destination, chunk.source, chunk.weight, chunk.features)
-        turned.add(other_way)
-        count_ids(turned.histogram, chunk.source, turned.shift)
-    turned.complete()
+    turned.chunks = [chunk.turned() for chunk in edges.chunks]
+    turned.count = edges.count
+    turned.log = None if edges.log is None else edges.log.shared()
+    for chunk in turned.chunks:
+        count_ids(turned.histogram, chunk.destination, turned.shift)
     return turned
 
 
