@@ -146,7 +146,7 @@ def planned_on_disk(path: Path, grid: str, mib: int) -> PlannedSpill:
     return spill
 
 
-@pytest.mark.parametrize(("grid", "mib"), [("1x1", 482), ("2x1", 474)])
+@pytest.mark.parametrize(("grid", "mib"), [("1x1", 482), ("2x1", 474), ("1x2", 474)])
 def test_relations_on_disk_keep_to_their_plan_and_have_the_same_bits(
     grid: str, mib: int, typed_job: Path, typed_whole: dict[str, Any], tmp_path: Path
 ) -> None:

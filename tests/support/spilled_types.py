@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from mmap import PAGESIZE
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +92,10 @@ def spill_typed(
         spilled, checked = rank.checked(program, 1000)
         assert checked is not None
         on_disk = {key: values.copy() for key, values in spilled.items()}
-        stored, in_place = None, target_of(rank.ctx).in_place
-        if not graph_problem(job, program, grid, in_place=in_place):
+        stored, target = None, target_of(rank.ctx)
+        problem = graph_problem(job, program, grid, in_place=target.in_place)
+        # Steps run in the order that they have, for which other rows may be best.
+        if not problem and as_given(program, target).grid.feature == 1:
             stored = _stored_types(rank, program)
         answers.append(TypedAnswer(in_memory, on_disk, checked, stored))
     return answers
@@ -104,12 +107,13 @@ def _stored_types(rank: TypedRank, program: Program) -> TypedStored:
     assert files is not None
     ctx, in_memory = rank.ctx, rank.graph
     rank.ctx = replace(ctx, spills_graph=True)
-    read, written, before = files.read, files.written, files.count
+    read, written, before = files.read, files.written, files.held
     rank.graph = rank.build(program)
     csrs = [csr for csr in rank.graph.sub_ranges.values() if isinstance(csr, SpilledCsr)]
     assert len(csrs) == len(rank.graph.sub_ranges)
     # Edges that are not sorted are gone.
-    assert files.count - before == sum(part.nnz > 0 for csr in csrs for part in csr.spilled)
+    kept = (4 * (1 + csr.weighted) * part.nnz for csr in csrs for part in csr.spilled)
+    assert files.held - before == sum(-(-size // PAGESIZE) * PAGESIZE for size in kept)
     parts = max(len(csr.spilled) for csr in csrs)
     del csrs
     rows = {key: values.copy() for key, values in rank.embed(program).items()}

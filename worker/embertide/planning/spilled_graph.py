@@ -24,6 +24,9 @@ from embertide.planning.edge_memory import (
 )
 from embertide.planning.graph import PlannedGraph, PlannedRelation
 from embertide.planning.matching import narrow
+from embertide.planning.publishing import published
+from embertide.plans.passes import make_plan
+from embertide.plans.plan import Target
 from embertide.primitives.edge_log import log_bytes
 from embertide.primitives.views import EdgeView
 from embertide.spec.grid import GridShape
@@ -51,11 +54,9 @@ def graph_problem(job: EmbeddingJob, program: Program, grid: GridShape, *, in_pl
     """
     if grid.workers > 1 and not in_place:
         return "the graph can be on disk with one worker, or in a run whose workers are on one host"
-    if grid.feature > 1 or job.spec.inference.fanout != "full":
-        return (
-            "the graph can be on disk on grids of one feature partition, such as"
-            f" {grid.workers}x1, and where layers sample no edges (fanout)"
-        )
+    if job.spec.inference.fanout != "full":
+        return "the graph can be on disk where layers sample no edges (fanout)"
+    program = published(job, program)
     for step in program.steps:
         if step.reach is Reach.NEIGHBOURS and not (isinstance(step, EdgeStep) and step.by_parts):
             view = step.edges
@@ -64,7 +65,14 @@ def graph_problem(job: EmbeddingJob, program: Program, grid: GridShape, *, in_pl
                 f"{step.kind_name} ({step.out}, layer {step.layer}{over}) needs the graph in memory"
             )
     featured = [edge for edge in narrow(job, program).spec.input.edges if edge.features is not None]
-    return f"edges with features can't be on disk ({featured[0].location})" if featured else ""
+    if featured:
+        return f"edges with features can't be on disk ({featured[0].location})"
+    if grid.feature > 1 and not make_plan(program, Target(grid=grid, in_place=in_place)).whole_rows:
+        return (
+            f"layers of this model are computed in slices of columns on the grid {grid}, and the"
+            f" graph can be on disk where workers compute whole rows, as on {grid.workers}x1"
+        )
+    return ""
 
 
 def spilled_sorting(graph: PlannedGraph, worker: int) -> SortingBytes:
@@ -204,7 +212,9 @@ class SpilledGraph:
     def _bytes(self, view: EdgeView, *, weighted: bool) -> float:
         relation = self.graph.relations[view.relation]
         size = self.graph.size.of_relation(view.relation)
-        loops = size.nodes if view.loops in ("single", "replace", "more") else 0
+        # Other self-loops take the place of those that the job adds, but for one more each.
+        own = relation.edge.adds_loops and view.loops in ("keep", "more")
+        loops = size.nodes * (own + (view.loops in ("single", "replace", "more")))
         edge_bytes = size.index_bytes + (relation.weight_bytes if weighted else 0)
         return (size.edges + loops) / size.workers * edge_bytes
 
