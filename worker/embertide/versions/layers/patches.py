@@ -172,7 +172,9 @@ def _bytes(values: Array) -> npt.NDArray[np.uint8]:
     return values.reshape(-1).view(np.uint8)
 
 
-def split_patch(data: bytes | memoryview, block: PatchBlock, dtype: npt.DTypeLike) -> tuple[Positions, Array]:
+def split_patch(
+    data: bytes | memoryview, block: PatchBlock, dtype: npt.DTypeLike
+) -> tuple[Positions, Array]:
     """[k] dense ids and [k, d] values of a block's object, which has the size that it should."""
     cut = block.rows * POSITION_BYTES
     positions = np.frombuffer(data[:cut], np.int64)
