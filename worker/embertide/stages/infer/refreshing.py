@@ -253,8 +253,15 @@ class _Refresh:
         rows = computed.beside(whole, name, shard, dirty | audited, new)
         of_ours = rows.numbers + rows.first
         moves, is_dirty = Moves.of(rows, tolerance), dirty[of_ours]
-        # Rows that no later operation reads are published as they are computed.
-        put = is_dirty & (moves.moved if is_read or tolerance == 0 else rows.differ())
+        others = audited[of_ours]
+        why = rows.problem(name, moves.moved & others, tolerance)
+        put = is_dirty & moves.moved
+        if tolerance > 0 and not is_read:
+            # These rows are published as they are computed; so were those of which no neighbour has
+            # moved since then.
+            put = is_dirty & rows.differ()
+            others &= self._sparing.far[name][of_ours] == 0
+            why = why or rows.problem(name, (moves.distance > 0) & others, 0.0)
         if tolerance > 0:
             distance = moves.distance if is_read else torch.zeros_like(moves.distance)
             some = of_ours[is_dirty], distance[is_dirty], put[is_dirty]
@@ -268,4 +275,4 @@ class _Refresh:
         self._moved[name] = any_rank(whole.exchange, every, PRIMITIVE)
         if is_read:
             self._facts.unmoved += int(dirty.sum()) - int(self._moved[name].sum())
-        return rows.problem(name, moves.moved & audited[of_ours], tolerance)
+        return why
