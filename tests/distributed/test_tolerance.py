@@ -70,8 +70,12 @@ def errors(answer: Answer) -> np.ndarray:
 def test_errors_stay_within_the_tolerance_of_each_layer(
     grid: tuple[int, int], cases: dict[str, Case], tmp_path: Path
 ) -> None:
-    some = cases if grid == (1, 1) else {n: cases[n] for n in MODELS[:6]}
-    by_rank = run(some, tmp_path.as_uri(), grid, tolerance=TOLERANCE, max_error=0.5)
+    names = MODELS if grid == (1, 1) else MODELS[:6]
+    by_rank: list[dict[str, list[Answer]]] = [{} for _ in range(grid[0] * grid[1])]
+    for some in (names[::2], names[1::2]):  # all take longer than ranks may, where much else runs
+        uri = (tmp_path / some[0]).as_uri()
+        each = run({n: cases[n] for n in some}, uri, grid, tolerance=TOLERANCE, max_error=0.5)
+        by_rank = [known | own for known, own in zip(by_rank, each, strict=True)]
     for name, days in by_rank[0].items():
         spared, unmoved, results = 0, 0, 0.0
         for number, answer in enumerate(days):
