@@ -14,7 +14,6 @@ import torch
 
 from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr
-from embertide.kernels.memory import empty_as
 from embertide.kernels.rows import gather_rows
 from embertide.kernels.some_rows import edges_of, take_rows
 from embertide.layouts import Layout, Loaded, Shard
@@ -132,7 +131,7 @@ def excerpt_of(
 
 def _some(data: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """[k, d] some rows."""
-    return gather_rows(data, rows.to(data.device), out=empty_as(data, len(rows), data.shape[1]))
+    return gather_rows(data, rows.to(data.device))
 
 
 def _place(whole: Execution, node_type: str, layout: Layout) -> tuple[int, int]:
