@@ -18,15 +18,13 @@ from embertide.telemetry.self_check import SelfCheck
 from tests.support.catalogue import GRAPHS, Case, catalogue
 from tests.support.exact import TOLERANCE, relative_error
 from tests.support.ranks import on_grid
-from tests.support.tasks import embed_checked
+from tests.support.tasks import embed_all, embed_checked
 from tests.support.world import make_features
 
 pytestmark = pytest.mark.distributed
 
 GRIDS = ((1, 1), (2, 1), (1, 2), (2, 2), (3, 2))
 BY_TURNS = ((3, 1), (1, 3), (4, 1), (1, 4))
-Checked = list[list[tuple[np.ndarray, SelfCheck]]]
-"""By rank of a grid the rows of every case, and what computing all of them again gives."""
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +46,10 @@ def expected(cases: dict[str, Case]) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module", params=GRIDS, ids="{0[0]}x{0[1]}".format)
-def checked(request: pytest.FixtureRequest, cases: dict[str, Case]) -> Checked:
+def checked(
+    request: pytest.FixtureRequest, cases: dict[str, Case]
+) -> list[list[tuple[np.ndarray, SelfCheck]]]:
+    """By rank of a grid the rows of every case, and what computing all of them again gives."""
     return on_grid(*request.param, embed_checked, GRAPHS, _given(cases))
 
 
@@ -56,12 +57,18 @@ def _given(cases: dict[str, Case]) -> list[tuple[Program, str, bool]]:
     return [(case.program, case.kind, case.weighted) for case in cases.values()]
 
 
-def test_every_model_is_exact(checked: Checked, expected: dict[str, np.ndarray]) -> None:
-    assert not _wrong(checked, expected)
+def test_every_model_is_exact(
+    checked: list[list[tuple[np.ndarray, SelfCheck]]], expected: dict[str, np.ndarray]
+) -> None:
+    assert not _wrong([[rows for rows, _ in of_rank] for of_rank in checked], expected)
 
 
-def test_rows_that_are_computed_again_agree(checked: Checked, cases: dict[str, Case]) -> None:
-    _assert_agree(checked, cases)
+def test_rows_that_are_computed_again_agree(
+    checked: list[list[tuple[np.ndarray, SelfCheck]]], cases: dict[str, Case]
+) -> None:
+    found = [check for _, check in checked[0]]
+    assert not {n: str(one.faults[0]) for n, one in zip(cases, found, strict=True) if one.faults}
+    assert all(one.checked or one.skipped for one in found)
 
 
 @pytest.mark.parametrize(("p", "m"), BY_TURNS)
@@ -72,26 +79,18 @@ def test_models_are_exact_by_turns(
     expected: dict[str, np.ndarray],
     pytestconfig: pytest.Config,
 ) -> None:
-    """On grids that differ from others only in size; rows that are computed again agree."""
+    """On grids that differ from others only in size; no row is computed again."""
     turns = 1 if pytestconfig.getoption("--thorough") else len(BY_TURNS)
     some = {name: cases[name] for name in list(cases)[BY_TURNS.index((p, m)) % turns :: turns]}
-    answers = on_grid(p, m, embed_checked, GRAPHS, _given(some))
+    answers = on_grid(p, m, embed_all, GRAPHS, _given(some))
     assert not _wrong(answers, {name: expected[name] for name in some})
-    _assert_agree(answers, some)
 
 
-def _assert_agree(by_rank: Checked, cases: dict[str, Case]) -> None:
-    """Every row was computed a second time, but for those that cannot be, and none differs."""
-    found = [check for _, check in by_rank[0]]
-    assert not {n: str(one.faults[0]) for n, one in zip(cases, found, strict=True) if one.faults}
-    assert all(one.checked or one.skipped for one in found)
-
-
-def _wrong(by_rank: Checked, expected: dict[str, np.ndarray]) -> dict[str, float]:
+def _wrong(by_rank: list[list[np.ndarray]], expected: dict[str, np.ndarray]) -> dict[str, float]:
     """Cases of which a row is not the expected one, and by how much."""
     wrong = {}
     for (name, values), *parts in zip(expected.items(), *by_rank, strict=True):
-        found = np.concatenate([rows for rows, _ in parts])
+        found = np.concatenate(parts)
         assert found.dtype == np.float32
         error = relative_error(found, values)
         if not error <= TOLERANCE:

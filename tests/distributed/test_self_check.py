@@ -1,7 +1,4 @@
-"""Rows of every layer computed again: right ones agree, wrong ones are caught.
-
-Those of every model, on every grid, agree in ``test_exactness.py``.
-"""
+"""Rows of every layer computed again: right ones agree, wrong ones are caught."""
 
 from __future__ import annotations
 
@@ -33,10 +30,27 @@ from tests.support.world import Graph
 
 pytestmark = pytest.mark.distributed
 
+BY_TURNS = ((3, 1), (1, 3), (4, 1), (1, 4))
+"""Other grids have all models in ``test_exactness.py``."""
+
 
 @pytest.fixture(scope="module")
 def cases() -> dict[str, Case]:
     return catalogue()
+
+
+@pytest.mark.parametrize(("p", "m"), BY_TURNS)
+def test_right_rows_of_models_agree_by_turns(
+    p: int, m: int, cases: dict[str, Case], pytestconfig: pytest.Config
+) -> None:
+    names = list(cases)
+    if not pytestconfig.getoption("--thorough"):
+        names = names[BY_TURNS.index((p, m)) :: len(BY_TURNS)]
+    programs = [(cases[name].program, cases[name].kind, cases[name].weighted) for name in names]
+    (found, *_) = on_grid(p, m, check_all, GRAPHS, programs)
+    wrong = {name: str(one.faults[0]) for name, one in zip(names, found, strict=True) if one.faults}
+    assert not wrong
+    assert all(one.checked or one.skipped for one in found)
 
 
 @pytest.mark.parametrize(("p", "m"), [(1, 1), (1, 2), (2, 2)])
