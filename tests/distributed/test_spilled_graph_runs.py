@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 import embertide
-from embertide.errors import StorageError
 from embertide.models.read import read_model
 from embertide.planning.estimate import estimate_within
 from embertide.planning.inputs import list_inputs
@@ -23,6 +22,7 @@ from embertide.synth.job import synthesize
 from embertide.synth.options import SynthOptions
 from embertide.telemetry.estimate import PlannedSpill
 from tests.support.commands import Commands
+from tests.support.full_disk import end_without_room
 from tests.support.memory_group import LIMITS, run_limited
 from tests.support.planned_peaks import hold_peaks
 
@@ -224,15 +224,4 @@ def test_a_disk_without_room_for_edges_ends_the_run(
     fixture: str, mib: int, file: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Where a file gets no room: past the largest size that this process may give one."""
-    job: Path = request.getfixturevalue(fixture)
-    published = sorted((job.parent / "embeddings").glob("*"))
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    words = ("run", str(job), "--memory", f"{mib}MiB", "--scratch", str(scratch))
-    done = Commands(tmp_path).run(*words, file_bytes=20 * MIB)
-    assert done.code == StorageError.exit_code, done.err[-2000:]
-    message = " ".join(done.err.split())
-    assert f"scratch folder {scratch}" in message
-    assert f"no file of {file}.0 MiB can be made there" in message
-    assert not list(scratch.iterdir())
-    assert sorted((job.parent / "embeddings").glob("*")) == published
+    end_without_room(tmp_path, request.getfixturevalue(fixture), mib, room=20, needed=file)

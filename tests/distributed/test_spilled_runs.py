@@ -22,7 +22,7 @@ from embertide.planning.sizing import IMPORTS_BYTES, machine_bytes
 from embertide.storage.opening import open_storage
 from embertide.synth.job import synthesize
 from embertide.synth.options import SynthOptions
-from tests.support.commands import Commands
+from tests.support.full_disk import end_without_room
 from tests.support.memory_group import LIMITS, run_limited
 
 pytestmark = pytest.mark.distributed
@@ -94,18 +94,7 @@ def test_a_spilled_run_keeps_no_rows_for_the_next_one(job: Path, tmp_path: Path)
 
 def test_a_disk_without_room_ends_the_run_and_publishes_nothing(job: Path, tmp_path: Path) -> None:
     """Where a file gets no room: past the largest size that this process may give one."""
-    output = job.parent / "embeddings"
-    before = sorted(output.rglob("*"))
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    words = ("run", str(job), "--memory", f"{MEMORY}MiB", "--scratch", str(scratch))
-    done = Commands(tmp_path).run(*words, file_bytes=64 * MIB)
-    assert done.code == StorageError.exit_code, done.err[-2000:]
-    message = " ".join(done.err.split())
-    assert f"scratch folder {scratch}" in message
-    assert "no file of 128.0 MiB can be made there" in message
-    assert sorted(output.rglob("*")) == before
-    assert not list(scratch.iterdir())
+    end_without_room(tmp_path, job, MEMORY, room=64, needed=128)
 
 
 def test_a_disk_that_loses_its_files_ends_the_run_and_publishes_nothing(
