@@ -17,12 +17,7 @@ from embertide.plans.degrees import kinds_read
 from embertide.plans.dirty import why_whole
 from embertide.primitives.exchange import Exchange
 from embertide.stages.changes import count_degrees, keep_degrees, read_degrees
-from embertide.stages.features import (
-    LoadedNodes,
-    RawFeatures,
-    loaded_features,
-    locate_features,
-)
+from embertide.stages.features import LoadedNodes, RawFeatures, loaded_features, locate_features
 from embertide.stages.infer import (
     Keeping,
     KeptRows,

@@ -1,4 +1,4 @@
-"""The part of a graph that few edges reach: the same edges, by nodes that are numbered anew."""
+"""The part of a graph that few edges reach: the same edges, whose nodes have other numbers."""
 
 from __future__ import annotations
 
