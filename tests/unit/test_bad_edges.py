@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
+import tarfile
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars
 import pyarrow as pa
 import pytest
+import zstandard
 
 from embertide.errors import ObjectMissing
 from embertide.readers import text as read_text
@@ -20,6 +27,7 @@ from tests.support.edge_files import (
     SOURCE,
     csv_text,
     edge_input,
+    read_all,
     refused,
     write_parquet,
 )
@@ -207,17 +215,100 @@ def test_missing_csv_column(tmp_path: Path, storage: Storage) -> None:
     assert "the lines have 1 fields, 0 to 0; correct the index" in refused(storage, headless)
 
 
-@pytest.mark.parametrize("form", ["parquet", "npy", "gzip"])
+def packed(pack: Callable[[Path, Path], None], folder: Path) -> bytes:
+    """An archive of one csv."""
+    (folder / "in.csv").write_bytes(b"src,dst\n1,2\n")
+    pack(folder / "archive", folder / "in.csv")
+    return (folder / "archive").read_bytes()
+
+
+def tarred(archive: Path, path: Path) -> None:
+    with tarfile.open(archive, "w") as file:
+        file.add(path, "e.csv")
+
+
+def zipped(archive: Path, path: Path) -> None:
+    with zipfile.ZipFile(archive, "w") as file:
+        file.write(path, "e.csv")
+
+
+_UNPACKED = "decompress it, or compress csv and tsv as .gz or .zst, and name it so"
+_TAKEN_OUT = "unpack it, and name the file in it that is meant"
+CSV = b"src,dst\n" + b"1,2\n" * 20
+_LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n"
+_ANNEX = b"/annex/objects/SHA256E-s12--4d7a.parquet\n"
+KINDS: dict[str, tuple[Callable[[Path], bytes], str]] = {
+    "gzip": (lambda _: gzip.compress(CSV), "is gzip, not {}; correct format or name"),
+    "zstd": (lambda _: zstandard.compress(CSV), "is zstd, not {}; correct format or name"),
+    "bzip2": (lambda _: bz2.compress(CSV), f"is compressed by bzip2, not {{}}; {_UNPACKED}"),
+    "empty bzip2": (lambda _: bz2.compress(b""), "is compressed by bzip2, not {}"),
+    "xz": (lambda _: lzma.compress(CSV), f"is compressed by xz, not {{}}; {_UNPACKED}"),
+    "lzma": (lambda _: lzma.compress(CSV, lzma.FORMAT_ALONE), "is compressed by lzma, not {}"),
+    "lz4": (lambda _: bytes(pa.compress(CSV, "lz4")), "is compressed by lz4, not {}"),
+    "snappy": (lambda _: b"\xff\x06\0\0sNaPpY" + CSV, "is compressed by snappy, not {}"),
+    "zip": (lambda folder: packed(zipped, folder), f"is a zip archive, not {{}}; {_TAKEN_OUT}"),
+    "7z": (lambda _: b"7z\xbc\xaf\x27\x1c\0\x04" + CSV, "is a 7z archive, not {}"),
+    "tar": (lambda folder: packed(tarred, folder), f"is a tar archive, not {{}}; {_TAKEN_OUT}"),
+    "Git LFS": (
+        lambda _: _LFS,
+        "is a pointer of Git LFS, in place of the data that it stands for, not {}; git lfs pull",
+    ),
+    "git-annex": (lambda _: _ANNEX, "is a pointer of git-annex, in place of the data"),
+    "a link of git-annex": (
+        lambda _: b"../.git/annex/objects/Kx/wq/SHA256E-s12--4d.csv/SHA256E-s12--4d.csv",
+        "is a pointer of git-annex, in place of the data",
+    ),
+    "a web page": (lambda _: b"<!DOCTYPE html>\n<html>", "is a web page or XML, not {}"),
+    "ORC": (lambda _: b"ORC\x01\x03\0\0", "is ORC, not {}; write the data as parquet, csv"),
+    "feather": (lambda _: b"ARROW1\0\0\xff\xff", "is Arrow IPC (feather), not {}"),
+    "encrypted": (
+        lambda _: b"PARE\x2c\x01\0\0" + bytes(range(60)) + b"PARE",
+        "is encrypted parquet, not {}; write a copy without encryption",
+    ),
+}
+"""What a file may be instead of what the manifest says, and how the message begins."""
+
+
+_RIGHT = [("csv.gz", "gzip"), ("npy", "zip")]
+
+
+@pytest.mark.parametrize(
+    ("form", "kind"),
+    [
+        (form, kind)
+        for form in ("csv", "parquet", "npy", "csv.gz")
+        for kind in KINDS
+        if (form, kind) not in _RIGHT
+    ],
+)
+def test_another_kind_of_file(tmp_path: Path, storage: Storage, form: str, kind: str) -> None:
+    make, message = KINDS[kind]
+    path = tmp_path / f"e.{form}"
+    path.write_bytes(make(tmp_path))
+    wanted = {"csv": "plain csv or tsv", "csv.gz": "gzip, as its name says"}.get(form, form)
+    refusal = refused(storage, edge_input(path, form.removesuffix(".gz")))
+    assert message.format(wanted) in refusal
+
+
+@pytest.mark.parametrize("form", ["parquet", "npy"])
 def test_another_format_called_csv(tmp_path: Path, storage: Storage, form: str) -> None:
     path = tmp_path / "e.csv"
     if form == "parquet":
         write_parquet(path, src=SOURCE, dst=DESTINATION)
-    elif form == "npy":
+    else:
         with path.open("wb") as file:
             np.save(file, SOURCE)
-    else:
-        path.write_bytes(gzip.compress(b"src,dst\n"))
     assert f"is {form}, not plain csv or tsv" in refused(storage, edge_input(path, "csv"))
+
+
+@pytest.mark.parametrize("name", ["PARENT", "PAR1", "ORC_id", "BZh", "ARROW1", "outs", "7z"])
+def test_names_of_columns_that_begin_like_a_format(
+    tmp_path: Path, storage: Storage, name: str
+) -> None:
+    path = tmp_path / "e.csv"
+    path.write_text(f"{name},dst\n1,2\n")
+    edges = edge_input(path, "csv", columns={"source": name})
+    assert [len(batch) for batch in read_all(storage, edges)] == [1]
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
@@ -271,6 +362,15 @@ def test_damaged_npy(tmp_path: Path, storage: Storage) -> None:
     )
     path.write_bytes(whole + b"x")
     assert "has bytes after its end" in refused(storage, edge_input(path, "npy"))
-    for data in (b"", whole[:20], b"src,dst\n1,2\n"):
+    for data in (b"", whole[:20], b"src,dst\n1,2\n", np.arange(20.0).tobytes()):
         path.write_bytes(data)
-        assert "is not readable as npy (" in refused(storage, edge_input(path, "npy"))
+        message = refused(storage, edge_input(path, "npy"))
+        assert "is not readable as npy (" in message
+        assert "(the file of a numpy.memmap is plain values, without type and shape)" in message
+
+
+def test_parquet_that_arrow_has_no_types_for(tmp_path: Path, storage: Storage) -> None:
+    ids = polars.Series([1, 2], dtype=polars.Int128)
+    polars.DataFrame({"src": ids, "dst": ids}).write_parquet(tmp_path / "e.parquet")
+    message = refused(storage, edge_input(tmp_path / "e.parquet", "parquet"), "int64")
+    assert "a column holds integers of 128 bits (polars' Int128): cast them" in message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,38 @@ HINTS = {
         {},
         "unterminated quoted field",
     ),
+    "carriage returns alone": (
+        "src,dst,w\r1,2,1\r",
+        {},
+        "line 1: contains a carriage return; end lines with \\n or \\r\\n (where all end with"
+        " carriage returns alone: tr '\\r' '\\n')",
+    ),
+    "carriage returns alone, without a header": (
+        "1,2,1\r3,4,1\r",
+        {"header": False, "columns": {"weight": 2}},
+        "line 1: contains a carriage return",
+    ),
+    "a carriage return in the header": (
+        "src,dst,w,no\rte\n1,2,1,a\n",
+        {},
+        "line 1: contains a carriage return",
+    ),
+    "a quoted carriage return in the header": (
+        'src,dst,w,"no\rte"\n1,2,1,a\n',
+        {},
+        "line 1: contains a carriage return",
+    ),
+    "a name of a column without an end": (
+        f"src,dst,{'n' * 200_000}\n1,2,1\n",
+        {},
+        f"has no column 'w' (columns.weight); the columns in its first line are 'src', 'dst', "
+        f"'{'n' * 60} ...' (wrong delimiter?",
+    ),
+    "an id of too many digits": (
+        f"src,dst,w\n{'1' * 5000},2,1\n",
+        {"ids": "int64"},
+        "ids must be integers from -2^63 to 2^63-1",
+    ),
     "UTF-16": (
         "src,dst,w\n1,2,1\n".encode("utf-16"),
         {},
@@ -198,6 +231,34 @@ HINTS = {
         "state the encoding, often dialect: {encoding: latin-1} or windows-1252",
     ),
 }
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_a_first_line_of_long_fields(tmp_path: Path, storage: Storage, header: bool) -> None:
+    note = "n" * 200_000
+    first = f"src,dst,{note}\n" if header else f"1,2,{note}\n"
+    (tmp_path / "e.csv").write_text(f"{first}1,2,{note}\n")
+    edges = edge_input(tmp_path / "e.csv", "csv", header=header)
+    assert rows_of(read_all(storage, edges)) == [(1, 2)] * (2 - header)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+@pytest.mark.parametrize("zeros", [1, 512, 1 << 20])
+def test_zeros_after_gzip(tmp_path: Path, storage: Storage, zeros: int, encoding: str) -> None:
+    """As tapes and some uploads pad; also between members, as after joining such files."""
+    member = gzip.compress("src,dst\n".encode(encoding)) + bytes(zeros)
+    rest = gzip.compress("1,2\n3,4\n".encode(encoding)[2 * (encoding == "utf-16") :])
+    (tmp_path / "e.csv.gz").write_bytes(member + rest + bytes(zeros))
+    edges = edge_input(tmp_path / "e.csv.gz", "csv", dialect={"encoding": encoding})
+    assert rows_of(read_all(storage, edges)) == [(1, 2), (3, 4)]
+
+
+@pytest.mark.parametrize("damage", [b"\0" * 9 + b"x", b"x", b"\x1f\x8b\x08"])
+def test_anything_else_after_gzip(tmp_path: Path, storage: Storage, damage: bytes) -> None:
+    (tmp_path / "e.csv.gz").write_bytes(gzip.compress(b"src,dst\n1,2\n") + damage)
+    assert "cannot be decompressed as gzip" in refused(
+        storage, edge_input(tmp_path / "e.csv.gz", "csv")
+    )
 
 
 @pytest.mark.parametrize("kind", HINTS)

@@ -40,6 +40,8 @@ _HINTS = {
     "text": " (or set ids: int64 for nodes named by integers)",
 }
 
+_SHOWN_NAME = 60
+
 
 @dataclass(frozen=True)
 class Column:
@@ -54,8 +56,11 @@ class Column:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names of columns for messages, the first 20 of them."""
-    shown = ", ".join(repr(name) for name in names[:20])
+    """Names of columns for messages, the first 20 of them, and of each the first characters."""
+    shown = ", ".join(
+        repr(name if len(name) <= _SHOWN_NAME else f"{name[:_SHOWN_NAME]} ...")
+        for name in names[:20]
+    )
     return f"{shown} and {len(names) - 20} more" if len(names) > 20 else shown
 
 

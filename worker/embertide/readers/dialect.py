@@ -14,6 +14,9 @@ from functools import cached_property
 import pyarrow.csv as pc
 
 UTF8 = "utf-8"
+LONGEST_LINE_BYTES = 64 << 20
+csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE_BYTES))
+"""What arrow reads, :meth:`Dialect.split_fields` must be able to split."""
 _MARK = "\ufeff".encode()
 
 
@@ -49,7 +52,7 @@ class Dialect:
         )
 
     def split_fields(self, line: str) -> list[str]:
-        """The fields of one line (none when it is blank)."""
+        """The fields of one line (none when it is blank), in which no carriage return stands."""
         text = line.rstrip("\r\n")
         if not text:
             return []

@@ -28,6 +28,7 @@ from embertide.readers.layout import (
     pack_rows,
     unpack_kept,
 )
+from embertide.readers.recognise import refuse_other_object
 from embertide.readers.splits import Split
 from embertide.readers.vector_types import as_lists
 from embertide.readers.where import Where
@@ -73,7 +74,7 @@ def opened(
         InputError: it is not readable as parquet.
     """
     metadata, spans = None, []
-    with _readable(info.uri):
+    with _readable(storage, info):
         if info.size > BLOCK_BYTES and not is_local(info.uri):
             metadata = _read_metadata(storage, info)
             spans = _spans(metadata, leaf_columns(metadata, names), row_groups)
@@ -115,19 +116,32 @@ def _spans(metadata: Any, leaves: Sequence[int], row_groups: Sequence[int]) -> l
     return found
 
 
+_CAUSES = {
+    "ncrypt": "it is encrypted: write a copy without encryption",
+    "more than 64 bits": "a column holds integers of 128 bits (polars' Int128): cast them where"
+    " they are written, ids to BIGINT or text, such as CAST(id AS VARCHAR)",
+}
+"""Part of arrow's message -> what it means."""
+
+
 @contextmanager
-def _readable(uri: str) -> Iterator[None]:
+def _readable(storage: Storage, info: ObjectInfo) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{uri}: the name of a column is not UTF-8 ({error.object!r}); rename it where the file"
-            " is written"
+            f"{info.uri}: the name of a column is not UTF-8 ({error.object!r}); rename it where the"
+            " file is written"
         ) from error
     except (pa.ArrowException, OSError) as error:
+        refuse_other_object(storage, info, "parquet", "parquet")
+        for part, cause in _CAUSES.items():
+            if part in str(error):
+                message = f"{info.uri} is not readable as parquet ({error}): {cause}"
+                raise InputError(message) from error
         raise InputError(
-            f"{uri} is not readable as parquet ({error}): it is truncated, damaged or in another "
-            "format; write it again, or correct format in the manifest"
+            f"{info.uri} is not readable as parquet ({error}): it is truncated, damaged or in "
+            "another format; write it again, or correct format in the manifest"
         ) from error
 
 

@@ -19,12 +19,15 @@ import pyarrow.csv as pc
 from embertide.errors import InputError
 from embertide.readers.columns import Column, listed
 from embertide.readers.dialect import Dialect
+from embertide.readers.recognise import FIRST_BYTES, refuse_other
 from embertide.readers.splits import Split, split_ranges
 from embertide.readers.text_errors import (
     HAS_NUL,
+    HAS_RETURN,
     MARK,
     NUL,
     OTHER_ENCODING,
+    RETURN,
     BadLines,
     exact_ids,
     has_inner_mark,
@@ -50,12 +53,6 @@ _ARROW_TYPES = {
     "number": pa.float64(),
     "text": pa.large_string(),
     "vector": pa.large_string(),
-}
-_OTHER_FORMATS = {
-    b"PAR1": "parquet",
-    b"\x93NUM": "npy",
-    b"\x1f\x8b": "gzip",
-    b"\x28\xb5\x2f": "zstd",
 }
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 """The byte-order mark, in either order."""
@@ -119,11 +116,11 @@ def read_layout(
 
 def _first_text(uri: str, line: bytes, dialect: Dialect) -> str:
     """The first line decoded; InputError where it is no text, or no whole line."""
-    for magic, name in _OTHER_FORMATS.items():
-        if line.startswith(magic):
-            raise InputError(f"{uri} is {name}, not plain csv or tsv; correct format or name")
+    refuse_other(uri, line[:FIRST_BYTES], "plain csv or tsv")
     if line.startswith(_UTF16) or NUL in line:
         raise InputError(f"{uri} line 1: {HAS_NUL}")
+    if RETURN in line.rstrip(b"\r\n"):
+        raise InputError(f"{uri} line 1: {HAS_RETURN}")
     try:
         text = line.decode()
     except UnicodeDecodeError as error:

@@ -23,12 +23,19 @@ from embertide.readers.text_lines import (
 from embertide.storage.protocol import ObjectInfo, Storage
 
 _INTEGER = re.compile(r"\s*-?[0-9]+\s*", re.ASCII)
-_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*|\s*[+-]?(nan|inf(inity)?)\s*", re.I)
+_NUMBER = re.compile(
+    r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*|\s*[+-]?(nan|inf(inity)?)\s*", re.I | re.A
+)
+_INT64_DIGITS = 19
 _SHOWN_CHARACTERS = 80
-NUL = b"\0"
+NUL, RETURN = b"\0", b"\r"
 HAS_NUL = (
     "contains a NUL byte: the file is UTF-16 (write dialect: {encoding: utf-16}) or not text"
     " (remove the byte)"
+)
+HAS_RETURN = (
+    "contains a carriage return; end lines with \\n or \\r\\n (where all end with carriage returns"
+    " alone: tr '\\r' '\\n')"
 )
 OTHER_ENCODING = (
     "state the encoding, often dialect: {encoding: latin-1} or windows-1252, or convert the file"
@@ -112,8 +119,8 @@ class BadLines:
         return InputError(f"{self.info.uri} line {line}: {complaint}")
 
     def _broken(self, line: bytes) -> str | None:
-        if b"\r" in line.removesuffix(b"\r"):
-            return "contains a carriage return; end lines with \\n or \\r\\n"
+        if RETURN in line.removesuffix(RETURN):
+            return HAS_RETURN
         if NUL in line:
             return HAS_NUL
         if line.startswith(MARK):
@@ -164,7 +171,7 @@ def _unmet(column: Column, text: str, dialect: Dialect) -> str | None:
         if _NUMBER.fullmatch(number) and is_whole_number(float(number)):
             return None
         return f"ids must be integers, correct or drop the line (or set ids: string){hint}"
-    if not -(2**63) <= int(text) < 2**63:
+    if len(text.strip().lstrip("-0")) > _INT64_DIGITS or not -(2**63) <= int(text) < 2**63:
         return "ids must be integers from -2^63 to 2^63-1, renumber them (or set ids: string)"
     return None
 

@@ -6,7 +6,9 @@ reading it, and still every line is read exactly once.
 
 from __future__ import annotations
 
+import io
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -14,16 +16,19 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from embertide.errors import InputError
-from embertide.readers.dialect import UTF8
+from embertide.readers.dialect import LONGEST_LINE_BYTES, UTF8
+from embertide.readers.recognise import refuse_other_object
 from embertide.storage.protocol import ObjectInfo, Span, Storage
 
 _CODECS = {".gz": "gzip", ".zst": "zstd"}
 BLOCK_BYTES = 4 << 20
-LONGEST_LINE_BYTES = 64 << 20
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 TO_THE_END = 1 << 62
 """A stop beyond every object's end, where its length is not known (see :func:`is_stream`)."""
 _SCAN_BYTES = 1 << 20
+_COMPRESSED_BYTES = 256 << 10
+_GZIP_WINDOW = 31
+"""As zlib takes it: the largest window, in gzip's format."""
 _BEYOND_BYTES = 4096
 """Read past the end of a range to find the end of its last line."""
 FIRST_LINE: Span = (0, _BEYOND_BYTES)
@@ -66,10 +71,12 @@ def text_file(
             yield raw
             return
         try:
-            yield _decoded(pa.PythonFile(raw, mode="r"), codec_of(info.uri), encoding)
-        except (pa.ArrowException, OSError) as error:
+            yield _decoded(raw, codec_of(info.uri), encoding)
+        except (pa.ArrowException, OSError, zlib.error) as error:
+            codec = codec_of(info.uri)
+            refuse_other_object(storage, info, f"{codec}, as its name says", codec or "")
             raise InputError(
-                f"{info.uri} cannot be decompressed as {codec_of(info.uri)} ({error}): it is"
+                f"{info.uri} cannot be decompressed as {codec} ({error}): it is"
                 " truncated or damaged, or its name ends in a suffix it should not have"
             ) from error
         except UnicodeError as error:
@@ -79,10 +86,59 @@ def text_file(
             ) from error
 
 
-def _decoded(file: Any, codec: str | None, encoding: str) -> Any:
-    if codec is not None:
+def _decoded(raw: Any, codec: str | None, encoding: str) -> Any:
+    if codec == "gzip":
+        raw = _Gzip(raw)
+        if encoding == UTF8:
+            return raw
+    file = pa.PythonFile(raw, mode="r")
+    if codec == "zstd":
         file = pa.CompressedInputStream(file, codec)
     return file if encoding == UTF8 else pa.transcoding_input_stream(file, encoding, UTF8)
+
+
+class _Gzip(io.RawIOBase):
+    """What gzip members hold, one after the other; zeros after one are padding, as of tapes.
+
+    Arrow refuses padding, and Python's own module is slower.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._held = file, b""
+        self._member: Any = None
+        self._begun = False
+
+    def readable(self) -> bool:
+        """As arrow asks."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """At most ``size`` bytes; none at the end only.
+
+        Raises:
+            OSError: it ends early.
+            zlib.error: it is damaged.
+        """
+        parts: list[bytes] = []
+        while size > 0:
+            data = self._held or self._file.read(_COMPRESSED_BYTES)
+            if self._member is None:
+                if self._begun and not data:
+                    break
+                if self._begun and not (data := data.lstrip(b"\0")):
+                    self._held = b""
+                    continue
+                self._member, self._begun = zlib.decompressobj(_GZIP_WINDOW), True
+            found = self._member.decompress(data, size)
+            if not data and not found and not self._member.eof:
+                raise OSError("it ends early")
+            parts.append(found)
+            size -= len(found)
+            if self._member.eof:
+                self._held, self._member = self._member.unused_data, None
+            else:
+                self._held = self._member.unconsumed_tail
+        return b"".join(parts)
 
 
 def span_of_lines(start: int, stop: int) -> Span:
