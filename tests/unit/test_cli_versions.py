@@ -109,6 +109,23 @@ def test_an_unknown_id_does_not_discard_the_others(cli: Cli, output: Path) -> No
     assert error["error"] == "InputError"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["-5"], ["3", "-5"], ["-5", "-k", "2"], ["--", "-5"], ["-5", "--json"], ["-k", "1", "-52"]],
+)
+def test_negative_ids(cli: Cli, output: Path, words: list[str]) -> None:
+    code, _, err = cli("neighbors", "--output", str(output), *words)
+    assert code == 3
+    assert err.startswith("embertide: error: no id '-5")
+
+
+@pytest.mark.parametrize("word", ["-x", "--metrik", "-5x"])
+def test_options_that_are_none(cli: Cli, output: Path, word: str) -> None:
+    code, _, err = cli("neighbors", "--output", str(output), "3", word)
+    assert code == 2
+    assert "No such option" in err
+
+
 def test_only_unknown_ids(cli: Cli, output: Path) -> None:
     code, out, err = cli("neighbors", "--output", str(output), "99")
     assert (code, out) == (3, "")

@@ -21,6 +21,7 @@ from embertide.cli.held import discard, release
 from embertide.cli.help import exit_code_help, help_of
 from embertide.cli.layers import layers
 from embertide.cli.logs import logs
+from embertide.cli.negatives import TakesNegatives
 from embertide.cli.neighbors import neighbors
 from embertide.cli.plan import plan
 from embertide.cli.push import push
@@ -86,4 +87,4 @@ _COMMANDS = (
     *(neighbors, convert, push, embed, layers, export, show, submit, logs, synth, crd),
 )
 for _command in _COMMANDS:
-    app.command(help=help_of(_command))(_command)
+    app.command(help=help_of(_command), cls=TakesNegatives)(_command)

@@ -16,7 +16,7 @@ IdsOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="ID,ID",
-        help="Ids as in the input, separated by commas; may be given several times.",
+        help="Ids as in the input, separated by commas, such as 17,-5; may be given several times.",
         show_default=False,
     ),
 ]

@@ -62,7 +62,7 @@ def neighbors(
         typer.Argument(
             metavar="[JOB.yaml] ID",
             help="The manifest, unless --output is given, then ids as in the input. "
-            "Put -- before negative ones.",
+            "Put -- before those that begin with - and are no numbers.",
             show_default=False,
         ),
     ],
