@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import polars
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 
@@ -44,6 +45,40 @@ def test_missing_parquet_column(tmp_path: Path, storage: Storage) -> None:
     assert message == (
         f"file://{tmp_path}/e.parquet has no column 'src' (columns.source); its columns are "
         "'a', 'b'"
+    )
+
+
+@pytest.mark.parametrize("name", ["user.id", "id"])
+def test_a_column_in_a_struct(tmp_path: Path, storage: Storage, name: str) -> None:
+    write_parquet(tmp_path / "e.parquet", user=[{"id": 1}], dst=[2])
+    edges = edge_input(tmp_path / "e.parquet", "parquet", columns={"source": name})
+    assert refused(storage, edges).endswith(
+        f"has no column {name!r} (columns.source); its columns are 'user', 'dst'. It is a field of"
+        " the struct 'user': write it as a column of its own, in SQL SELECT user.id AS user_id, and"
+        " name that"
+    )
+
+
+def test_several_columns_of_a_name(tmp_path: Path, storage: Storage) -> None:
+    columns = [pa.array([1]), pa.array([2]), pa.array([3])]
+    pq.write_table(pa.table(columns, names=["src", "dst", "src"]), tmp_path / "e.parquet")
+    message = refused(storage, edge_input(tmp_path / "e.parquet", "parquet"))
+    assert "has several columns 'src' (2), as after a join; rename all but one where" in message
+
+
+def test_another_case(tmp_path: Path, storage: Storage) -> None:
+    write_parquet(tmp_path / "e.parquet", Src=[1], dst=[2])
+    message = refused(storage, edge_input(tmp_path / "e.parquet", "parquet"))
+    assert message.endswith("Is 'Src' meant, which has other case or blanks around it?")
+
+
+def test_large_numbers_as_text(tmp_path: Path, storage: Storage) -> None:
+    ids = pa.array([1, 2**63], pa.uint64())
+    write_parquet(tmp_path / "e.parquet", src=ids, dst=ids)
+    edges = edge_input(tmp_path / "e.parquet", "parquet")
+    assert "CAST(id AS VARCHAR), and set ids: string" in refused(storage, edges, "int64")
+    assert "integers below 2^63; larger ones: CAST(id AS VARCHAR)" in refused(
+        storage, edges, "string"
     )
 
 

@@ -23,6 +23,7 @@ from embertide.errors import ModelError, ObjectMissing
 from embertide.models.checkpoints import load_checkpoint
 from embertide.models.read import read_model
 from embertide.models.weight_files import read_weights
+from embertide.models.weights import load_tensors
 from embertide.tracing.load import load_weights
 from tests.support.models import Files
 
@@ -161,6 +162,13 @@ def test_old_files_and_scripts_are_refused() -> None:
         ModelError, match=r"is TorchScript.*torch\.jit\.load\(file\)\.state_dict\(\)"
     ):
         load_checkpoint(script.getvalue(), "script.pt")
+
+
+@pytest.mark.parametrize("source", ["w.pt", "w.safetensors"])
+def test_a_pointer_of_git_lfs(source: str) -> None:
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n"
+    with pytest.raises(ModelError, match=r"w\.\w+ is a pointer of Git LFS.*; git lfs pull"):
+        load_tensors(pointer, source)
 
 
 @pytest.mark.parametrize("keep", [100, -50])

@@ -173,6 +173,55 @@ HINTS = {
         {"delimiter": ";"},
         "it looks like a decimal comma: write dialect: {decimal: ','}",
     ),
+    "a thousands separator in an id": (
+        'src,dst,w\n"1,234",2,1\n',
+        {},
+        "it has thousands separators: write numbers without them",
+    ),
+    "a point for thousands in an id": (
+        "src;dst;w\n1.234;2;1\n",
+        {"delimiter": ";", "dialect": {"decimal": ","}},
+        "it has thousands separators: write numbers without them",
+    ),
+    "a thousands separator or a decimal comma": (
+        'src,dst,w\n1,2,"1,234"\n',
+        {},
+        "it has a thousands separator (write numbers without it) or a decimal comma (write dialect:"
+        " {decimal: ','})",
+    ),
+    "thousands separators in a weight": (
+        'src,dst,w\n1,2,"1,234,567.5"\n',
+        {},
+        "it has thousands separators: write numbers without them",
+    ),
+    "Swiss thousands": ("src,dst,w\n1,2,1'234.5\n", {}, "it has thousands separators"),
+    "digits that are lost": (
+        "src,dst,w\n1.25018E+18,2,1\n",
+        {"ids": "int64"},
+        "it was rounded before it was written, as spreadsheets do; its other digits are lost: write"
+        " ids as whole numbers, or as text",
+    ),
+    "a header within the file": (
+        "src,dst,w\n1,2,1\nsrc,dst,w\n3,4,1\n",
+        {},
+        "line 3: column 'src' (columns.source) is 'src'; the name of the column: a header within"
+        " the file, as where files were joined; remove that line",
+    ),
+    "a missing value": (
+        "src,dst,w\nNULL,2,1\n",
+        {},
+        "it looks like a missing value: fill it in, or drop the line",
+    ),
+    "backslashes before quotes": (
+        'src,dst,w\n"a\\",b",2,1\n',
+        {"ids": "string"},
+        "it looks like backslashes before quotes: write dialect: {escape: '\\\\'}",
+    ),
+    "blanks around a name": (
+        "src, dst,w\n1,2,1\n",
+        {},
+        "Is ' dst' meant, which has other case or blanks around it?",
+    ),
     "single quotes": (
         "src,dst,w\n'1','2',1\n",
         {},

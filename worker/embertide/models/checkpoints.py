@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from embertide.errors import ModelError
+from embertide.readers.recognise import FIRST_BYTES, PICKLE, other_kind
 
 _STATE_KEYS = ("state_dict", "model_state_dict", "model_state", "model", "module", "net", "weights")
 """Under which trainers keep the state dict: Lightning, torch's tutorials, DeepSpeed and others."""
@@ -68,12 +69,24 @@ def load_checkpoint(data: bytes, source: str, key: str = "") -> dict[str, torch.
     return _state_dict(_at_key(loaded, key, source) if key else loaded, source)
 
 
+def refuse_other_weights(data: bytes, source: str) -> None:
+    """Refuse what is known to be no file of tensors, such as a pointer of Git LFS.
+
+    Raises:
+        ModelError: says what it is.
+    """
+    other = other_kind(data[:FIRST_BYTES], "a file of tensors", "a zip archive", PICKLE)
+    if other:
+        raise ModelError(f"{source} {other}")
+
+
 def load_values(data: bytes, source: str) -> Any:
     """What ``torch.save`` wrote: tensors, numbers and texts in lists, tuples and dicts.
 
     Raises:
         ModelError: the file is damaged, or holds objects that only its code could make.
     """
+    refuse_other_weights(data, source)
     try:
         with warnings.catch_warnings():
             # Of other protocols of pickle, before it refuses what they hold.

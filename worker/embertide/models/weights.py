@@ -16,7 +16,7 @@ import safetensors.torch
 import torch
 
 from embertide.errors import ModelError
-from embertide.models.checkpoints import load_checkpoint
+from embertide.models.checkpoints import load_checkpoint, refuse_other_weights
 from embertide.models.leftovers import ReadLayer, explain_leftovers
 from embertide.models.shapes import shape_of
 
@@ -36,6 +36,7 @@ def load_tensors(data: bytes, source: str, key: str = "") -> dict[str, torch.Ten
     Raises:
         ModelError: the file is damaged, or holds something else than named tensors.
     """
+    refuse_other_weights(data, source)
     if source.endswith(".safetensors"):
         if key:
             raise ModelError(f"{source} is safetensors and has no keys; leave --key out")

@@ -37,7 +37,8 @@ _WANTED = {
 }
 _HINTS = {
     "integer": " (or set ids: string for nodes named by strings)",
-    "text": " (or set ids: int64 for nodes named by integers)",
+    "text": " (or set ids: int64 for nodes named by integers below 2^63; larger ones: CAST(id AS"
+    " VARCHAR))",
 }
 
 _SHOWN_NAME = 60
@@ -62,6 +63,15 @@ def listed(names: Sequence[str]) -> str:
         for name in names[:20]
     )
     return f"{shown} and {len(names) - 20} more" if len(names) > 20 else shown
+
+
+def similar_hint(name: str, names: Sequence[str]) -> str:
+    """The column that differs from a name by blanks around it, or by its case."""
+    plain_name = name.strip().casefold()
+    found = next((other for other in names if other.strip().casefold() == plain_name), None)
+    if found is None:
+        return ""
+    return f". Is {found!r} meant, which has other case or blanks around it?"
 
 
 def check_type(uri: str, column: Column, held: Any) -> None:

@@ -120,7 +120,7 @@ def _to_int64(array: Any, column: Column, where: Where) -> Int64s:
         i = int(np.argmax(held > np.uint64(2**63 - 1)))
         raise InputError(
             f"{where.row(i)}: {column} is {held[i]}; ids must be below 2^63, renumber them, or"
-            " write them as text and set ids: string"
+            " write them as text, CAST(id AS VARCHAR), and set ids: string"
         )
     return np.asarray(held.astype(np.int64, copy=False))
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from embertide.errors import InputError
-from embertide.readers.columns import Column, listed
+from embertide.readers.columns import Column, listed, similar_hint
 from embertide.readers.where import Where
 from embertide.storage.protocol import ObjectInfo
 
@@ -157,7 +157,10 @@ def _stored_name(
     for candidate in candidates:
         count = len(schema.get_all_field_indices(candidate))
         if count > 1:
-            raise InputError(f"{uri} has {count} columns {candidate!r}; rename all but one")
+            raise InputError(
+                f"{uri} has several columns {candidate!r} ({count}), as after a join; rename all"
+                " but one where it is written"
+            )
         if count:
             return candidate
     return None
@@ -176,9 +179,28 @@ def _refuse_missing(uri: str, column: Column, layout: Layout, schema: Any) -> No
     if layout.columns is not None:
         raise InputError(
             f"the table of {uri} has no {column}; its columns are {listed(list(layout.columns))}"
+            f"{_struct_hint(str(column.name), schema)}"
         )
     folders = f", its folders give {listed(list(layout.constants))}" if layout.constants else ""
-    raise InputError(f"{uri} has no {column}; its columns are {listed(schema.names)}{folders}")
+    raise InputError(
+        f"{uri} has no {column}; its columns are {listed(schema.names)}{folders}"
+        f"{_struct_hint(str(column.name), schema)}{similar_hint(str(column.name), schema.names)}"
+    )
+
+
+def _struct_hint(name: str, schema: Any) -> str:
+    """How to get a column that is a field of a struct: by its path, or by the field's name."""
+    for item in schema:
+        if not pa.types.is_struct(item.type):
+            continue
+        for field_name in (part.name for part in item.type):
+            if name in (f"{item.name}.{field_name}", field_name):
+                return (
+                    f". It is a field of the struct {item.name!r}: write it as a column of its own,"
+                    f" in SQL SELECT {item.name}.{field_name} AS {item.name}_{field_name}, and name"
+                    " that"
+                )
+    return ""
 
 
 def check_constant(uri: str, column: Column, text: str | None) -> None:

@@ -23,7 +23,7 @@ from embertide.errors import InputChanged, InputError
 from embertide.kernels.arrow import to_arrow
 from embertide.readers.columns import Column
 from embertide.readers.ids import to_text
-from embertide.readers.recognise import FIRST_BYTES, refuse_other
+from embertide.readers.recognise import refuse_other
 from embertide.readers.splits import Split, split_ranges
 from embertide.readers.where import Where
 from embertide.storage.protocol import BLOCK_BYTES, ObjectInfo, Span, Storage
@@ -117,7 +117,7 @@ def _parse_header(info: ObjectInfo, first: bytes) -> Header:
             f"{info.uri} is an npz, an archive of arrays; save the array that is meant on its own,"
             " with numpy.save"
         )
-    refuse_other(info.uri, first[:FIRST_BYTES], "npy", "npy")
+    refuse_other(info.uri, first, "npy", "npy")
     held = io.BytesIO(first)
     try:
         version = np.lib.format.read_magic(held)

@@ -12,6 +12,7 @@ from embertide.errors import InputError
 from embertide.storage.protocol import ObjectInfo, Storage
 
 FIRST_BYTES = 512
+PICKLE = "a pickle, which is never loaded"
 _FORMAT = "correct format or name"
 _PLAIN = "decompress it, or compress csv and tsv as .gz or .zst, and name it so"
 _UNPACK = "unpack it, and name the file in it that is meant"
@@ -56,27 +57,37 @@ _KINDS = (
     _Kind(rb"\x89HDF\r\n", "HDF5", _CONVERT),
     _Kind(rb"SQLite format 3\0", "SQLite", _CONVERT),
     _Kind(rb"\xd0\xcf\x11\xe0", "an old Excel file", _CONVERT),
-    _Kind(rb"\x80[\x02-\x05]", "a pickle, which is never loaded", _CONVERT),
+    _Kind(rb"\x80[\x02-\x05]", PICKLE, _CONVERT),
     _Kind(
         rb"\s*<(!DOCTYPE|!doctype|html|\?xml)", "a web page or XML", "download or write it again"
     ),
 )
 
 
-def refuse_other(uri: str, first: bytes, wanted: str, *but: str) -> None:
-    """Refuse an object that begins as one of another kind.
+def other_kind(first: bytes, wanted: str, *but: str) -> str:
+    """What an object is that begins as one of another kind, and what to do; "" if it does not.
 
     Args:
         first: its first bytes, ``FIRST_BYTES`` of them where it has so many.
-        wanted: what it should be, for the message.
+        wanted: what it should be.
         but: names of kinds that are right, or are explained elsewhere.
+    """
+    first = first[:FIRST_BYTES]
+    kind = next((kind for kind in _KINDS if re.match(kind.start, first, re.DOTALL)), None)
+    if kind is None or kind.name in but:
+        return ""
+    return f"is {kind.name}, not {wanted}; {kind.cure}"
+
+
+def refuse_other(uri: str, first: bytes, wanted: str, *but: str) -> None:
+    """Refuse an object of :func:`other_kind`.
 
     Raises:
         InputError: it is recognised; says as what, and what to do.
     """
-    kind = next((kind for kind in _KINDS if re.match(kind.start, first, re.DOTALL)), None)
-    if kind is not None and kind.name not in but:
-        raise InputError(f"{uri} is {kind.name}, not {wanted}; {kind.cure}")
+    other = other_kind(first, wanted, *but)
+    if other:
+        raise InputError(f"{uri} {other}")
 
 
 def refuse_other_object(storage: Storage, info: ObjectInfo, wanted: str, *but: str) -> None:

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.csv as pc
 
 from embertide.errors import InputError
-from embertide.readers.columns import Column, listed
+from embertide.readers.columns import Column, listed, similar_hint
 from embertide.readers.dialect import Dialect
-from embertide.readers.recognise import FIRST_BYTES, refuse_other
+from embertide.readers.recognise import refuse_other
 from embertide.readers.splits import Split, split_ranges
 from embertide.readers.text_errors import (
     HAS_NUL,
@@ -116,7 +116,7 @@ def read_layout(
 
 def _first_text(uri: str, line: bytes, dialect: Dialect) -> str:
     """The first line decoded; InputError where it is no text, or no whole line."""
-    refuse_other(uri, line[:FIRST_BYTES], "plain csv or tsv")
+    refuse_other(uri, line, "plain csv or tsv")
     if line.startswith(_UTF16) or NUL in line:
         raise InputError(f"{uri} line 1: {HAS_NUL}")
     if RETURN in line.rstrip(b"\r\n"):
@@ -146,9 +146,14 @@ def _by_name(uri: str, column: Column, names: list[str], line: str, dialect: Dia
         return names.index(str(column.name))
     if column.name in names:
         raise InputError(
-            f"{uri} has several columns {column.name!r}; its columns are {listed(names)}"
+            f"{uri} has several columns {column.name!r}; rename all but one where it is written;"
+            f" its columns are {listed(names)}"
         )
-    hint = comment_hint(line, dialect) or separator_hint(line, dialect)
+    hint = (
+        comment_hint(line, dialect)
+        or separator_hint(line, dialect)
+        or similar_hint(str(column.name), names)
+    )
     raise InputError(
         f"{uri} has no {column}; the columns in its first line are {listed(names)} "
         f"(wrong delimiter? no header? then set header: false){hint}"

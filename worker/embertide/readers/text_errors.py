@@ -12,7 +12,7 @@ from embertide.errors import InputError
 from embertide.readers.columns import Column
 from embertide.readers.dialect import Dialect
 from embertide.readers.ids import is_whole_number
-from embertide.readers.text_hints import comment_hint, field_hint
+from embertide.readers.text_hints import HEADER_REPEATED, comment_hint, escape_hint, field_hint
 from embertide.readers.text_lines import (
     BLOCK_BYTES,
     TO_THE_END,
@@ -130,9 +130,10 @@ class BadLines:
             )
         if self.dialect.is_whole(line):
             return None
+        escapes = escape_hint(line.decode(errors="replace"), self.dialect)
         return (
             f"unterminated quoted field: {_shown(line)}; a value must not contain a line break, "
-            "remove it or use parquet"
+            f"remove it or use parquet{escapes}"
         )
 
     def _complaint(self, line: bytes) -> str | None:
@@ -155,14 +156,17 @@ class BadLines:
         return None
 
     def _comment(self, line: bytes) -> str:
-        return comment_hint(line.decode(errors="replace"), self.dialect)
+        text = line.decode(errors="replace")
+        return comment_hint(text, self.dialect) or escape_hint(text, self.dialect)
 
 
 def _unmet(column: Column, text: str, dialect: Dialect) -> str | None:
     """What ``text`` should be, when it is not (an empty field is reported as null elsewhere)."""
     if text == "" or column.kind in ("text", "vector"):
         return None
-    hint = field_hint(text, dialect)
+    hint = field_hint(text, column.kind, dialect)
+    if text == column.name:
+        return HEADER_REPEATED
     number = dialect.number(text)
     if column.kind == "number":
         fits = _NUMBER.fullmatch(number)

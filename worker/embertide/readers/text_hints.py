@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from embertide.readers.dialect import Dialect
 
@@ -15,7 +16,68 @@ _SEPARATORS = {
     " ": "spaces",
 }
 _COMMENTS = ("#", "%", "//", "--", ";", "!")
-_COMMA = re.compile(r"[+-]?\d+,\d+(e[+-]?\d+)?", re.IGNORECASE)
+HEADER_REPEATED = (
+    "the name of the column: a header within the file, as where files were joined; remove that line"
+)
+
+
+@dataclass(frozen=True)
+class _Hint:
+    """``pattern`` of a whole text, and what it looks like.
+
+    Attributes:
+        kinds: of the columns that it is for.
+        decimals: those of the dialect that it is for.
+    """
+
+    pattern: str
+    sentence: str
+    kinds: tuple[str, ...] = ("integer", "number")
+    decimals: str = ".,"
+
+    def fits(self, text: str) -> bool:
+        """Whether a text looks so."""
+        return re.fullmatch(self.pattern, text, re.IGNORECASE) is not None
+
+
+_THOUSANDS = "it has thousands separators: write numbers without them"
+_DECIMAL_COMMA = "it looks like a decimal comma: write dialect: {{decimal: ','}}"
+_ROUNDED = _Hint(
+    r"[+-]?\d+([.,]\d+)?e\+?\d{2,}",
+    "it was rounded before it was written, as spreadsheets do; its other digits are lost: write ids"
+    " as whole numbers, or as text with ids: string",
+    ("integer",),
+)
+_FIELD_HINTS = (
+    _Hint(r"[+-]?\d{1,3}([,.'\u2019 _\u00a0\u202f]\d{3})+", _THOUSANDS, ("integer",)),
+    _Hint(r"[+-]?\d{1,3}(['\u2019 _\u00a0\u202f]\d{3})+([.,]\d+)?", _THOUSANDS, ("number",)),
+    _Hint(
+        r"[+-]?[1-9]\d{0,2},\d{3}",
+        "it has a thousands separator (write numbers without it) or a decimal comma (write dialect:"
+        " {{decimal: ','}})",
+        ("number",),
+        ".",
+    ),
+    _Hint(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", _THOUSANDS, ("number",), "."),
+    _Hint(r"[+-]?\d{1,3}(\.\d{3})+(,\d+)?", _THOUSANDS, ("number",), ","),
+    _Hint(r"[+-]?\d+,\d+(e[+-]?\d+)?", _DECIMAL_COMMA, ("number",), "."),
+    _Hint(r"[+-]?\d+,0+", _DECIMAL_COMMA, ("integer",), "."),
+    _ROUNDED,
+    _Hint(
+        r"n/?an?|<na>|null|none|nil|\\n|-+|\?",
+        "it looks like a missing value: fill it in, or drop the line",
+    ),
+    _Hint(
+        r"""(["']).*\1""",
+        "it looks like a quote: write dialect: {{quote: {quote}}}",
+    ),
+)
+"""The first that fits counts."""
+_ID_HINTS = (
+    _Hint(r"\s.*|.*\s", "with blanks around it, which count: remove them"),
+    _ROUNDED,
+    _Hint(r'.*\\".*|.*\\', "backslashes before quotes? Then write dialect: {escape: '\\\\'}"),
+)
 
 
 def separator_hint(line: str, dialect: Dialect) -> str:
@@ -36,11 +98,28 @@ def comment_hint(line: str, dialect: Dialect) -> str:
     return f"; it looks like a comment: write dialect: {{comment: {mark!r}}}"
 
 
-def field_hint(text: str, dialect: Dialect) -> str:
-    """Why a field may not be the number that it should be."""
-    if dialect.decimal == "." and _COMMA.fullmatch(text.strip()):
-        return "; it looks like a decimal comma: write dialect: {decimal: ','}"
-    stripped = text.strip()
-    if len(stripped) > 1 and stripped[0] == stripped[-1] and stripped[0] in "\"'":
-        return f"; it looks like a quote: write dialect: {{quote: {stripped[0]!r}}}"
+def field_hint(text: str, kind: str, dialect: Dialect) -> str:
+    """Why a field may not be the number, or the integer, that it should be."""
+    text = text.strip()
+    for hint in _FIELD_HINTS:
+        if kind in hint.kinds and dialect.decimal in hint.decimals and hint.fits(text):
+            return f"; {hint.sentence.format(quote=repr(text[0]))}"
     return ""
+
+
+def id_hint(text: str, name: str | int) -> str:
+    """Why a text may be no node's id.
+
+    Args:
+        name: of its column.
+    """
+    if text == name:
+        return f" ({HEADER_REPEATED})"
+    return next((f" ({hint.sentence})" for hint in _ID_HINTS if hint.fits(text)), "")
+
+
+def escape_hint(line: str, dialect: Dialect) -> str:
+    """How to read a line in which quotes stand behind backslashes, as Spark writes them."""
+    if dialect.escape or '\\"' not in line:
+        return ""
+    return "; it looks like backslashes before quotes: write dialect: {escape: '\\\\'}"

@@ -10,9 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from embertide.errors import InputError
 from embertide.readers.edges import EdgeBatch
 from embertide.readers.ids import Mask
+from embertide.readers.text_hints import id_hint
 from embertide.readers.where import Where
 from embertide.spec.edges import EdgeInput
 from embertide.spec.unknown_nodes import UnknownNodes
@@ -20,6 +23,8 @@ from embertide.telemetry.format import human_share
 from embertide.telemetry.omissions import DroppedEdges
 
 _EXAMPLES = 3
+_ENDS = ("source", "destination")
+_FEW_IDS = 4
 _SHOWN_CHARACTERS = 80
 """How much of an id a message shows."""
 
@@ -39,6 +44,8 @@ class _Example:
         place = self.where.row(self.row) if known else self.where.uri
         column = getattr(edge.columns, self.end)
         text = f"{place}: column {column!r} (columns.{self.end}) is {_shown(self.value)}"
+        if isinstance(self.value, str):
+            text += id_hint(self.value, column)
         if edge.source_type == edge.destination_type:
             return text
         its_type = edge.source_type if self.end == "source" else edge.destination_type
@@ -56,6 +63,8 @@ class UnknownEnds:
 
     edges: int = 0
     examples: list[_Example] = field(default_factory=list)
+    beyond: set[tuple[str, int]] = field(default_factory=set)
+    """Ends, and dense ids beyond the last node's that they have: the first few."""
 
     def known_of(self, batch: EdgeBatch, sources: Mask | None, ends: Mask | None) -> Mask | None:
         """[n] which edges of a batch have both ends; None for all. Counts the others.
@@ -69,6 +78,11 @@ class UnknownEnds:
             unknown = sources | ends
         if unknown is None:
             return None
+        for end, ids, wrong in zip(
+            _ENDS, (batch.source, batch.destination), batch.beyond, strict=True
+        ):
+            if wrong is not None and len(self.beyond) < _FEW_IDS:
+                self.beyond |= {(end, int(i)) for i in np.unique(ids[wrong])[:_FEW_IDS]}
         rows = unknown.nonzero()[0]
         self.edges += len(rows)
         for row in rows[: _EXAMPLES - len(self.examples)].tolist():
@@ -82,6 +96,7 @@ class UnknownEnds:
     def add(self, later: UnknownEnds) -> None:
         """Count those of a later part of the input, too."""
         self.edges += later.edges
+        self.beyond |= later.beyond
         self.examples += later.examples[: _EXAMPLES - len(self.examples)]
 
 
@@ -92,6 +107,7 @@ def settle(
     unknown: UnknownEnds,
     rows: int,
     nodes: Sequence[str],
+    counts: tuple[int, int],
     noun: str = "edge",
 ) -> DroppedEdges | None:
     """Refuse the edges without a node, or say how many all ranks left out; None for none.
@@ -103,23 +119,26 @@ def settle(
         unknown: those that we met.
         rows: edges that we read.
         nodes: for messages, which nodes there are of either end's type.
+        counts: how many nodes there are of either end's type.
         noun: for messages, what a row is.
 
     Raises:
         InputError: they may not be left out, or are more than may be.
     """
-    counts = gather((unknown.edges, rows, len(unknown.examples)))
-    total, read = (sum(count[i] for count in counts) for i in (0, 1))
+    found = gather((unknown.edges, rows, len(unknown.examples), unknown.beyond))
+    total, read = (sum(ours[i] for ours in found) for i in (0, 1))
     if not total:
         return None
     rule = edge.unknown_nodes or UnknownNodes()
     refused = total > rule.share * read
-    before = sum(held for _, _, held in counts[:rank])
+    before = sum(held for _, _, held, _ in found[:rank])
     shown = unknown.examples[: max(0, _EXAMPLES - before)]
     by_rank = gather([example.describe(edge, with_line=refused) for example in shown])
     examples = [text for ours in by_rank for text in ours]
     if refused:
-        raise _refusal(edge, rule, total, read, examples, nodes, noun)
+        beyond = set[tuple[str, int]]().union(*(ids for *_, ids in found))
+        from_one = bool(beyond) and beyond <= set(zip(_ENDS, counts, strict=True))
+        raise _refusal(edge, rule, total, read, examples, nodes, noun, from_one=from_one)
     return DroppedEdges(str(edge.relation), total, read, examples)
 
 
@@ -131,12 +150,21 @@ def _refusal(
     examples: list[str],
     nodes: Sequence[str],
     noun: str,
+    *,
+    from_one: bool,
 ) -> InputError:
     have = f"{noun}{'' if read == 1 else 's'} {'has' if total == 1 else 'have'}"
     what, rules = "Correct or drop these rows, or add the nodes there", ""
     if noun == "edge":
         rules = f" ({rule.text})"
-    if rule.action == "refuse" and noun == "edge":
+    if from_one:
+        what = (
+            "Each of these ends is the number of nodes, one more than the last id: the ids seem to"
+            " begin at 1, but nodes are rows, which count from 0. Subtract 1 from all ids in the"
+            f" {noun}s, or set ids: int64 and give the features the ids of their rows (idColumn, or"
+            " idsUri of npy)"
+        )
+    elif rule.action == "refuse" and noun == "edge":
         what += "; unknownNodes: {action: drop, maxShare: 1%} leaves a few such edges out"
     return InputError(
         f"{edge.location}: {total:,} of {read:,} {have} an end that is not among the nodes,"

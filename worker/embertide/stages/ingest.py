@@ -59,7 +59,7 @@ def ingest(ctx: RunContext, ends: Ends, splits: list[Split]) -> Edges:
     edges.complete()
     nodes = [described(of_type) for of_type in (ends.sources, ends.destinations)]
     edges.dropped = settle(
-        ctx.exchange.all_objects, ctx.grid.rank, ends.edge, unknown, edges.rows, nodes
+        ctx.exchange.all_objects, ctx.grid.rank, ends.edge, unknown, edges.rows, nodes, ends.counts
     )
     return edges
 

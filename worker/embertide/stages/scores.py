@@ -95,7 +95,8 @@ def _refuse_unknown(
         unknown.known_of(batch, *(mask if mask.any() else None for mask in missing))
         first += len(batch)
     nodes = [described(of_type) for of_type in (ends.sources, ends.destinations)]
-    settle(ctx.exchange.all_objects, ctx.grid.rank, ends.edge, unknown, first, nodes, "pair")
+    all_objects, rank = ctx.exchange.all_objects, ctx.grid.rank
+    settle(all_objects, rank, ends.edge, unknown, first, nodes, ends.counts, "pair")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,67 @@
+"""What is said of edges whose end is not among the nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from embertide.errors import InputError
+from embertide.readers.edges import read_edges, split_edges
+from embertide.readers.unknown_nodes import UnknownEnds, settle
+from embertide.storage.protocol import Storage
+from tests.support.edge_files import edge_input, write_parquet
+
+
+def said(
+    storage: Storage, path: Path, ids: Any, nodes: list[Any], src: list[Any], dst: list[Any]
+) -> str:
+    """The refusal of the edges whose ends are not among the nodes."""
+    write_parquet(path / "e.parquet", src=src, dst=dst)
+    edges, unknown = edge_input(path / "e.parquet", "parquet"), UnknownEnds()
+    counts = (len(nodes), len(nodes))
+    for split in split_edges(storage, edges):
+        for batch in read_edges(storage, edges, (ids, ids), split, counts=counts):
+            sources, ends = batch.beyond
+            if ids == "string":
+                found = [ids.to_numpy(False) for ids in (batch.source, batch.destination)]
+                sources, ends = (~np.isin(f, nodes) for f in found)
+            unknown.known_of(batch, sources, ends)
+    with pytest.raises(InputError) as caught:
+        settle(lambda ours: [ours], 0, edges, unknown, len(src), ["2 nodes"], counts)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "from_one"),
+    [
+        ([1, 2, 3, 4], [2, 3, 4, 1], True),
+        ([1, 2, 3, 4], [2, 3, 1, 1], True),
+        ([1, 2, 3, 5], [2, 3, 4, 1], False),
+        ([0, 2, 3, 9], [2, 3, 1, 1], False),
+    ],
+)
+def test_ids_that_begin_at_one(
+    tmp_path: Path, storage: Storage, src: list[int], dst: list[int], from_one: bool
+) -> None:
+    message = said(storage, tmp_path, "dense", [0, 1, 2, 3], src, dst)
+    assert ("the ids seem to begin at 1, but nodes are rows, which count from 0" in message) == (
+        from_one
+    )
+    assert ("drop" in message.replace("Correct or drop", "")) != from_one
+
+
+@pytest.mark.parametrize(
+    ("stranger", "hint"),
+    [
+        ("dst", " is 'dst' (the name of the column: a header within the file"),
+        ("a ", " is 'a ' (with blanks around it, which count: remove them)"),
+        ("1.25018E+18", "(it was rounded before it was written, as spreadsheets do"),
+        ('a\\"', "(backslashes before quotes? Then write dialect: {escape: '\\\\'})"),
+        ("c", " is 'c'. There"),
+    ],
+)
+def test_texts_that_look_wrong(tmp_path: Path, storage: Storage, stranger: str, hint: str) -> None:
+    assert hint in said(storage, tmp_path, "string", ["a", "b"], ["a", "b"], ["b", stranger])
