@@ -107,6 +107,7 @@ def test_a_table_of_the_model_gives_what_features_give(tmp_path: Path) -> None:
 
 def test_features_that_replace_a_table_of_the_model_are_reported(tmp_path: Path) -> None:
     job = SmallJob.make(tmp_path)
+    job.write_manifest(input__edges__0__weights="ones")
     with_table(job, torch.zeros(NODES, 4))
     report = run_job(load_manifest(Path(job.manifest)), grid=GridShape.of(1, 1), threads=1)
     (warning,) = report.warnings

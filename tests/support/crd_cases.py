@@ -264,6 +264,7 @@ TAKEN = (
         },
     ),
     Case("an input that has to be there", {f"{EDGE}.ready": {}}),
+    Case("weights of one", {f"{EDGE}.weights": "ones"}),
     Case("undirected, weighted", {f"{EDGE}.directed": False, f"{EDGE}.columns.weight": "w"}),
     Case(
         "several types",

@@ -109,6 +109,11 @@ EDGE_RULES = (
         {EDGE: PLAIN_EDGE | {"directed": False, "reverse": "back"}},
         "is for directed edges: with directed: false every edge goes both ways already",
     ),
+    Case(
+        "weights of one beside a column of them",
+        {f"{EDGE}.weights": "ones", f"{EDGE}.columns.weight": "w"},
+        "cannot be given beside columns.weight; keep one of the two",
+    ),
     # Features of edges.
     Case("no feature columns", {f"{EDGE}.features": {}}, "is empty; give columns, a list of"),
     Case(

@@ -19,7 +19,7 @@ from embertide.models.prefixes import Kind, find_norms, find_prefixes, stored_no
 from embertide.models.prune import prune
 from embertide.models.typed_layer import SeveralTypes, Tensors
 from embertide.models.weights import Scope, Weights
-from embertide.steps import Program
+from embertide.steps import Program, WeightsOf
 
 
 def assemble(description: Description, weights: Weights, digest: str) -> Program:
@@ -33,12 +33,16 @@ def assemble(description: Description, weights: Weights, digest: str) -> Program
     prefixes = find_prefixes(layers, description.library, weights)
     norms = {kind: _norm_prefixes(kind, layers, prefixes, weights) for kind in _NORM_KINDS}
     b = ProgramBuilder(_input_widths(description, prefixes, weights))
-    x, read = dict(b.inputs), list[ReadLayer]()
+    x, read, demanded = dict(b.inputs), list[ReadLayer](), dict[str, WeightsOf]()
     for number, layer in enumerate(layers):
         own = {kind: norms[kind].get(number, "") for kind in _NORM_KINDS}
         place = _Place(weights, types, prefixes[number], f"layer {number}, {layer.conv}", own)
         b.begin(layer.reads_edges)
+        before = len(b.steps)
         x = _layer(b, place, layer, x)
+        views = [step.edges for step in b.steps[before:]]
+        of = {view.relation for view in views if view is not None and view.edge_weight}
+        demanded |= {name: "required" for name in of if layer.demands_weights(name)}
         b.finish(x)
         width = b.widths[b.outputs[-1]]
         containers = layer.containers if isinstance(layer, Hetero) else ()
@@ -50,6 +54,7 @@ def assemble(description: Description, weights: Weights, digest: str) -> Program
         params=weights.params,
         widths=b.widths,
         layers=b.layer + 1,
+        weights=demanded,
         inputs=b.inputs,
         results={name: x[name] for name in types.outputs or x},
         digest=digest,

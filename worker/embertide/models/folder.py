@@ -16,7 +16,7 @@ from pydantic import Field
 from embertide.models.parts import Part
 from embertide.models.tables import PROGRAM_NAME
 from embertide.spec.result_names import RESULT_PATTERN, result_key
-from embertide.steps import Program
+from embertide.steps import Program, WeightsOf
 from embertide.telemetry.strict_json import json_text
 
 PROOF_NAME = "proof.json"
@@ -95,8 +95,12 @@ class _Input(Part):
 
 class _Edges(Part):
     relation: str = ""
+    weights: WeightsOf | None = Field(
+        default=None, description="whether edges must have weights, where steps read them"
+    )
     categories: list[_Categories] = Field(
-        description="features of the edges that hold whole numbers from 0 to count - 1"
+        default_factory=list,
+        description="features of the edges that hold whole numbers from 0 to count - 1",
     )
 
 
@@ -141,7 +145,8 @@ class FolderText(Part):
     weights: _Weights
     inputs: list[_Input] = Field(min_length=1, description="the features, of each node type")
     edges: list[_Edges] = Field(
-        default_factory=list, description="relations whose edges have categories as features"
+        default_factory=list,
+        description="relations whose edges have weights, or categories as features",
     )
     outputs: list[_Output] = Field(min_length=1, description="the results, likewise")
     reference_tolerance: float = Field(default=1e-3, gt=0)

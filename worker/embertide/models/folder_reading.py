@@ -74,6 +74,7 @@ def parse_folder(text: bytes, weights: bytes, source: str, *, exact: bool = Fals
         params=params,
         widths=widths,
         layers=max(1, sum(layer.graph for layer in found.layers)),
+        weights={one.relation: one.weights for one in found.edges if one.weights},
         inputs={one.type: one.name for one in found.inputs},
         results=_results(found, source),
         digest=digest,

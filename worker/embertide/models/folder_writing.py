@@ -78,10 +78,13 @@ def folder_files(
         of_columns = _categories((categories or {}).get(kind, {}))
         entry |= {"categories": of_columns} if of_columns else {}
         lines.append("- " + _yaml(entry, flow=True))
-    lines += ["edges:\n"] if edge_categories else []
-    for relation, columns in (edge_categories or {}).items():
-        named = {"relation": relation} if relation else {}
-        lines.append("- " + _yaml(named | {"categories": _categories(columns)}, flow=True))
+    lines += ["edges:\n"] if program.weights or edge_categories else []
+    for relation in dict.fromkeys([*program.weights, *(edge_categories or {})]):
+        entry = {"relation": relation} if relation else {}
+        entry |= {"weights": program.weights[relation]} if relation in program.weights else {}
+        of_columns = _categories((edge_categories or {}).get(relation, {}))
+        entry |= {"categories": of_columns} if of_columns else {}
+        lines.append("- " + _yaml(entry, flow=True))
     lines.append("outputs:\n")
     for key, tensor in program.results.items():
         named = {"result": name_of(key)} if name_of(key) else {}

@@ -70,7 +70,7 @@ class Layer(Part):
     edge_weight: bool | None = Field(
         default=None,
         description="whether stored edge weights multiply the messages; the default is"
-        " given with each kind of layer",
+        " given with each kind of layer; true also refuses a job whose edges have none",
     )
     batch_norm: Norm = Field(default=None, description="a batch norm in eval mode after it")
     layer_norm: LayerNorm = Field(default=None, description="a layer norm after it")
@@ -189,6 +189,10 @@ class Layer(Part):
         slopes = None if self.activation is None else self.activation.prefix
         link = None if self.skip is None else self.skip.linear
         return [name for name in (slopes, link, *norms) if name is not None]
+
+    def demands_weights(self, _relation: str) -> bool:
+        """Whether the file says that edges of a relation have weights, not a default alone."""
+        return self.edge_weight is True
 
     @property
     def uses_edge_weight(self) -> bool:

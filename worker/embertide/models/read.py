@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -195,7 +195,11 @@ def _read_exported(storage: Storage, file: str) -> ExportedModel:
     text = storage.read(file)
     name = parse_text(text, file).weights.file
     weights = storage.read(f"{file.rsplit('/', 1)[0]}/{name}")
-    return ExportedModel(parse_folder(text, weights, file))
+    exported = parse_folder(text, weights, file)
+    program = exported.program
+    # Folders of earlier releases do not say it: there, nothing shows that edges must have weights.
+    of = {name: program.weights.get(name, "optional") for name in program.weighted_relations}
+    return ExportedModel(replace(exported, program=replace(program, weights=of)))
 
 
 def _read_described(storage: Storage, file: str) -> ModelFiles:

@@ -26,7 +26,12 @@ from embertide.pipeline.typed_graph import (
 from embertide.planning.graph import plan_graph
 from embertide.planning.growth import Growth, growths
 from embertide.planning.inputs import Inputs, with_tables
-from embertide.planning.matching import check_model, match_relations, narrow
+from embertide.planning.matching import (
+    check_model,
+    match_relations,
+    narrow,
+    weight_warnings,
+)
 from embertide.planning.publishing import published
 from embertide.planning.scoring import scoring
 from embertide.plans.passes import make_plan
@@ -210,10 +215,10 @@ def prepare(
         masks = _masks(nodes, names, only)
         edges = ingest_types(reading, inputs, nodes, masks, stand_ins)
         ctx.graph_facts.omissions = omissions_of(reading.job, inputs, nodes, edges)
-        warnings = []
+        warnings = weight_warnings(ctx.job, program)
         if complete:
             ctx.graph_facts.read = check_read(ctx, inputs, edges).to_json()
-            warnings = check_unchanged(ctx, inputs)
+            warnings += check_unchanged(ctx, inputs)
         pairs = pairs_of(reading, inputs, nodes)
         read_back = None
         if kept is not None:

@@ -24,7 +24,7 @@ from embertide.planning.graph import PlannedGraph, plan_graph
 from embertide.planning.grids import grids_to_compare, may_read_in_place
 from embertide.planning.inputs import Inputs, list_inputs, with_tables
 from embertide.planning.keeping import describe_kept, layers_to_keep
-from embertide.planning.matching import check_model, narrow, unread
+from embertide.planning.matching import check_model, narrow, unread, weight_warnings
 from embertide.planning.memory import planned_gpu_memory, planned_memory
 from embertide.planning.next_version import next_version_notes
 from embertide.planning.omissions import plan_notes
@@ -113,6 +113,7 @@ def estimate_job(
         else [
             *ready_notes,
             *unread(job, published(job, program)),
+            *weight_warnings(job, published(job, program)),
             *plan_notes(narrow(job, published(job, program)), inputs),
             f"no run on this machine: {problem}",
         ],
@@ -343,6 +344,7 @@ def estimate_program(
         seconds=None if gpu else seconds_range(work, cores),
         notes=[
             *unread(job, program),
+            *weight_warnings(job, program),
             *plan_notes(narrow(job, program), inputs),
             *notes,
             *target_notes(job, inputs, program, graph),

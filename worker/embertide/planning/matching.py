@@ -9,7 +9,7 @@ from embertide.spec.edges import EdgeInput
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.relations import Relation
-from embertide.steps import Program
+from embertide.steps import Program, WeightsOf
 
 
 def check_model(
@@ -26,7 +26,8 @@ def check_model(
 
     Raises:
         ModelError: a node type or relation that is not there, another width of features, of nodes
-            or of edges, or another number of layers than fanouts.
+            or of edges, edges without the weights that the model reads, or another number of layers
+            than fanouts.
         InputError: a node type that is needed has no nodes.
         GridError: more workers than nodes, or than a tensor of the model has columns.
     """
@@ -36,6 +37,11 @@ def check_model(
         _check_features(job, inputs, names[node_type], program.widths[tensor])
     for relation, columns in program.edge_columns().items():
         _check_edge_features(job, inputs, relation, columns)
+    if without := _without_weights(job, program, "required"):
+        raise ModelError(
+            f"the model {model} reads the weight of each edge, but {_listed(without)} no column"
+            f" for it; {_FOR_WEIGHTS}"
+        )
     for node in narrow(job, program).spec.input.nodes:
         if not nodes[node.name]:
             raise InputError(
@@ -127,6 +133,64 @@ def _check_edge_features(job: EmbeddingJob, inputs: Inputs, relation: str, colum
             f" the model {model} takes {columns}; give the features or the model that belong"
             " together"
         )
+
+
+_FOR_WEIGHTS = "add weight: COLUMN to its columns, or weights: ones if each edge counts 1"
+
+
+def _without_weights(job: EmbeddingJob, program: Program, how: WeightsOf) -> dict[str, str]:
+    """The manifest's field -> relation, of edges that have no weights, though steps read them.
+
+    Args:
+        how: the model's word on their weights.
+    """
+    read = match_relations(job, program)
+    wanted = {str(read[of]) for of in program.weighted_relations if program.weights.get(of) == how}
+    return {
+        f"spec.input.edges[{at}]": relation
+        for at, edge in enumerate(job.spec.input.edges)
+        if edge.columns.weight is None and edge.weights is None
+        for relation in map(str, edge.relations)
+        if relation in wanted
+    }
+
+
+def _listed(edges: dict[str, str]) -> str:
+    """Fields and relations, with their verb."""
+    names = " and ".join(f"{field} ({relation})" for field, relation in edges.items())
+    return f"{names} {'names' if len(edges) == 1 else 'name'}"
+
+
+def weight_warnings(job: EmbeddingJob, program: Program) -> list[str]:
+    """Where the job has edge weights and the model does not read them, or the other way round.
+
+    Call it when :func:`check_model` has found no problem.
+    """
+    model, read = job.spec.model.uri, match_relations(job, program)
+    weighted = {str(read[of]) for of in program.weighted_relations}
+    featured = {str(read[of]) for of in program.edge_columns()}
+    warnings = []
+    if without := _without_weights(job, program, "optional"):
+        warnings.append(
+            f"the model {model} reads the weight of each edge where edges have some, and"
+            f" {_listed(without)} no column for it, so that each counts 1; {_FOR_WEIGHTS}"
+        )
+    for at, edge in enumerate(job.spec.input.edges):
+        relations = {str(relation) for relation in edge.relations} & set(map(str, read.values()))
+        # Of parallel edges the heaviest stays, which has features of its own.
+        chooses = edge.duplicates == "remove" or edge.self_loops == "addRemaining"
+        if (
+            edge.columns.weight is not None
+            and relations
+            and not relations & weighted
+            and not (chooses and relations & featured)
+        ):
+            warnings.append(
+                f"the model {model} does not read the weight of edges, so"
+                f" spec.input.edges[{at}].columns.weight ({edge.columns.weight}, of"
+                f" {edge.relation}) changes nothing; leave it out, or check the model"
+            )
+    return warnings
 
 
 def match_relations(job: EmbeddingJob, program: Program) -> dict[str, Relation]:

@@ -73,7 +73,9 @@ class EdgeColumns(SpecModel):
     )
     weight: Column | None = Field(
         default=None,
-        description="Column with the edge weights. If unset, every edge has weight 1.",
+        description="Column with the edge weights. If unset, edges have none: a model that demands "
+        "weights is refused (weights: ones makes each 1); one that takes them as an option runs "
+        "without.",
     )
 
 

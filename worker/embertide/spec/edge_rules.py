@@ -129,6 +129,12 @@ EDGE_RULES = (
         "of edges cannot be their source or destination column; name other columns",
         ".features",
     ),
+    Rule(
+        "!has(self.weights) || !has(self.columns) || !has(self.columns.weight)",
+        "cannot be given beside columns.weight; keep one of the two",
+        ".weights",
+        "FieldValueForbidden",
+    ),
     Rule(_columns_differ(), "source, destination and weight must be different columns", ".columns"),
     *TEXT_RULES,
     *DIALECT_RULES,

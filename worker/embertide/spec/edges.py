@@ -52,6 +52,11 @@ class EdgeInput(ObjectInput):
     )
     as_of: AsOf | None = Field(default=None, description=AS_OF)
     columns: EdgeColumns = Field(default_factory=EdgeColumns, description="The columns to read.")
+    weights: Literal["ones"] | None = Field(
+        default=None,
+        description="ones: each edge counts as one of weight 1 in a model that reads weights. Such "
+        "a model demands columns.weight, or this word.",
+    )
     features: EdgeFeatures | None = Field(
         default=None,
         description="The columns with features of the edges. If unset, edges have none. With "
@@ -169,6 +174,9 @@ class EdgeInput(ObjectInput):
             *text_problems(self),
             *table_problems(self),
         ]
+        if self.weights is not None and self.columns.weight is not None:
+            message = f"is {self.weights!r}, but columns.weight names {self.columns.weight!r}; keep"
+            problems.append((("weights",), f"{message} one of the two"))
         if self.reverse is not None and not self.directed:
             message = f"is {self.reverse!r}; with directed: false every edge goes both ways already"
             problems.append((("reverse",), message))

@@ -17,7 +17,7 @@ from embertide.steps.linear_attend import LinearAttend
 from embertide.steps.message import Message
 from embertide.steps.norms import Norm
 from embertide.steps.pair_attend import PairAttend
-from embertide.steps.program import Program
+from embertide.steps.program import Program, WeightsOf
 from embertide.steps.propagate import Propagate
 from embertide.steps.row_norms import LayerNorm, RowNormalize
 from embertide.steps.row_wise import RowWise
@@ -56,4 +56,5 @@ __all__ = [
     "SizeNorm",
     "Statistic",
     "Step",
+    "WeightsOf",
 ]

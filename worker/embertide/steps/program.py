@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
 import torch
 
@@ -24,6 +25,10 @@ from embertide.spec.result_names import node_type_of
 from embertide.steps.base import Step
 from embertide.steps.decoder import Decoder
 from embertide.steps.sharing import Groups, find_groups
+
+WeightsOf = Literal["required", "optional"]
+"""Whether a graph without edge weights is one that the model was not made for, or one on which its
+own ``forward`` runs, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +41,8 @@ class Program:
     type is "".
     ``widths`` gives the columns of every named tensor; ``params`` are float32 and contiguous.
     ``layers`` is the number of layer graphs; ``outputs`` names the result of each layer of
-    ``model.yaml``, also of those that read no edges. ``decoder`` gives pairs of nodes scores, where
+    ``model.yaml``, also of those that read no edges. ``weights`` says for relations whose weights
+    are read whether edges must have some. ``decoder`` gives pairs of nodes scores, where
     the model has one.
     """
 
@@ -44,6 +50,7 @@ class Program:
     params: dict[str, torch.Tensor]
     widths: dict[str, int]
     layers: int
+    weights: Mapping[str, WeightsOf] = field(default_factory=dict)
     inputs: dict[str, str] = field(default_factory=lambda: {"": "x"})
     results: dict[str, str] = field(default_factory=lambda: {"": "out"})
     digest: str = ""
@@ -67,6 +74,13 @@ class Program:
         """The relations that steps read, in the order of their first use."""
         views = [step.edges for step in self.steps]
         return list(dict.fromkeys(view.relation for view in views if view is not None))
+
+    @property
+    def weighted_relations(self) -> list[str]:
+        """Those of the relations whose edge weights steps read."""
+        views = [step.edges for step in self.steps]
+        read = {view.relation for view in views if view is not None and view.edge_weight}
+        return [relation for relation in self.relations if relation in read]
 
     @cached_property
     def groups(self) -> Groups:

@@ -18,6 +18,7 @@ from embertide.models.read import ExportedModel
 from embertide.models.summary import ModelSummary, summarise
 from embertide.models.weight_files import read_weights
 from embertide.models.weights import Weights
+from embertide.steps import WeightsOf
 from embertide.storage.protocol import Storage
 from embertide.tracing.categories import CategoriesOf, check_columns, with_features_of_categories
 from embertide.tracing.decoder import export_decoder
@@ -150,7 +151,9 @@ def export_module(
         check_read(module, named, types, lowered.read)
         kind = type(module).__name__
         scores = None if decoder is None else export_decoder(module, decoder, lowered.program)
-        program = replace(lowered.program, decoder=scores)
+        must: WeightsOf = "optional" if subject.weights_are_optional else "required"
+        weights = dict.fromkeys(lowered.program.weighted_relations, must)
+        program = replace(lowered.program, decoder=scores, weights=weights)
         known.lowered = replace(lowered, program=program)
         files = folder_files(
             program,

@@ -64,6 +64,10 @@ class DglGcn(Layer):
             return [(("edge_weight_norm",), "must not be given where edge_weight is false")]
         return []
 
+    def demands_weights(self, relation: str) -> bool:
+        """EdgeWeightNorm was given some."""
+        return self.edge_weight_norm is not None or super().demands_weights(relation)
+
     def steps(self, b: ProgramBuilder, s: Scope, x: Ends) -> str:
         """GraphConv: its weight is stored [in, out]; the bias comes after both normalisations.
 

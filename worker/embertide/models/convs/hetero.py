@@ -102,6 +102,10 @@ class Hetero(SeveralTypes):
             return listed
         return tuple(map(parse_relation, self.convs))
 
+    def demands_weights(self, relation: str) -> bool:
+        """As the relation's convolution does."""
+        return self.conv_of(parse_relation(relation)).demands_weights(relation)
+
     def conv_of(self, relation: Relation) -> Layer:
         """The convolution of a relation."""
         given = self.convs.get(str(relation), self.each)
