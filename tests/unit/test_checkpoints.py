@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pathlib
+import re
 from collections import OrderedDict, defaultdict
 from functools import partial
 from pathlib import Path
@@ -24,8 +25,9 @@ from embertide.models.checkpoints import load_checkpoint
 from embertide.models.read import read_model
 from embertide.models.weight_files import read_weights
 from embertide.models.weights import load_tensors
-from embertide.tracing.load import load_weights
+from embertide.tracing.load import load_weights, refuse_types
 from tests.support.models import Files
+from tests.support.pyg import pyg
 
 GCN = OrderedDict(
     {
@@ -139,6 +141,76 @@ def test_what_is_no_state_dict(value: Any, says: str) -> None:
         load_checkpoint(save(value), "best.pt")
     assert says in str(caught.value)
     assert not Path("made-by-the-weights").exists()
+
+
+def other(state: dict[str, torch.Tensor] = GCN) -> dict[str, torch.Tensor]:
+    """Such as averages of the parameters."""
+    return {name: value + 1 for name, value in state.items()}
+
+
+BESIDE: dict[str, tuple[dict[str, Any], str]] = {
+    "timm": ({"state_dict": GCN, "state_dict_ema": other()}, "state_dict, state_dict_ema"),
+    "model and ema": ({"model": GCN, "ema": other(), "epoch": 1}, "model, ema"),
+    "within": ({"model": GCN, "ema": {"decay": 0.9, "module": other()}}, "model, ema.module"),
+    "as a list": (
+        {"model": GCN, "ema": {"shadow_params": list(other().values())}},
+        "model, ema.shadow_params",
+    ),
+    "in a callback": (
+        {"state_dict": GCN, "callbacks": {"EMA": {"averaged": other()}}, "args": Evil()},
+        "state_dict, callbacks.EMA.averaged",
+    ),
+    "other prefix": (
+        {"state_dict": {f"model.{n}": v for n, v in GCN.items()}, "teacher": other()},
+        "state_dict, teacher",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BESIDE)
+def test_averages_beside_the_parameters_are_a_question(case: str) -> None:
+    value, places = BESIDE[case]
+    with pytest.raises(ModelError, match=f"holds several state_dicts: {places}; name the one"):
+        load_checkpoint(save(value), "best.pt")
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"model_ema": GCN},
+        {"optimizer": {"state": {"exp_avg": other()}}},
+        {"decoder": {"weight": torch.ones(8, 16)}},
+        {"losses": [torch.ones(3)]},
+    ],
+)
+def test_what_cannot_be_meant_is_no_question(beside: dict[str, Any]) -> None:
+    assert same(load_checkpoint(save({"model": GCN} | beside), "best.pt"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("net_g", {"net_g": GCN, "net_d": other()}),
+        ("ema.module", {"model": other(), "ema": {"module": GCN}}),
+        ("state_dict.ema", {"state_dict": {f"ema.{n}": v for n, v in GCN.items()}}),
+        ("ema", {"state_dict": {f"ema.{n}": v for n, v in GCN.items()}}),
+        ("ema", {f"ema.{n}": v for n, v in GCN.items()} | {"model.a": torch.ones(1)}),
+    ],
+)
+def test_keys_and_prefixes(key: str, value: dict[str, Any]) -> None:
+    assert same(load_checkpoint(save(value), "best.pt", key))
+
+
+def test_a_key_in_every_kind_of_file() -> None:
+    both = {f"{part}.{n}": v for part, of in (("a", other()), ("b", GCN)) for n, v in of.items()}
+    yaml = f"key: b\n{TWO_GCN}".encode()
+    for name, data in (
+        ("model.safetensors", safetensors.torch.save(both)),
+        ("model.pt", save(both)),
+        ("weights.pt", save({"a": other(), "b": GCN})),
+    ):
+        program = read_model(folder(**{"model.yaml": yaml, name: data}), "file:///m")
+        assert torch.equal(program.params["layers.1.bias"], GCN["layers.1.bias"])
 
 
 def test_a_reducer_that_makes_the_state_dict_is_not_called() -> None:
@@ -304,6 +376,218 @@ def test_wrappers_within_names() -> None:
     }
     load_weights(module, stored, "last.ckpt")
     assert same(module.state_dict(), trained.state_dict())
+
+
+TYPES: dict[str, tuple[dict[str, torch.Tensor], str]] = {
+    "int8": ({"lin.weight": torch.ones(2, 3, dtype=torch.int8)}, "lin.weight is torch.int8"),
+    "int8 with its scale": (
+        {"lin.weight": torch.ones(2, 3).char(), "lin.weight_scale": torch.ones(2)},
+        r"Integers .* with their scale: .* \(here perhaps lin.weight_scale\)",
+    ),
+    "int64": ({"lin.bias": torch.ones(2, dtype=torch.int64)}, "lin.bias is torch.int64"),
+    "bool": ({"norm.weight": torch.ones(2, dtype=torch.bool)}, "norm.weight is torch.bool"),
+    "complex": ({"lin.weight": torch.ones(2, 3) + 1j}, "lin.weight is torch.complex64"),
+    "float8": (
+        {"lin.weight": torch.ones(2, 3).to(torch.float8_e5m2)},
+        "lin.weight is torch.float8_e5m2",
+    ),
+    "statistics": ({"norm.running_var": torch.ones(2).int()}, "running_var is torch.int32"),
+    "no values": ({"lin.weight": torch.empty(2, 3, device="meta")}, "is without values"),
+    "sparse": ({"lin.weight": torch.ones(2, 3).to_sparse()}, "is sparse, but"),
+    "index": ({"order": torch.tensor([0.5, 1.0])}, "order is torch.float32, but torch.int64 in"),
+}
+
+
+class Ordered(Net):
+    """With a buffer of indices."""
+
+    order: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("order", torch.tensor([1, 0]))
+
+
+@pytest.mark.parametrize("case", TYPES)
+def test_integers_are_no_weights(case: str) -> None:
+    changed, says = TYPES[case]
+    with pytest.raises(ModelError, match=says):
+        load_weights(Ordered(), Ordered().state_dict() | changed, "w.pt")
+
+
+def test_packed_integers_are_no_weights() -> None:
+    state = Net().state_dict()
+    del state["lin.weight"]
+    packed = {"lin.qweight": torch.ones(2, 1).int(), "lin.scales": torch.ones(2)}
+    with pytest.raises(ModelError, match=r"lin.qweight is torch.int32.*perhaps lin.scales"):
+        load_weights(Net(), state | packed, "w.pt")
+    dynamic = {"lin._packed_params.dtype": torch.qint8, "lin._packed_params._packed_params": (1,)}
+    for value in (dynamic, {"state_dict": dynamic}):
+        with pytest.raises(ModelError, match="lin is quantised"):
+            load_checkpoint(save(value), "w.pt")
+
+
+def test_types_that_hold_the_same_values() -> None:
+    state = Ordered().state_dict()
+    load_weights(Ordered(), {name: value.double() for name, value in state.items()}, "w.pt")
+    load_weights(Ordered(), state | {"order": torch.tensor([1, 0]).char()}, "w.pt")
+
+
+def test_parameters_of_a_module_are_numbers() -> None:
+    refuse_types(Ordered())
+    for name, says in (("weight", "lin.weight is torch.int64"), ("bias", "lin.bias is torch.int6")):
+        for register in ("parameter", "buffer"):
+            module = Ordered()
+            values = getattr(module.lin, name).detach().long()
+            delattr(module.lin, name)
+            if register == "buffer":
+                module.lin.register_buffer(name, values)
+            else:
+                setattr(module.lin, name, nn.Parameter(values, requires_grad=False))
+            with pytest.raises(ModelError, match=f"Ordered: {says}"):
+                refuse_types(module)
+
+
+@pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated")
+@pytest.mark.filterwarnings("ignore:.*quantized tensor creation:UserWarning")
+def test_a_quantised_module() -> None:
+    module = torch.ao.quantization.quantize_dynamic(Net(), {nn.Linear})
+    with pytest.raises(ModelError, match=r"Net.lin is a quantised Linear.*before it was quantised"):
+        refuse_types(module)
+
+
+class Tied(nn.Module):
+    """Two names for one matrix, and one layer under two names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.b.weight = self.a.weight
+        self.first = self.second = nn.Linear(3, 2)
+
+
+@pytest.mark.parametrize("prefix", ["", "model."])
+def test_one_name_of_tied_parameters_is_enough(prefix: str, tmp_path: Path) -> None:
+    trained, module = Tied(), Tied()
+    whole = nn.ModuleDict({"model": trained}) if prefix else trained
+    file = tmp_path / "w.safetensors"
+    safetensors.torch.save_model(whole, str(file))
+    load_weights(module, safetensors.torch.load(file.read_bytes()), "w.safetensors")
+    assert same(module.state_dict(), trained.state_dict())
+    stored = {name: value.clone() for name, value in trained.state_dict().items()}
+    stored["b.weight"] += 1
+    with pytest.raises(ModelError, match=r"a.weight and b.weight are one tensor in the module"):
+        load_weights(module, stored, "w.safetensors")
+
+
+def test_names_that_save_model_leaves_out_in_a_described_model(tmp_path: Path) -> None:
+    layer = nn.ParameterDict({"weight": torch.full((4, 4), 3.0), "bias": torch.ones(4)})
+    file = tmp_path / "w.safetensors"
+    module = nn.ModuleDict({"layers": nn.ModuleList([layer, layer])})
+    safetensors.torch.save_model(module, str(file))
+    objects = {"model.yaml": TWO_GCN.encode(), "model.safetensors": file.read_bytes()}
+    program = read_model(folder(**objects), "file:///m")
+    assert torch.equal(program.params["layers.1.weight"], program.params["layers.0.weight"])
+
+
+def test_counts_of_batches_are_not_needed() -> None:
+    stored = Net().state_dict()
+    del stored["norm.num_batches_tracked"]
+    load_weights(Net(), stored, "w.pt")
+    load_weights(Net(), {f"model.{name}": value for name, value in stored.items()}, "w.pt")
+
+
+# Names of other releases of PyG
+
+
+class Convs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gat = pyg.GATConv(5, 4, heads=2)
+        self.conv = pyg.GraphConv(8, 3)
+
+
+def renamed(changes: dict[str, dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """The parameters, some in place of others."""
+    stored = Convs().state_dict()
+    for name, new in changes.items():
+        del stored[name]
+        stored |= new
+    return stored
+
+
+@pytest.mark.parametrize("prefix", ["", "model."])
+def test_a_projection_that_was_stored_twice(prefix: str) -> None:
+    weight = torch.rand(8, 5)
+    old = renamed({"gat.lin.weight": {f"gat.lin_{end}.weight": weight for end in ("src", "dst")}})
+    module = Convs()
+    load_weights(module, {f"{prefix}{name}": value for name, value in old.items()}, "w.pt")
+    assert torch.equal(module.state_dict()["gat.lin.weight"], weight)
+    with pytest.raises(ModelError, match=r"gat.lin_src.weight: unknown to the module"):
+        load_weights(module, old | {"gat.lin_dst.weight": weight + 1}, "w.pt")
+
+
+OLD_NAMES: dict[str, tuple[dict[str, dict[str, torch.Tensor]], list[str]]] = {
+    "GATConv of 1.x": (
+        {
+            "gat.lin.weight": {"gat.weight": torch.ones(5, 8)},
+            "gat.att_src": {"gat.att": torch.ones(1, 2, 8)},
+            "gat.att_dst": {},
+        },
+        [
+            "gat.lin.weight: another release of PyG has it as gat.weight, transposed; convert the"
+            " file by state['gat.lin.weight'] = state['gat.weight'].t()",
+            "gat.att_src: another release of PyG has it as gat.att, split;",
+        ],
+    ),
+    "GATConv of 1.7": (
+        {
+            "gat.lin.weight": dict.fromkeys(
+                ("gat.lin_l.weight", "gat.lin_r.weight"), torch.ones(8, 5)
+            ),
+            "gat.att_src": {"gat.att_l": torch.ones(1, 2, 4)},
+            "gat.att_dst": {"gat.att_r": torch.ones(1, 2, 4)},
+        },
+        [
+            "gat.lin.weight: another release of PyG has it as gat.lin_l.weight and"
+            " gat.lin_r.weight, merged;",
+            "gat.att_dst: another release of PyG has it as gat.att_r, renamed;",
+        ],
+    ),
+    "GraphConv of 1.x": (
+        {
+            "conv.lin_rel.weight": {"conv.weight": torch.ones(8, 3)},
+            "conv.lin_rel.bias": {"conv.lin.bias": torch.ones(3)},
+            "conv.lin_root.weight": {"conv.lin.weight": torch.ones(3, 8)},
+        },
+        [
+            "conv.lin_rel.weight: another release of PyG has it as conv.weight, transposed;",
+            "conv.lin_root.weight: another release of PyG has it as conv.lin.weight, renamed;",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OLD_NAMES)
+def test_names_of_other_releases_are_explained(case: str) -> None:
+    changes, says = OLD_NAMES[case]
+    with pytest.raises(ModelError) as caught:
+        load_weights(Convs(), renamed(changes), "w.pt")
+    assert all(line in str(caught.value) for line in says), str(caught.value)
+    assert not re.search("missing|--init", str(caught.value))
+
+
+@pytest.mark.parametrize("average", ["ema.{}", "ema.module.{}", "squashed"])
+def test_averages_under_another_prefix(average: str) -> None:
+    state = Net().state_dict()
+    stored = {f"model.{name}": value for name, value in state.items()}
+    for name, value in state.items():
+        if value.is_floating_point() and "running" not in name:
+            # As some trainers name their buffers, which may have no dots.
+            new = f"ema.{name.replace('.', '')}" if average == "squashed" else average.format(name)
+            stored[new] = value + 1
+    with pytest.raises(ModelError, match=r"several times: under 'model.', 'ema.'; .*--key ema"):
+        load_weights(Net(), stored, "last.ckpt")
 
 
 def test_a_module_that_is_there_twice() -> None:

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 from torch import nn
 
 from embertide.errors import ModelError
 from embertide.models.checkpoints import load_checkpoint
 from embertide.models.reference import run_typed_reference
-from embertide.models.weights import load_tensors
+from embertide.models.weight_files import read_weights
+from embertide.storage.opening import open_storage
 from embertide.tracing.export import Export, export_module
 from embertide.tracing.load import build, load_weights
 from embertide.tracing.prove.agreement import TOLERANCE, layer_graphs
@@ -207,8 +209,9 @@ def test_a_state_dict_under_a_key(tmp_path: Path) -> None:
         load_checkpoint(data, "file.pt", "ema.params")
     with pytest.raises(ModelError, match=r"at x there are no keys"):
         load_checkpoint(data, "file.pt", "epoch.x")
-    with pytest.raises(ModelError, match="is safetensors and has no keys"):
-        load_tensors(b"", "file.safetensors", "ema")
+    (tmp_path / "file.safetensors").write_bytes(safetensors.torch.save(state))
+    with pytest.raises(ModelError, match=r"nothing under --key ema; at ema there are \w+, \w+"):
+        read_weights(open_storage(), f"file://{tmp_path}/file.safetensors", "ema")
 
 
 def test_several_state_dicts_ask_for_a_key(tmp_path: Path) -> None:

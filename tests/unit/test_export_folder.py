@@ -125,6 +125,10 @@ def test_what_does_not_fit_is_named(files: Files, name: str) -> None:
 PARAMETERS: dict[str, tuple[Callable[[dict[str, torch.Tensor]], Any], str]] = {
     "missing": (lambda p: p.pop("lin.bias"), "reads parameter 'lin.bias'"),
     "another shape": (lambda p: p.update({"lin.weight": torch.ones(2, 7)}), r"must be \[D', 8\]"),
+    "float8": (
+        lambda p: p.update({"lin.bias": torch.ones(2).to(torch.float8_e4m3fn)}),
+        "lin.bias holds torch.float8_e4m3fn; parameters are finite numbers",
+    ),
     "not finite": (lambda p: p["lin.bias"].fill_(torch.nan), "lin.bias holds NaN or Inf"),
     "whole numbers": (lambda p: p.update({"lin.bias": torch.ones(2).int()}), "holds torch.int32"),
 }

@@ -233,8 +233,10 @@ def test_a_link_between_different_widths() -> None:
 def test_not_a_number_in_the_weights() -> None:
     bad = GCN | {"layers.1.bias": torch.tensor([1.0, float("nan"), 0.0, 0.0])}
     assert row(refusal(TWO_GCN, bad), "layers.1.bias").endswith("NaN or Inf")
-    whole = GCN | {"layers.1.bias": torch.ones(4, dtype=torch.int64)}
-    assert row(refusal(TWO_GCN, whole), "layers.1.bias").endswith("torch.int64")
+    for dtype in (torch.int64, torch.int8, torch.bool, torch.complex64, torch.float8_e4m3fn):
+        whole = GCN | {"layers.1.bias": torch.ones(4).to(dtype)}
+        assert row(refusal(TWO_GCN, whole), "layers.1.bias").endswith(str(dtype))
+    assert "integers and float8 are weights only with their scale" in refusal(TWO_GCN, whole)
 
 
 def test_a_width_that_no_weight_tells() -> None:

@@ -36,6 +36,11 @@ class Description(Part):
         " pytorch_model.bin, or an index of several such as model.safetensors.index.json, that is"
         " there",
     )
+    key: str = Field(
+        default="",
+        description="where in that file the weights are, if it holds several: keys of nested"
+        " dicts, then a prefix of names, with dots between (`ema.module`)",
+    )
     ignore: tuple[str, ...] = Field(
         default=(),
         strict=False,

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from embertide._version import __version__
 from embertide.errors import ManifestError, ModelError
+from embertide.models.checkpoints import flaw_of
 from embertide.models.folder import FORMAT, Exported, FolderText, LayerName
 from embertide.models.weights import load_tensors
 from embertide.spec.loading import parse_document
@@ -136,9 +137,11 @@ def _check_types(program: Program, source: str) -> None:
 
 def _params(tensors: dict[str, torch.Tensor], file: str, exact: bool) -> dict[str, torch.Tensor]:
     for name, tensor in tensors.items():
-        if not tensor.is_floating_point() or not bool(torch.isfinite(tensor).all()):
-            what = "NaN or Inf" if tensor.is_floating_point() else str(tensor.dtype)
-            raise ModelError(f"{file}: {name} holds {what}; parameters are finite numbers")
+        flaw = flaw_of(tensor)
+        if flaw or not bool(torch.isfinite(tensor).all()):
+            raise ModelError(
+                f"{file}: {name} holds {flaw or 'NaN or Inf'}; parameters are finite numbers"
+            )
     return tensors if exact else {name: t.float().contiguous() for name, t in tensors.items()}
 
 

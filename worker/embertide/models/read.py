@@ -206,7 +206,7 @@ def _read_described(storage: Storage, file: str) -> ModelFiles:
     text = storage.read(file)
     description = parse_description(text, file)
     weights_uri = _find_weights(storage, file.rsplit("/", 1)[0], description)
-    weights = read_weights(storage, weights_uri)
+    weights = read_weights(storage, weights_uri, description.key)
     return ModelFiles(
         description=description,
         tensors=weights.tensors,

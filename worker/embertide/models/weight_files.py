@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from embertide.errors import ModelError
-from embertide.models.weights import load_tensors
+from embertide.models.checkpoints import at_key, load_checkpoint
+from embertide.models.weights import load_tensors, shared_names
 from embertide.readers.splits import map_objects
 
 if TYPE_CHECKING:
@@ -35,8 +36,7 @@ def read_weights(storage: Storage, uri: str, key: str = "") -> WeightFiles:
     """The parameters at ``uri``: safetensors, a file of ``torch.save``, or an index of several.
 
     Args:
-        key: where a file of ``torch.save`` has them, see
-            :func:`embertide.models.checkpoints.load_checkpoint`.
+        key: where they are, see :func:`embertide.models.checkpoints.at_key`.
 
     Raises:
         ObjectMissing: there is no such file, or one is missing that the index lists.
@@ -44,13 +44,25 @@ def read_weights(storage: Storage, uri: str, key: str = "") -> WeightFiles:
             its files differ.
     """
     data = storage.read(uri)
-    if not uri.endswith(_INDEX):
-        return WeightFiles(load_tensors(data, uri, key), [data])
-    if key:
-        raise ModelError(f"{uri} lists files by parameter and has no keys; leave --key out")
-    places = _parse_index(data, uri)
-    names = sorted(set(places.values()))
+    if uri.endswith(_INDEX):
+        tensors, files = _read_listed(storage, uri, _parse_index(data, uri))
+    elif uri.endswith(".safetensors"):
+        tensors, files = load_tensors(data, uri), {uri: data}
+    else:
+        return WeightFiles(load_checkpoint(data, uri, key), [data])
+    for file, held in files.items():
+        for name, kept in shared_names(held, file).items():
+            tensors.setdefault(name, tensors[kept])
+    used = at_key(tensors, key, uri) if key else tensors
+    return WeightFiles(used, [data, *(of for file, of in files.items() if file != uri)])
+
+
+def _read_listed(
+    storage: Storage, uri: str, places: dict[str, str]
+) -> tuple[dict[str, torch.Tensor], dict[str, bytes]]:
+    """The parameters of all files of an index, and the files by URI."""
     folder = uri.rpartition("/")[0]
+    names = sorted(set(places.values()))
     files = map_objects([f"{folder}/{name}" for name in names], storage.read)
     tensors: dict[str, torch.Tensor] = {}
     for name, of_file in zip(names, files, strict=True):
@@ -58,7 +70,7 @@ def read_weights(storage: Storage, uri: str, key: str = "") -> WeightFiles:
         loaded = load_tensors(of_file, f"{folder}/{name}")
         _refuse_differences(uri, name, listed, set(loaded))
         tensors |= loaded
-    return WeightFiles(tensors, [data, *files])
+    return tensors, dict(zip(names, files, strict=True))
 
 
 def _parse_index(data: bytes, uri: str) -> dict[str, str]:

@@ -9,15 +9,23 @@ them as one error at the end.
 from __future__ import annotations
 
 import fnmatch
+import json
 from dataclasses import dataclass, field
+from typing import Any
 
 import safetensors
 import safetensors.torch
 import torch
 
 from embertide.errors import ModelError
-from embertide.models.checkpoints import load_checkpoint, refuse_other_weights
+from embertide.models.checkpoints import (
+    SCALES,
+    flaw_of,
+    load_checkpoint,
+    refuse_other_weights,
+)
 from embertide.models.leftovers import ReadLayer, explain_leftovers
+from embertide.models.old_names import explain_old_names
 from embertide.models.shapes import shape_of
 
 Dim = str | int
@@ -27,24 +35,37 @@ MISSING = "missing"
 NOTHING = "nothing"
 
 
-def load_tensors(data: bytes, source: str, key: str = "") -> dict[str, torch.Tensor]:
+def load_tensors(data: bytes, source: str) -> dict[str, torch.Tensor]:
     """Read safetensors, a torch state_dict or a checkpoint with one; pickled code is never run.
-
-    Args:
-        key: where a checkpoint has it, see :func:`embertide.models.checkpoints.load_checkpoint`.
 
     Raises:
         ModelError: the file is damaged, or holds something else than named tensors.
     """
+    if not source.endswith(".safetensors"):
+        return load_checkpoint(data, source)
     refuse_other_weights(data, source)
-    if source.endswith(".safetensors"):
-        if key:
-            raise ModelError(f"{source} is safetensors and has no keys; leave --key out")
-        try:
-            return safetensors.torch.load(data)
-        except safetensors.SafetensorError as error:
-            raise ModelError(f"{source} is not a readable safetensors file: {error}") from None
-    return load_checkpoint(data, source, key)
+    try:
+        return safetensors.torch.load(data)
+    except (safetensors.SafetensorError, KeyError) as error:  # KeyError: a type that torch lacks
+        raise ModelError(f"{source} is not a readable safetensors file: {error}") from None
+
+
+def shared_names(data: bytes, source: str) -> dict[str, str]:
+    """Names that ``safetensors.torch.save_model`` left out -> the one that has the same tensor."""
+    if not source.endswith(".safetensors"):
+        return {}
+    header: dict[str, Any] = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    found = header.get("__metadata__", {})
+    # Metadata is free text too: both must be parameters of a kind.
+    return {
+        name: kept
+        for name, kept in found.items()
+        if kept in header and name not in header and _last(name) == _last(kept)
+    }
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
 
 
 @dataclass
@@ -90,7 +111,7 @@ class Weights:
         raise ModelError(
             f"model.yaml and {self.source} do not fit together:\n"
             + "\n".join(lines)
-            + "".join(f"\n  {hint}" for hint in [*_advice(rows), *explain_leftovers(left, layers)])
+            + "".join(f"\n  {hint}" for hint in _hints(rows, left, layers))
         )
 
 
@@ -176,13 +197,14 @@ class Scope:
         if not fits:
             self.weights.differ(name, self._expected(dims), shape_of(tensor))
             return None
-        if not tensor.is_floating_point() or not bool(torch.isfinite(tensor).all()):
-            found = "NaN or Inf" if tensor.is_floating_point() else str(tensor.dtype)
+        flaw = flaw_of(tensor)
+        if flaw or not bool(torch.isfinite(tensor).all()):
+            found = flaw or "NaN or Inf"
             self.weights.differ(name, f"finite floating-point numbers  ({self.label})", found)
         for dim, size in zip(dims, tensor.shape, strict=True):
             if isinstance(dim, str):
                 self.sizes.setdefault(dim, size)
-        return tensor.detach()
+        return None if flaw else tensor.detach()
 
     def put(self, name: str, tensor: torch.Tensor) -> str:
         """Add a derived parameter; returns its name."""
@@ -231,6 +253,14 @@ _ADVICE = {
 }
 
 
+def _hints(
+    rows: list[tuple[str, str, str]], left: dict[str, torch.Tensor], layers: list[ReadLayer]
+) -> list[str]:
+    """What explains the differences; names of other releases explain those that are left too."""
+    old = explain_old_names([name for name, _, found in rows if found == MISSING], left)
+    return old.lines or [*_advice(rows), *explain_leftovers(left, layers)]
+
+
 def _advice(rows: list[tuple[str, str, str]]) -> list[str]:
     """What in ``model.yaml`` commonly mends these differences."""
     advice = {
@@ -239,4 +269,5 @@ def _advice(rows: list[tuple[str, str, str]]) -> list[str]:
         for (ending, side), text in _ADVICE.items()
         if side in (expected, found) and (name == ending or name.endswith("." + ending))
     }
-    return list(advice)
+    scales = [SCALES] if any(found.startswith("torch.") for _, _, found in rows) else []
+    return [*advice, *scales]

@@ -28,7 +28,7 @@ from embertide.tracing.forward.prepare import edge_columns, find_types, prepare,
 from embertide.tracing.forward.relations import in_order
 from embertide.tracing.forward.subject import Subject
 from embertide.tracing.graph_types import named_types
-from embertide.tracing.load import build, load_weights, refuse_lazy
+from embertide.tracing.load import build, load_weights, refuse_lazy, refuse_types
 from embertide.tracing.lower.functions import lower_function
 from embertide.tracing.lower.lowering import Lowered, Lowering, bound_names
 from embertide.tracing.lower.row_wise import emit
@@ -122,6 +122,8 @@ def export_module(
             line of the user's code.
     """
     module = with_encoder(unwrapped(module))
+    for part in (module, *([decoder] if isinstance(decoder, nn.Module) else [])):
+        refuse_types(part)
     known = Understood() if understood is None else understood
     known.module, known.inputs, known.graph = module, inputs or {}, graph
     with quiet():

@@ -15,14 +15,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from embertide.errors import EmbertideError, ModelError
+from embertide.models.checkpoints import flaw_of, is_other, refuse_flawed, same_values
+from embertide.models.old_names import explain_old_names, merged_projections
 from embertide.models.shapes import shape_of
 from embertide.tracing.forward.entry import part_of
 from embertide.tracing.record.user_code import place_of, refuse
 
 _SHOWN = 8
+_INDEX_TYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+_LIBRARIES = ("torch", "torch_geometric", "dgl")
 _WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 """What torch.compile, FSDP and checkpoint wrappers put into the names of parameters."""
 
@@ -100,27 +105,72 @@ def _call(make: Any, name: str, init: Mapping[str, Any]) -> Any:
 def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
     """Put stored parameters in; names may have the prefix of whatever the module was part of.
 
+    Of parameters that are one tensor in the module one name is enough, as
+    ``safetensors.torch.save_model`` has it, and no ``num_batches_tracked`` is needed.
+
     Raises:
         ModelError: with every parameter that is missing, unknown or of another shape, or where
-            several prefixes have all of them.
+            one is no floating-point number, or several prefixes have all of them.
     """
     expected = module.state_dict()
-    stored = _own_names(tensors, list(expected), source)
-    lines = [f"{name}: missing" for name in expected if name not in stored]
-    lines += [f"{name}: unknown to the module" for name in stored if name not in expected]
+    needed = _needed(expected)
+    tensors = merged_projections(tensors, expected)
+    stored = _own_names(tensors, expected, needed, source)
+    for names in needed:
+        there = [name for name in names if name in stored]
+        if there:
+            _refuse_untied(there, stored, source)
+            stored = dict.fromkeys(names, stored[there[0]]) | stored
+    stored = {name: expected[name] for name in expected if _is_count(name)} | stored
+    missing = [name for name in expected if name not in stored]
+    left = {name: tensor for name, tensor in stored.items() if name not in expected}
+    _refuse_types(stored, expected, missing, source)
+    old = explain_old_names(missing, left)
+    lines = [f"{name}: missing" for name in missing if name not in old.explained]
+    lines += [f"{name}: unknown to the module" for name in left if name not in old.explained]
     lines += [
         f"{name}: {shape_of(stored[name])}, but the module has {shape_of(expected[name])}"
         for name in expected
         if name in stored and not _fits(stored[name], expected[name])
     ]
-    if lines:
+    if lines or old.lines:
         more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+        init = ["give the arguments that it was trained with by --init"] if lines else []
+        rows = (f"  {line}" for line in [*old.lines, *lines[:_SHOWN], *more])
         raise ModelError(
-            f"{source} does not fit {type(module).__name__}:\n  "
-            + "\n  ".join(lines[:_SHOWN] + more)
-            + "\ngive the arguments that it was trained with by --init"
+            "\n".join([f"{source} does not fit {type(module).__name__}:", *rows, *init])
         )
     module.load_state_dict(stored)
+
+
+def refuse_types(module: nn.Module) -> None:
+    """Refuse a module with parameters that are no floating-point numbers.
+
+    Buffers may be integers or truth values, which ``forward`` indexes with or scales itself.
+
+    Raises:
+        ModelError: names the first of them, or the first part that is quantised.
+    """
+    kind = type(module).__name__
+    for name, part in module.named_modules():
+        if "quantized" in type(part).__module__.split("."):
+            raise ModelError(
+                f"{kind}.{name} is a quantised {type(part).__name__}, which computes with integers;"
+                " export the module before it was quantised"
+            )
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        flaw = "" if nn.parameter.is_lazy(tensor) else flaw_of(tensor)
+        if flaw and (isinstance(tensor, nn.Parameter) or not _is_index(module, name, tensor)):
+            raise refuse_flawed(name, tensor, kind)
+
+
+def _is_index(module: nn.Module, name: str, buffer: Tensor) -> bool:
+    """Whether a buffer may hold integers: not in the place of a library's own parameter."""
+    if buffer.is_quantized or not flaw_of(buffer) or buffer.dtype not in _INDEX_TYPES:
+        return False
+    owner, _, last = name.rpartition(".")
+    library = type(module.get_submodule(owner)).__module__.partition(".")[0]
+    return library not in _LIBRARIES or last not in ("weight", "bias")
 
 
 def refuse_lazy(module: nn.Module) -> None:
@@ -137,28 +187,131 @@ def refuse_lazy(module: nn.Module) -> None:
         )
 
 
+def _needed(expected: Mapping[str, Tensor]) -> list[tuple[str, ...]]:
+    """The names of each tensor of a module, of which a file must have one."""
+    names: dict[object, list[str]] = {}
+    for name, tensor in expected.items():
+        lazy = nn.parameter.is_lazy(tensor)
+        place = (tensor.data_ptr(), tensor.shape, tensor.stride()) if not lazy else ()
+        alone = lazy or not tensor.numel()
+        names.setdefault(name if alone else place, []).append(name)
+    return [tuple(of) for of in names.values() if not _is_count(of[0])]
+
+
 def _own_names(
-    tensors: Mapping[str, Tensor], expected: Sequence[str], source: str
+    tensors: Mapping[str, Tensor],
+    expected: Mapping[str, Tensor],
+    needed: Sequence[tuple[str, ...]],
+    source: str,
 ) -> dict[str, Tensor]:
     """Stored parameters by the module's own names, without those of other modules beside it."""
-    if not expected or all(name in tensors for name in expected):
+
+    def is_full(prefix: str, stored: Mapping[str, Tensor]) -> bool:
+        return all(any(f"{prefix}{name}" in stored for name in names) for names in needed)
+
+    if is_full("", tensors):
+        unknown = {name: tensor for name, tensor in tensors.items() if name not in expected}
+        _refuse_others(unknown, tensors, expected, source)
         return dict(tensors)
     plain = {_without_wrappers(name): tensor for name, tensor in tensors.items()}
-    ends = [name for name in plain if f".{name}".endswith(f".{expected[0]}")]
-    prefixes = [name.removesuffix(expected[0]) for name in ends]
-    full = [prefix for prefix in prefixes if all(f"{prefix}{name}" in plain for name in expected)]
-    if len(full) > 1 or len(plain) < len(tensors):
-        where = f": under {', '.join(map(repr, full))}" if len(full) > 1 else ", compiled and not"
+    if len(plain) < len(tensors):
         raise ModelError(
-            f"{source} holds the module several times{where}; save the one that is meant:"
-            " torch.save(model.state_dict(), ...)"
+            f"{source} holds the module several times, compiled and not; save the one that is"
+            " meant: torch.save(model.state_dict(), ...)"
         )
+    ends = [
+        name.removesuffix(first)
+        for name in plain
+        for first in needed[0]
+        if f".{name}".endswith(f".{first}")
+    ]
+    full = [prefix for prefix in dict.fromkeys(ends) if is_full(prefix, plain)]
+    if len(full) > 1:
+        raise _several(source, full)
     prefix = full[0] if full else _common_prefix(plain)
-    return {
+    own = {
         name.removeprefix(prefix): tensor
         for name, tensor in plain.items()
         if name.startswith(prefix)
     }
+    others = {name: of for name, of in plain.items() if full and not name.startswith(prefix)}
+    _refuse_others(others, own, expected, source, prefix)
+    return own
+
+
+def _refuse_others(
+    others: Mapping[str, Tensor],
+    own: Mapping[str, Tensor],
+    expected: Mapping[str, Tensor],
+    source: str,
+    prefix: str = "",
+) -> None:
+    """Refuse other values of the module's parameters beside them, such as averages.
+
+    Args:
+        others: stored parameters that are not the module's own.
+        prefix: under which those are.
+    """
+    taken = {name: own[name] for name in expected if name in own}
+    for part in dict.fromkeys(name.partition(".")[0] for name in others):
+        held = {name: of for name, of in others.items() if name.startswith(f"{part}.")}
+        if is_other(held, taken):
+            raise _several(source, [prefix, f"{part}."])
+
+
+def _several(source: str, prefixes: Sequence[str]) -> ModelError:
+    where = ", ".join(map(repr, prefixes))
+    return ModelError(
+        f"{source} holds the module several times: under {where}; save the one that is meant:"
+        f" torch.save(model.state_dict(), ...), or name it, as in --key {prefixes[-1][:-1]}"
+    )
+
+
+def _refuse_types(
+    stored: Mapping[str, Tensor],
+    expected: Mapping[str, Tensor],
+    missing: Sequence[str],
+    source: str,
+) -> None:
+    """Refuse integers in the place of numbers, and what is not the same in the module's type."""
+    owners = {name.rpartition(".")[0] for name in missing}
+    for name, tensor in stored.items():
+        own = expected.get(name)
+        if own is None:
+            # Such as qweight, where the module has weight.
+            wanted = name.rpartition(".")[0] in owners
+        else:
+            wanted = nn.parameter.is_lazy(own) or not flaw_of(own)
+        if wanted and flaw_of(tensor):
+            raise refuse_flawed(name, tensor, source, stored)
+        if own is not None and not wanted and not _is_exact(name, tensor, own.dtype):
+            raise ModelError(
+                f"{source}: {name} is {tensor.dtype}, but {own.dtype} in the module, which does not"
+                " hold the same values; load the file that was saved of this module"
+            )
+
+
+def _refuse_untied(names: Sequence[str], stored: Mapping[str, Tensor], source: str) -> None:
+    """Refuse several values of what is one tensor in the module."""
+    for name in names[1:]:
+        if not same_values({"": stored[names[0]]}, {"": stored[name]}):
+            raise ModelError(
+                f"{source}: {names[0]} and {name} are one tensor in the module, but differ here;"
+                " give the module that was trained, which does not tie them"
+            )
+
+
+def _is_exact(name: str, tensor: Tensor, dtype: torch.dtype) -> bool:
+    """Whether a type holds all values of a tensor that matter."""
+    if tensor.dtype == dtype or _is_count(name):
+        return True
+    plain = tensor.layout is torch.strided and not (tensor.is_meta or tensor.is_quantized)
+    return plain and torch.equal(tensor.to(dtype).to(tensor.dtype), tensor)
+
+
+def _is_count(name: str) -> bool:
+    """Whether a buffer counts batches, which inference has no use for."""
+    return name.rpartition(".")[2] == "num_batches_tracked"
 
 
 def _without_wrappers(name: str) -> str:
