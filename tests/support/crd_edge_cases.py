@@ -184,6 +184,16 @@ EDGE_RULES = (
         INT_NPY | {f"{NODE}.features": NPY | {"uri": "s3://shop/x*/", "idsUri": "s3://shop/ids"}},
         "goes with one uri, without a pattern or window",
     ),
+    Case(
+        "a relation by a column's number in parquet",
+        {f"{EDGE}.where": {"column": 2, "equals": "BUYS"}},
+        "must be a column name, or a 0-based index for npy and for csv and tsv with header: false",
+    ),
+    Case(
+        "a relation by a column's name in npy",
+        INT_NPY | {f"{EDGE}.where": {"column": "type", "equals": 1}},
+        "must be a column name, or a 0-based index for npy and for csv and tsv with header: false",
+    ),
     # What may be missing.
     Case(
         "a share of refused edges",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from embertide.readers import text as read_text
 from embertide.readers.dialect import Dialect
-from embertide.readers.edges import split_edges
+from embertide.readers.edges import count_edges, edge_feature_width, split_edges
 from embertide.readers.nodes import read_nodes, split_nodes
 from embertide.spec.manifest import NodeTable
 from embertide.storage.protocol import Storage
@@ -168,6 +168,95 @@ def test_int64_ids_may_be_negative_and_large(tmp_path: Path, storage: Storage) -
     (tmp_path / "e.csv").write_text(f"src,dst\n-5,{2**63 - 1}\n{-(2**63)},0\n")
     rows = rows_of(read_all(storage, edge_input(tmp_path / "e.csv", "csv"), "int64"))
     assert rows == [(-5, 2**63 - 1), (-(2**63), 0)]
+
+
+TYPES = np.array(["VIEWS", "BUYS", "BUYS", "GIVES"])[np.arange(997) % 4]
+BOUGHT = [row for row, kind in zip(WEIGHTED, TYPES, strict=True) if kind == "BUYS"]
+
+
+@pytest.mark.parametrize("target", [900, 1 << 30])
+@pytest.mark.parametrize("form", ["parquet", "dictionary", "csv", "no header", "numbers", "npy"])
+def test_a_relation_of_several_in_one_file(
+    tmp_path: Path, storage: Storage, form: str, target: int
+) -> None:
+    path, where, fields = tmp_path / "e", {"column": "type", "equals": "BUYS"}, {}
+    numbers = (TYPES == "BUYS").astype(np.int8)
+    columns: dict[str, Any] = {"weight": "w"}
+    if form in ("parquet", "dictionary", "numbers"):
+        held = pa.array(TYPES) if form == "parquet" else pa.array(TYPES).dictionary_encode()
+        if form == "numbers":
+            held, where = pa.array(numbers), {"column": "type", "equals": 1}
+        write_parquet(path, src=SOURCE, dst=DESTINATION, w=WEIGHT, type=held)
+        form = "parquet"
+    elif form == "npy":
+        ends = np.stack([SOURCE, DESTINATION, numbers], axis=1)
+        np.save(tmp_path / "e.npy", ends)
+        path, where, columns = tmp_path / "e.npy", {"column": 2, "equals": 1}, {}
+    else:
+        lines = [f"{s},{d},{w!r},{t}" for (s, d, w), t in zip(WEIGHTED, TYPES, strict=True)]
+        path.write_text("\n".join([*(["src,dst,w,type"] if form == "csv" else []), *lines]))
+        if form == "no header":
+            where, columns = {"column": 3, "equals": "BUYS"}, {"weight": 2}
+            fields, form = {"header": False}, "csv"
+    edges = edge_input(path, form, columns=columns, where=where, **fields)
+    expected = BOUGHT if columns else [row[:2] for row in BOUGHT]
+    assert rows_of(read_all(storage, edges, target=target)) == expected
+    (split,) = split_edges(storage, edges)
+    assert count_edges(storage, edges, split) == len(BOUGHT)
+
+
+def test_row_groups_of_other_relations_are_not_read(tmp_path: Path, storage: Storage) -> None:
+    kinds = np.sort(TYPES)
+    write_parquet(tmp_path / "e", 10, src=SOURCE, dst=DESTINATION, w=WEIGHT, type=kinds)
+    edges = edge_input(
+        tmp_path / "e",
+        "parquet",
+        columns={"weight": "w"},
+        where={"column": "type", "equals": "GIVES"},
+    )
+    (first, last), expected = np.searchsorted(kinds, ["GIVES", "GIVEX"]), WEIGHTED
+    splits = split_edges(storage, edges, 1)
+    assert sum(split.rows for split in splits) <= last - first + 20
+    assert rows_of(read_all(storage, edges, target=1)) == expected[first:last]
+    assert rows_of(read_all(storage, edges)) == expected[first:last]
+
+
+def test_folders_of_other_relations_are_not_read(tmp_path: Path, storage: Storage) -> None:
+    write_parquet(tmp_path / "type=BUYS" / "e", src=[1], dst=[2])
+    write_parquet(tmp_path / "type=VIEWS" / "e", src=[3], dst=[4])
+    edges = edge_input(
+        tmp_path, "parquet", recursive=True, where={"column": "type", "equals": "VIEWS"}
+    )
+    assert [split.uri.rsplit("/", 2)[1] for split in split_edges(storage, edges)] == ["type=VIEWS"]
+    assert rows_of(read_all(storage, edges)) == [(3, 4)]
+
+
+def test_rows_without_a_type_and_mistakes_in_others_do_not_count(
+    tmp_path: Path, storage: Storage
+) -> None:
+    write_parquet(
+        tmp_path / "e", src=[1, None, 3, 5], dst=[2, 4, 4, 6], type=["BUYS", "VIEWS", None, "BUYS"]
+    )
+    where = {"column": "type", "equals": "BUYS"}
+    edges = edge_input(tmp_path / "e", "parquet", where=where)
+    batches = list(read_all(storage, edges))
+    assert rows_of(iter(batches)) == [(1, 2), (5, 6)]
+    assert batches[0].where.row(1).endswith("row 3 (from 0)")
+
+
+def test_vectors_of_a_relation(tmp_path: Path, storage: Storage) -> None:
+    vectors = [None, [1.0, 2.0]]
+    write_parquet(tmp_path / "e", src=[1, 2], dst=[3, 4], type=["VIEWS", "BUYS"], x=vectors)
+    edges = edge_input(
+        tmp_path / "e",
+        "parquet",
+        where={"column": "type", "equals": "BUYS"},
+        features={"vectorColumn": "x"},
+    )
+    assert edge_feature_width(storage, edges) == 2
+    (batch,) = read_all(storage, edges)
+    assert batch.features is not None
+    assert batch.features.tolist() == [[1.0, 2.0]]
 
 
 def test_empty_objects_hold_no_edges(tmp_path: Path, storage: Storage) -> None:

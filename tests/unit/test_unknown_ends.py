@@ -34,6 +34,15 @@ def said(
     return str(caught.value)
 
 
+def test_a_relation_that_no_row_has(tmp_path: Path) -> None:
+    where = {"column": "type", "equals": "buys"}
+    edges = edge_input(tmp_path / "e", "parquet", where=where)
+    with pytest.raises(InputError, match=r"/e has no row in which column 'type' \(where.column\)"):
+        settle(lambda ours: [ours], 0, edges, UnknownEnds(), 0, [], (2, 2))
+    empty = edge_input(tmp_path / "e", "parquet", where=where, optional=True)
+    assert settle(lambda ours: [ours], 0, empty, UnknownEnds(), 0, [], (2, 2)) is None
+
+
 @pytest.mark.parametrize(
     ("src", "dst", "from_one"),
     [

@@ -8,7 +8,7 @@ from embertide.footprint import FLOAT_BYTES, GraphSize
 from embertide.layouts import ROW_TYPES
 from embertide.planning.inputs import Inputs, NodeSplits
 from embertide.planning.matching import match_relations, match_types, narrow
-from embertide.planning.sizes import TEXT_FORMATS
+from embertide.planning.sizes import TEXT_FORMATS, rows_are_counted
 from embertide.plans.plan import Plan
 from embertide.readers.splits import Split
 from embertide.spec.grid import GridShape
@@ -147,7 +147,7 @@ def _relation(relation: Relation, edge: EdgeInput, inputs: Inputs) -> PlannedRel
     else:
         rows = sum(split.rows for split in splits)
     exact = (
-        edge.format not in TEXT_FORMATS
+        not rows_are_counted(edge)
         and edge.directed
         and edge.duplicates == "keep"
         and edge.self_loops == "keep"

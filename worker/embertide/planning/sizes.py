@@ -13,16 +13,21 @@ from typing import Any
 
 from embertide.errors import InputTooSmall
 from embertide.planning.inputs import Inputs, rows_of
+from embertide.spec.edges import EdgeInput
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.matching import percent_share
 from embertide.storage.protocol import Storage
 
 TEXT_FORMATS = ("csv", "tsv")
-"""Number of edges that is known only once they are read."""
 _REMEDY = (
     "Nothing was computed, and the current version stays. If the input is complete, run a job with"
     " another limit"
 )
+
+
+def rows_are_counted(edge: EdgeInput) -> bool:
+    """Whether the number of edges is known only once they are read: of text, of some rows."""
+    return edge.format in TEXT_FORMATS or edge.where is not None
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ def planned_rows(job: EmbeddingJob, inputs: Inputs) -> ReadRows:
     edges = {
         str(edge.relation): rows_of(inputs.by_edges[str(edge.relation)])
         for edge in data.edges
-        if edge.format not in TEXT_FORMATS and str(edge.relation) not in inputs.absent
+        if not rows_are_counted(edge) and str(edge.relation) not in inputs.absent
     }
     return ReadRows(
         edges, {node.name: inputs.by_nodes[node.name].count(node) for node in data.nodes}

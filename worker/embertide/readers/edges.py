@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from embertide.errors import InputError
 from embertide.footprint import FLOAT_BYTES
-from embertide.readers.columns import Column, Float32s, to_weights
+from embertide.readers.columns import Column, Float32s, Kind, refuse_nulls, to_weights
 from embertide.readers.dialect import Dialect
 from embertide.readers.feature_schema import vector_width
 from embertide.readers.ids import IdKind, Ids, Mask, id_column, to_end_ids
@@ -19,7 +19,7 @@ from embertide.readers.parquet import UNBUFFERED_BYTES
 from embertide.readers.pool import readers
 from embertide.readers.sources import Sources
 from embertide.readers.splits import TARGET_BYTES, Split
-from embertide.readers.table import BATCH_ROWS, Table, read_table, split_table
+from embertide.readers.table import BATCH_ROWS, Selection, Table, read_table, split_table
 from embertide.readers.vectors import finite_vectors
 from embertide.readers.where import Where
 from embertide.spec.manifest import EdgeInput
@@ -31,6 +31,7 @@ EndKinds = tuple[IdKind, IdKind]
 EndCounts = tuple[int | None, int | None]
 _ENDS_BYTES = 16
 """Bytes of an edge's two ids, as they are read."""
+_FIRST_ROWS = 1 << 10
 _FETCHED_BYTES = 1 << 30
 """Bytes of splits that are read at once, on machines of many cores."""
 
@@ -119,14 +120,17 @@ def read_edges(
 
 
 def count_edges(storage: Storage, edges: EdgeInput, split: Split) -> int:
-    """Rows of a split of text that nothing else is read of; any ids are taken.
+    """Edges of a split of text, or of some of its rows, that nothing else is read of.
+
+    Any ids are taken.
 
     Raises:
         InputError: an object is unreadable.
     """
     whole = _table(edges, ("string", "string"))
-    ends = replace(whole, columns=whole.columns[:2])
-    return sum(len(arrays[0]) for arrays, _ in read_table(storage, ends, split, BATCH_ROWS))
+    counted = whole.columns[:2] if whole.only is None else (whole.only.column,)
+    table = replace(whole, columns=counted)
+    return sum(len(arrays[0]) for arrays, _ in read_table(storage, table, split, BATCH_ROWS))
 
 
 def splits_at_once(splits: Sequence[Split], threads: int) -> int:
@@ -163,12 +167,13 @@ def _vector_width(
     storage: Storage, edges: EdgeInput, column: Column, sources: Sources | None
 ) -> int | None:
     """The width of a column of vectors; None without edges that tell it."""
-    if edges.format in COLUMN_FORMATS:
+    if edges.format in COLUMN_FORMATS and edges.where is None:
         objects = (sources or Sources(storage)).files(edges, "edges")
         return vector_width(storage, objects, column, "edges.recursive")
     table = replace(_table(edges, (None, None)), columns=(column,))
     for split in split_table(storage, table, TARGET_BYTES, sources):
-        for (array,), _ in read_table(storage, table, split, 1):
+        for (array,), where in read_table(storage, table, split, _FIRST_ROWS):
+            refuse_nulls(array, column, where)
             return len(array[0])
     return None
 
@@ -198,4 +203,8 @@ def _table(edges: EdgeInput, ids: tuple[IdKind | None, IdKind | None]) -> Table:
     columns += _feature_columns(edges)
     written = edges.dialect.model_dump() if edges.dialect is not None else {}
     dialect = Dialect(header=edges.header, separator=edges.separator, **written)
-    return Table("edges", edges, edges.format, tuple(columns), dialect)
+    only = None
+    if edges.where is not None:
+        kind: Kind = "text" if edges.where.is_text else "integer"
+        only = Selection(Column("where.column", edges.where.column, kind), edges.where.equals)
+    return Table("edges", edges, edges.format, tuple(columns), dialect, only=only)

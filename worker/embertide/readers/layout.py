@@ -229,6 +229,11 @@ def constant_array(column: Column, text: str | None, rows: int) -> Any:
     return pa.repeat(pa.scalar(_value(column, text), _ARROW[column.kind]), rows)
 
 
+def constant_value(column: Column, text: str | None) -> str | int | float | None:
+    """The value of a constant column in every row."""
+    return None if text is None else _value(column, text)
+
+
 _ARROW = {
     "integer": pa.int64(),
     "text": pa.string(),

@@ -22,6 +22,7 @@ from embertide.readers.layout import (
     StoredColumns,
     column_names,
     constant_array,
+    constant_value,
     find_columns,
     keep_rows,
     layout_of,
@@ -157,28 +158,55 @@ def split_parquet(
     columns: Sequence[Column],
     target_bytes: int,
     check_names: CheckNames | None = None,
+    only: tuple[Column, str | int] | None = None,
 ) -> list[Split]:
     """The splits of one object: runs of row groups of at least ``target_bytes`` (compressed).
 
-    ``check_names`` is given the object's URI and the names of its columns.
+    ``check_names`` is given the object's URI and the names of its columns. ``only`` is one of the
+    columns, and a value: row groups without it, by their statistics, are in no split.
     """
     with parquet_file(storage, info, columns) as (file, where):
         metadata = file.metadata
         if check_names is not None:
             check_names(info.uri, column_names(info, file.schema_arrow))
     leaves = leaf_columns(metadata, list(where.names.values()))
+    if only is not None and (name := str(only[0].name)) in where.constants:
+        if constant_value(only[0], where.constants[name]) != only[1]:
+            return []
+        only = None
+    bounds = None if only is None else leaf_columns(metadata, [where.names[str(only[0].name)]])
     splits: list[Split] = []
     run: list[int] = []
     row = size = first = 0
     for g in range(metadata.num_row_groups):
         group = metadata.row_group(g)
+        if only is not None and bounds and _lacks(group.column(bounds[0]), only[1]):
+            if row > first:
+                splits.append(Split.of(info, first, row, size, tuple(run)))
+            row += group.num_rows
+            run, size, first = [], 0, row
+            continue
         run.append(g)
         row += group.num_rows
         size += sum(group.column(c).total_compressed_size for c in leaves)
-        if row > first and (size >= target_bytes or g == metadata.num_row_groups - 1):
+        if row > first and size >= target_bytes:
             splits.append(Split.of(info, first, row, size, tuple(run)))
             run, size, first = [], 0, row
+    if row > first:
+        splits.append(Split.of(info, first, row, size, tuple(run)))
     return _with_layout(info, where, splits)
+
+
+def _lacks(chunk: Any, value: Any) -> bool:
+    """Whether no row of a column chunk has a value, by its statistics."""
+    known = chunk.statistics
+    if known is None or not known.has_min_max:
+        return False
+    low, high = known.min, known.max
+    if type(low) is not type(value) or type(high) is not type(value):
+        return False
+    # Python orders texts by characters as parquet does by their bytes of UTF-8.
+    return bool(value < low or value > high)
 
 
 def _with_layout(info: ObjectInfo, where: StoredColumns, splits: list[Split]) -> list[Split]:

@@ -10,14 +10,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
 from embertide.readers.columns import Column
 from embertide.readers.dialect import Dialect
+from embertide.readers.layout import keep_rows
 from embertide.readers.npy import read_npy, split_npy
 from embertide.readers.objects import naming_others
 from embertide.readers.parquet import CheckNames, read_parquet, split_parquet
 from embertide.readers.sources import Sources
 from embertide.readers.splits import Split, map_objects
 from embertide.readers.text import read_text, split_text
+from embertide.readers.types import plain
 from embertide.readers.where import Where
 from embertide.spec.edges import EdgeFormat
 from embertide.spec.places import ObjectInput
@@ -28,6 +34,20 @@ BATCH_ROWS = 1 << 18
 
 
 @dataclass(frozen=True)
+class Selection:
+    """The rows of a table that are read: those with one value in a column."""
+
+    column: Column
+    equals: str | int
+
+    def of(self, array: Any) -> npt.NDArray[np.bool_]:
+        """[n] which values of the column are the one; a null is not."""
+        found = pc.equal(plain(array), self.equals).fill_null(False)
+        kept: npt.NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
+        return kept
+
+
+@dataclass(frozen=True)
 class Table:
     """The objects of an input and the columns wanted from each.
 
@@ -35,6 +55,7 @@ class Table:
         field: of the manifest, such as ``edges``, for messages.
         dialect: of csv and tsv.
         check_names: sees the names of all columns of every parquet object.
+        only: the rows that count; None: all do.
     """
 
     field: str
@@ -43,6 +64,12 @@ class Table:
     columns: tuple[Column, ...]
     dialect: Dialect | None = None
     check_names: CheckNames | None = None
+    only: Selection | None = None
+
+    @property
+    def read(self) -> tuple[Column, ...]:
+        """The columns, and last the one that says which rows count."""
+        return self.columns if self.only is None else (*self.columns, self.only.column)
 
 
 def split_table(
@@ -68,11 +95,12 @@ def _split_object(
     storage: Storage, table: Table, target_bytes: int, info: ObjectInfo
 ) -> list[Split]:
     if table.format in COLUMN_FORMATS:
-        return split_parquet(storage, info, table.columns, target_bytes, table.check_names)
+        only = None if table.only is None else (table.only.column, table.only.equals)
+        return split_parquet(storage, info, table.read, target_bytes, table.check_names, only)
     if table.format == "npy":
-        return split_npy(storage, info, table.columns, target_bytes)
+        return split_npy(storage, info, table.read, target_bytes)
     assert table.dialect is not None
-    return split_text(storage, info, table.columns, table.dialect, target_bytes)
+    return split_text(storage, info, table.read, table.dialect, target_bytes)
 
 
 def with_bases(objects: list[list[Split]]) -> list[Split]:
@@ -89,9 +117,20 @@ def read_table(
     storage: Storage, table: Table, split: Split, batch_rows: int
 ) -> Iterator[tuple[list[Any], Where]]:
     """The rows of a split in order: one arrow array per wanted column, and their position."""
+    for arrays, where in _read_all(storage, table, split, batch_rows):
+        if table.only is not None:
+            arrays, where = keep_rows(arrays[:-1], where, table.only.of(arrays[-1]))
+            if not len(arrays[0]):
+                continue
+        yield arrays, where
+
+
+def _read_all(
+    storage: Storage, table: Table, split: Split, batch_rows: int
+) -> Iterator[tuple[list[Any], Where]]:
     if table.format in COLUMN_FORMATS:
-        return read_parquet(storage, table.columns, split, batch_rows)
+        return read_parquet(storage, table.read, split, batch_rows)
     if table.format == "npy":
-        return read_npy(storage, table.columns, split, batch_rows)
+        return read_npy(storage, table.read, split, batch_rows)
     assert table.dialect is not None
-    return read_text(storage, table.columns, table.dialect, split, batch_rows)
+    return read_text(storage, table.read, table.dialect, split, batch_rows)

@@ -123,10 +123,18 @@ def settle(
         noun: for messages, what a row is.
 
     Raises:
-        InputError: they may not be left out, or are more than may be.
+        InputError: no row is one of the input's (``where``), or they may not be left out, or are
+            more than may be.
     """
     found = gather((unknown.edges, rows, len(unknown.examples), unknown.beyond))
     total, read = (sum(ours[i] for ours in found) for i in (0, 1))
+    if edge.where is not None and not read and not edge.optional:
+        where = edge.where
+        raise InputError(
+            f"{edge.location} has no row in which column {where.column!r} (where.column) is"
+            f" {where.equals!r} (where.equals); values are compared exactly, also in case and"
+            " blanks: correct it, or set optional: true where there may be none"
+        )
     if not total:
         return None
     rule = edge.unknown_nodes or UnknownNodes()

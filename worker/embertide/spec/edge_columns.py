@@ -79,6 +79,51 @@ class EdgeColumns(SpecModel):
     )
 
 
+def _value_tag(value: Any) -> str | None:
+    if isinstance(value, str):
+        return "<text>"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return "<number>"
+    return None
+
+
+_LEAST, _MOST = -(2**63), 2**63 - 1
+Value = Annotated[
+    Annotated[str, Field(min_length=1, max_length=MAX_COLUMN_NAME), Tag("<text>")]
+    | Annotated[int, Field(ge=_LEAST, le=_MOST), Tag("<number>")],
+    Discriminator(
+        _value_tag,
+        custom_error_type="value",
+        custom_error_message="must be a text, or a whole number without quotes",
+    ),
+    WithJsonSchema(
+        {
+            "x-kubernetes-int-or-string": True,
+            "minLength": 1,
+            "maxLength": MAX_COLUMN_NAME,
+        }
+    ),
+]
+
+
+class EdgeFilter(SpecModel):
+    """The rows of the input that are edges of this type."""
+
+    column: Column = Field(
+        description="Column that says which rows these are. A 0-based index for npy and for csv "
+        "and tsv without a header.",
+    )
+    equals: Value = Field(
+        description="The value of that column in them: a text, or a whole number where the column "
+        "holds numbers. Compared exactly; a row without a value is left out.",
+    )
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the column holds text."""
+        return isinstance(self.equals, str)
+
+
 _FEATURE_RULES = (
     Rule(
         "has(self.columns) || has(self.vectorColumn)",

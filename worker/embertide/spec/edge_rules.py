@@ -125,6 +125,12 @@ EDGE_RULES = (
         "FieldValueForbidden",
     ),
     Rule(
+        f"!has(self.where) || ({_NAMED} ? type(self.where.column) == string : "
+        "type(self.where.column) == int)",
+        "must be a column name, or a 0-based index for npy and for csv and tsv with header: false",
+        ".where.column",
+    ),
+    Rule(
         _features_are_no_ends(),
         "of edges cannot be their source or destination column; name other columns",
         ".features",

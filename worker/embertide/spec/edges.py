@@ -14,7 +14,13 @@ from embertide.spec.base import (
 )
 from embertide.spec.cel import Rule
 from embertide.spec.dialect import DIALECT, TextDialect
-from embertide.spec.edge_columns import Column, EdgeColumns, EdgeFeatures, with_columns_by_place
+from embertide.spec.edge_columns import (
+    Column,
+    EdgeColumns,
+    EdgeFeatures,
+    EdgeFilter,
+    with_columns_by_place,
+)
 from embertide.spec.edge_rules import EDGE_RULES, TO_ADD, SelfLoops
 from embertide.spec.places import PLACE_RULES, ObjectInput
 from embertide.spec.readiness import READY, Ready
@@ -56,6 +62,11 @@ class EdgeInput(ObjectInput):
         default=None,
         description="ones: each edge counts as one of weight 1 in a model that reads weights. Such "
         "a model demands columns.weight, or this word.",
+    where: EdgeFilter | None = Field(
+        default=None,
+        description="Which rows are edges of this type, where one input has those of several. Rows "
+        "are counted (minEdges, maxShrink) after it; without any the job fails, unless the type is "
+        "optional. If unset, all are.",
     )
     features: EdgeFeatures | None = Field(
         default=None,
@@ -198,6 +209,8 @@ class EdgeInput(ObjectInput):
         wanted, kind = (str, "a column name") if self.named_columns else (int, "a 0-based index")
         about = self.format if self.named_columns or self.format == "npy" else "csv without header"
         given = [(("columns", name), value) for name, value in columns.items()]
+        if self.where is not None:
+            given.append((("where", "column"), self.where.column))
         features = self._feature_columns()
         field = self._features_field
         given += [(("features", field), value) for value in features]

@@ -8,12 +8,12 @@ from embertide.context import RunContext
 from embertide.planning.inputs import Inputs
 from embertide.planning.listings import check_listings
 from embertide.planning.sizes import (
-    TEXT_FORMATS,
     ReadRows,
     check_least,
     check_shrink,
     last_rows,
     planned_rows,
+    rows_are_counted,
 )
 from embertide.primitives.shuffle import Edges
 from embertide.readers.edges import count_edges, splits_at_once
@@ -41,7 +41,7 @@ def check_read(ctx: RunContext, inputs: Inputs, edges: Mapping[Relation, Edges])
     texts = [
         edge
         for edge in ctx.job.spec.input.edges
-        if edge.format in TEXT_FORMATS
+        if rows_are_counted(edge)
         and (edge.relation in edges or _is_limited(ctx.job, edge))
         and str(edge.relation) not in inputs.absent
     ]
