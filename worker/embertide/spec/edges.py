@@ -62,6 +62,7 @@ class EdgeInput(ObjectInput):
         default=None,
         description="ones: each edge counts as one of weight 1 in a model that reads weights. Such "
         "a model demands columns.weight, or this word.",
+    )
     where: EdgeFilter | None = Field(
         default=None,
         description="Which rows are edges of this type, where one input has those of several. Rows "
