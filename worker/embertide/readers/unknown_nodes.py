@@ -126,7 +126,7 @@ def settle(
         InputError: no row is one of the input's (``where``), or they may not be left out, or are
             more than may be.
     """
-    found = gather((unknown.edges, rows, len(unknown.examples), unknown.beyond))
+    found = gather((unknown.edges, rows, len(unknown.examples), sorted(unknown.beyond)))
     total, read = (sum(ours[i] for ours in found) for i in (0, 1))
     if edge.where is not None and not read and not edge.optional:
         where = edge.where
@@ -144,7 +144,7 @@ def settle(
     by_rank = gather([example.describe(edge, with_line=refused) for example in shown])
     examples = [text for ours in by_rank for text in ours]
     if refused:
-        beyond = set[tuple[str, int]]().union(*(ids for *_, ids in found))
+        beyond = {(end, dense_id) for *_, ids in found for end, dense_id in ids}
         from_one = bool(beyond) and beyond <= set(zip(_ENDS, counts, strict=True))
         raise _refusal(edge, rule, total, read, examples, nodes, noun, from_one=from_one)
     return DroppedEdges(str(edge.relation), total, read, examples)
