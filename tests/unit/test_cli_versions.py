@@ -6,17 +6,21 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import embertide
+from embertide.errors import InputError
 from embertide.spec.version_names import version_uri
 from embertide.storage.opening import open_storage
 from embertide.versions.catalog import latest
 from embertide.versions.parts import PartWriter
 from embertide.versions.publish import publish
 from tests.support.cli import JOB
+from tests.support.compared import publish_types
 from tests.support.versions import CURRENT, NEXT, OLD, publish_one
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -150,11 +154,90 @@ def test_numbers_have_no_prefix(cli: Cli, output: Path) -> None:
     assert "prefix 'item:' needs string ids" in err
 
 
+# neighbors of another node type
+
+USERS = {"u_17": [1, 0], "u_18": [0, 1], "both": [1, 1]}
+ITEMS = {"i_1": [0.9, 0.1], "i_2": [0, 3], "i_3": [0.5, 0.4], "both": [-1, 0]}
+
+
+def typed(tmp_path: Path, **types: dict[Any, list[float]]) -> Path:
+    """A version of users, items and further node types."""
+    rows = {
+        name: {key: np.array(value, np.float32) for key, value in of.items()}
+        for name, of in {"user": USERS, "item": ITEMS, **types}.items()
+    }
+    publish_types(STORAGE, f"file://{tmp_path}/out", OLD, rows)
+    return tmp_path / "out"
+
+
+def near(answer: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    return {name: [one.id for one in found] for name, found in answer.items()}
+
+
+def test_items_of_a_user(cli: Cli, tmp_path: Path) -> None:
+    output = typed(tmp_path)
+    asked = ["neighbors", "--output", str(output), "--node-type", "item"]
+    for more in ([], ["--from-type", "user"]):
+        code, out, _ = cli(*asked, "u_17", *more, "--json")
+        assert code == 0
+        assert ids(json.loads(out)["embeddings"]) == {"u_17": ["i_1", "i_3", "i_2", "both"]}
+    assert "Nearest to user u_17" in cli(*asked, "u_17")[1]
+    # Its own type is asked first, and leaves the id itself out.
+    assert near(embertide.neighbors(output, "both", node_type="item", k=1)) == {"both": ["i_2"]}
+    found = embertide.neighbors(output, ["both", "u_18"], node_type="item", from_type="user", k=2)
+    assert near(found) == {"both": ["i_3", "i_1"], "u_18": ["i_2", "i_3"]}
+    l2 = embertide.neighbors(output, ["u_18"], node_type="item", metric="l2", k=1)
+    assert near(l2) == {"u_18": ["i_3"]}
+
+
+def test_ids_of_numbers_are_those_of_the_type_that_is_named(tmp_path: Path) -> None:
+    output = typed(tmp_path, shop={1: [0, 1], 2: [1, 1]}, tag={1: [1, 0]})
+    assert near(embertide.neighbors(output, 1, node_type="shop")) == {"1": [2]}
+    found = embertide.neighbors(output, [1], node_type="shop", from_type="tag")
+    assert near(found) == {"1": [2, 1]}
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (["u_17"], "several node types; choose one of user, item, tag (node_type=, or --node-type"),
+        (["u_19", "--node-type", "item"], "no id 'u_19' in {out} version {version}, item, which"),
+        (["u_19", "--node-type", "item"], "; node types user do not have it either"),
+        (["t_1", "--node-type", "item"], "embeddings of tag have another length than 2"),
+        (
+            ["t_1", "--node-type", "item", "--from-type", "tag"],
+            "embeddings of tag have 3 values and those of item 2; only those of one length",
+        ),
+        (["i_1", "--node-type", "item", "--from-type", "user"], "no id 'i_1' in {out} version"),
+        (["u_17", "--node-type", "item", "--from-type", "usr"], "no node type 'usr'; it has user"),
+    ],
+)
+def test_neighbors_that_cannot_be_found(
+    cli: Cli, tmp_path: Path, asked: list[str], says: str
+) -> None:
+    output = typed(tmp_path, tag={"t_1": [1, 2, 3]})
+    code, _, err = cli("neighbors", "--output", str(output), *asked)
+    assert code == 3
+    assert says.format(out=f"file://{output}", version=OLD) in " ".join(err.split())
+
+
+def test_an_id_of_several_other_types_is_a_question(tmp_path: Path) -> None:
+    output = typed(tmp_path, shop={"u_17": [0, 1]})
+    with pytest.raises(InputError, match=r"'u_17' is in several node types, user, shop; choose"):
+        embertide.neighbors(output, "u_17", node_type="item")
+    with pytest.raises(ValueError, match=r"metric 'cos'; must be .* cosine, dot or l2"):
+        embertide.neighbors(output, "u_17", node_type="item", metric="cos")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
         (["neighbors", "42"], "give JOB.yaml and ID, or --output URI and ID"),
         (["neighbors", "--output", "out", "1", "--features"], "--features needs JOB.yaml"),
+        (
+            ["neighbors", "job.yaml", "1", "--features", "--from-type", "user"],
+            "--features compares nodes of one type",
+        ),
         (["neighbors", "--output", "out", "job.yaml", "1"], "either JOB.yaml or --output"),
         (["rollback", "previous"], "give JOB.yaml and VERSION, or --output URI and VERSION"),
         (["rollback", "job.yaml", OLD, CURRENT], "give one VERSION, not 2"),

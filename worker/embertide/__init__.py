@@ -9,6 +9,7 @@ From Python::
     frame = embertide.read("embeddings", "20261121T041922Z-3fa9c1").to_pandas()
 
     embertide.list_versions("embeddings")     # what is published
+    embertide.neighbors("embeddings", 42)     # the nearest embeddings
     embertide.plan("job.yaml", grid="2x2")    # what a run would read, hold and send
     embertide.run("job.yaml")                 # compute and publish
     embertide.export(module, "model")         # your trained module, as it is
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from embertide.api import (
         export,
         list_versions,
+        neighbors,
         plan,
         read,
         read_delta,
@@ -54,6 +56,7 @@ __all__ = [
     "VersionInfo",
     "export",
     "list_versions",
+    "neighbors",
     "plan",
     "read",
     "read_delta",
@@ -71,7 +74,16 @@ _MODULES = {
     "RunReport": "embertide.telemetry.report",
     "VersionInfo": "embertide.versions.catalog",
     **dict.fromkeys(
-        ("export", "list_versions", "plan", "read", "read_delta", "read_scores", "run"),
+        (
+            "export",
+            "list_versions",
+            "neighbors",
+            "plan",
+            "read",
+            "read_delta",
+            "read_scores",
+            "run",
+        ),
         "embertide.api",
     ),
 }

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from embertide.versions.catalog import VersionInfo
     from embertide.versions.deltas import Changes
     from embertide.versions.embeddings import Embeddings
+    from embertide.versions.neighbors import Neighbor
 
     Location = str | os.PathLike[str]
     Job = EmbeddingJob | Location | Mapping[str, Any]
@@ -156,6 +157,72 @@ def read_scores(
 
     settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
     return read_score_table(open_storage(settings), _uri(output_uri), version)
+
+
+def neighbors(
+    output_uri: Location,
+    ids: Iterable[int | str] | int | str,
+    *,
+    k: int = 10,
+    metric: Literal["cosine", "dot", "l2"] = "cosine",
+    prefix: str = "",
+    version: str | None = None,
+    node_type: str | None = None,
+    from_type: str | None = None,
+    result: str | None = None,
+    targets: bool = False,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    path_style: bool | None = None,
+) -> dict[str, list[Neighbor]]:
+    """The nearest embeddings of some ids, best first; exact, with bounded memory.
+
+    Example::
+
+        for near in embertide.neighbors("embeddings", "u_17", node_type="item")["u_17"]:
+            print(near.id, near.score)
+
+    Args:
+        ids: one id or several; the result has each as text.
+        k: how many neighbors of each.
+        metric: ``cosine`` and ``dot`` are similarities, ``l2`` is a distance.
+        prefix: only ids that begin with it are compared with.
+        node_type: whose embeddings are compared with, in a version of several types.
+        from_type: the node type of ``ids``; by default ``node_type``, and where it does not have an
+            id another type that does.
+        version, result, targets, endpoint_url, region, path_style: as for `read`.
+
+    Raises:
+        InputError: an id is not there, or in several types; or as `read`.
+        ObjectMissing, OutputError, StorageError, ValueError: as `read`.
+    """
+    from embertide.errors import InputError
+    from embertide.storage.opening import open_storage
+    from embertide.versions.catalog import latest
+    from embertide.versions.neighbors import nearest_in_version
+
+    settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
+    storage, uri = open_storage(settings), _versions_of(output_uri, targets)
+    if k < 1 or metric not in ("cosine", "dot", "l2"):
+        raise ValueError(
+            f"k is {k} and metric {metric!r}; must be at least 1, and cosine, dot or l2"
+        )
+    given = ids if isinstance(ids, Iterable) and not isinstance(ids, str) else [ids]
+    answer = nearest_in_version(
+        storage,
+        uri,
+        version if version is not None else latest(storage, uri).version,
+        [str(one) for one in given],
+        k,
+        metric,
+        prefix,
+        node_type=node_type,
+        from_type=from_type,
+        result=result,
+    )
+    if answer.unknown:
+        raise InputError("\n".join(answer.unknown.values()))
+    return answer.found
 
 
 def list_versions(

@@ -29,23 +29,20 @@ if TYPE_CHECKING:
     from embertide.spec import EmbeddingJob
     from embertide.spec.manifest import FeatureInput, NodeInput
     from embertide.storage.protocol import Storage
-    from embertide.versions.neighbors import Answer, Batch, Batches, Metric, Neighbor
+    from embertide.versions.neighbors import Answer, Batch, Metric, Neighbor
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of the embeddings, and again of the features."""
+    """What is asked of the embeddings, and again of the features of the same node type."""
 
     ids: list[str]
     k: int
     metric: Metric
     prefix: str
-
-    def ask(self, batches: Batches, source: str) -> Answer:
-        """The answer of one stream of rows; ``source`` is what messages call it."""
-        from embertide.versions.neighbors import nearest
-
-        return nearest(batches, self.ids, self.k, self.metric, source, self.prefix)
+    node_type: str | None
+    from_type: str | None
+    result: str | None
 
 
 class MetricName(StrEnum):
@@ -80,6 +77,16 @@ def neighbors(
         typer.Option(metavar="VERSION", help="Default: the current version.", show_default=False),
     ] = None,
     node_type: NodeTypeOption = None,
+    from_type: Annotated[
+        str | None,
+        typer.Option(
+            "--from-type",
+            metavar="TYPE",
+            help="The node type of ID, where it is another one, as in the items of a user. "
+            "Default: the one of --node-type, or another one that has it.",
+            show_default=False,
+        ),
+    ] = None,
     result: ResultOption = None,
     metric: Annotated[
         MetricName, typer.Option(help="cosine and dot are similarities, l2 is a distance.")
@@ -104,14 +111,17 @@ def neighbors(
       embertide neighbors job.yaml 42 7 -k 5 --metric l2
       embertide neighbors job.yaml nginx --features
       embertide neighbors job.yaml 42 --prefix item:
+      embertide neighbors job.yaml u_17 --node-type item
       embertide neighbors --output s3://shop/out 42
     """
     job_path, ids = job_and_rest(words, output, "ID")
     if features and job_path is None:
         raise typer.BadParameter("--features needs JOB.yaml, which names the features")
+    if features and from_type not in (None, node_type):
+        raise typer.BadParameter("--features compares nodes of one type; leave --from-type out")
     place = place_of(job_path, output, endpoint_url)
-    question = Question(ids, k, metric.value, prefix)
-    answers = _search(place, question, version, (node_type, result), features)
+    question = Question(ids, k, metric.value, prefix, node_type, from_type, result)
+    answers = _search(place, question, version, features)
     if json_output:
         from embertide.cli.progress_view import write_json
 
@@ -122,38 +132,44 @@ def neighbors(
         console = Console()
         for name in dict.fromkeys(name for answer in answers.values() for name in answer.found):
             columns = {by: answer.found.get(name, []) for by, answer in answers.items()}
-            print_neighbors(console, name, columns, metric)
+            of = answers["embeddings"].types.get(name, "")
+            print_neighbors(console, f"{of} {name}".strip(), columns, metric)
     unknown = [text for answer in answers.values() for text in answer.unknown.values()]
     if unknown:
         raise InputError("\n".join(unknown))
 
 
 def _search(
-    place: Place,
-    question: Question,
-    version: str | None,
-    which: tuple[str | None, str | None],
-    features: bool,
+    place: Place, question: Question, version: str | None, features: bool
 ) -> dict[str, Answer]:
     """Answers by what was compared: the vectors of a node type and result, and its features."""
     from embertide.storage.opening import open_storage
     from embertide.versions.catalog import latest
-    from embertide.versions.reading import iter_embeddings
+    from embertide.versions.neighbors import nearest, nearest_in_version
 
     storage = open_storage(place.storage)
     # Looked up once: a version published between two passes must not change the answer.
     chosen = version if version is not None else latest(storage, place.uri).version
+    asked = question.ids, question.k, question.metric
     answers = {
-        "embeddings": question.ask(
-            lambda: iter_embeddings(storage, place.uri, chosen, *which),
-            f"{place.uri} version {chosen}",
+        "embeddings": nearest_in_version(
+            storage,
+            place.uri,
+            chosen,
+            *asked,
+            question.prefix,
+            node_type=question.node_type,
+            from_type=question.node_type if features else question.from_type,
+            result=question.result,
         )
     }
     if features:
         job = place.job
         assert job is not None
-        node, raw = _with_features(job, which[0])
-        answers["features"] = question.ask(lambda: _batches(storage, node, raw), raw.location)
+        node, raw = _with_features(job, question.node_type)
+        answers["features"] = nearest(
+            lambda: _batches(storage, node, raw), *asked, raw.location, question.prefix
+        )
     return answers
 
 

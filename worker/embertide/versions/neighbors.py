@@ -10,14 +10,19 @@ from __future__ import annotations
 import difflib
 import heapq
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from embertide.errors import InputError
+from embertide.spec.version_names import version_uri
 from embertide.spec.whole_numbers import whole_number
+from embertide.storage.protocol import Storage
+from embertide.versions.manifest import TypeEntry, read_manifest, types_in
+from embertide.versions.reading import choose_result, read_part
 
 Metric = Literal["cosine", "dot", "l2"]
 # (ids, values): ids an int64 array or an array of strings of length n, values float [n, D].
@@ -45,10 +50,20 @@ class Answer:
     Attributes:
         found: id -> its nearest rows, best first; the id is as in the version.
         unknown: id as asked for -> what to tell of it.
+        types: id -> its node type, of those that are of another one than the rows.
     """
 
     found: dict[str, list[Neighbor]]
     unknown: dict[str, str]
+    types: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Rows of another node type, as wide as those that are compared, in which ids may be."""
+
+    node_type: str
+    batches: Batches
 
 
 def nearest(
@@ -58,6 +73,8 @@ def nearest(
     metric: Metric = "cosine",
     source: str = "",
     prefix: str = "",
+    elsewhere: Sequence[Elsewhere] = (),
+    own: bool = True,
 ) -> Answer:
     """The ``k`` nearest rows of every wanted id, best first, the id itself left out.
 
@@ -68,17 +85,34 @@ def nearest(
     Args:
         prefix: only ids that begin with it are compared with. A wanted id that is not there is
             looked up with the prefix before it.
+        elsewhere: where wanted ids are looked up that are not there: items for a user.
+        own: whether ids are looked up among the rows themselves.
 
     Raises:
         InputError: there is a prefix, but the ids are numbers.
     """
-    vectors = _vectors_of(batches, wanted, prefix)
+    vectors = _vectors_of(batches, wanted, prefix) if own else {}
     names = {name: _full(name, prefix, vectors) for name in dict.fromkeys(wanted)}
-    unknown = {
-        name: _unknown(batches, prefix + name, source)
-        for name, full in names.items()
-        if full is None
-    }
+    left = [name for name, full in names.items() if full is None]
+    types: dict[str, str] = {}
+    unknown: dict[str, str] = {}
+    there = {other.node_type: _vectors_of(other.batches, left, "") for other in elsewhere if left}
+    for name in left:
+        places = [node_type for node_type, found in there.items() if name in found]
+        if len(places) == 1:
+            names[name], types[name] = name, places[0]
+            vectors[name] = there[places[0]][name]
+        elif places:
+            unknown[name] = (
+                f"id {name!r} is in several node types, {', '.join(places)}; choose one"
+                " (from_type=, or --from-type of a command)"
+            )
+        else:
+            first = batches if own else elsewhere[0].batches
+            unknown[name] = _unknown(first, prefix + name if own else name, source)
+            if own and elsewhere:
+                others = ", ".join(other.node_type for other in elsewhere)
+                unknown[name] += f"; node types {others} do not have it either"
     known = list(dict.fromkeys(full for full in names.values() if full is not None))
     if not known:
         return Answer({}, unknown)
@@ -90,7 +124,8 @@ def nearest(
         scores = _closeness(queries, np.asarray(values, np.float64), metric)
         scores[:, ~_with_prefix(ids, prefix)] = -np.inf
         for q, name in enumerate(known):
-            scores[q, _matches(ids, name)] = -np.inf
+            if name not in types:
+                scores[q, _matches(ids, name)] = -np.inf
             _keep_best(best[q], scores[q], ids, start, k)
         start += len(ids)
     sign = -1.0 if metric == "l2" else 1.0
@@ -98,7 +133,72 @@ def nearest(
         name: [Neighbor(found, sign * score) for score, _, found in sorted(heap, reverse=True)]
         for name, heap in zip(known, best, strict=True)
     }
-    return Answer(found, unknown)
+    return Answer(found, unknown, types)
+
+
+def nearest_in_version(
+    storage: Storage,
+    output_uri: str,
+    version: str,
+    wanted: Sequence[str],
+    k: int,
+    metric: Metric = "cosine",
+    prefix: str = "",
+    *,
+    node_type: str | None = None,
+    from_type: str | None = None,
+    result: str | None = None,
+) -> Answer:
+    """The ``k`` nearest embeddings of some ids in a version, as `nearest` finds them.
+
+    Args:
+        node_type: whose embeddings are compared with, in a version of several.
+        from_type: whose ids are meant; without, those of ``node_type``, and where it does not
+            have one those of another type whose embeddings have as many values.
+
+    Raises:
+        InputError: no such type or result, or none given where there are several; lists them. Or
+            the embeddings of the two types have other numbers of values.
+        ObjectMissing: no such version; lists those there are.
+        OutputError: a part is missing or damaged.
+    """
+    manifest, _ = read_manifest(storage, output_uri, version)
+    uri = version_uri(output_uri, version)
+    target = choose_result(uri, manifest, node_type, result)
+    others = [one for one in types_in(manifest) if one.result == target.result and one != target]
+    if from_type is not None:
+        source = choose_result(uri, manifest, from_type, result)
+        others = [source]
+        if source.dim != target.dim:
+            raise InputError(
+                f"{uri}: embeddings of {from_type} have {source.dim} values and those of"
+                f" {target.name} {target.dim}; only those of one length can be compared"
+            )
+
+    def rows_of(entry: TypeEntry) -> Batches:
+        return lambda: chain.from_iterable(
+            read_part(storage, uri, part, entry.dim) for part in entry.digests
+        )
+
+    own = from_type is None or others == [target]
+    other_length = [one.name for one in others if one.dim != target.dim]
+    others = [one for one in others if one.dim == target.dim and one != target]
+    named = f"{output_uri} version {version}"
+    shown = target if own else others[0]
+    answer = nearest(
+        rows_of(target),
+        wanted,
+        k,
+        metric,
+        f"{named}, {shown.name}" if shown.name else named,
+        prefix,
+        [Elsewhere(one.name, rows_of(one)) for one in others],
+        own,
+    )
+    if not other_length:
+        return answer
+    why = f"; embeddings of {', '.join(other_length)} have another length than {target.dim}"
+    return replace(answer, unknown={name: text + why for name, text in answer.unknown.items()})
 
 
 def _full(name: str, prefix: str, known: Container[str]) -> str | None:

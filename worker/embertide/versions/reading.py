@@ -87,7 +87,10 @@ def _of_type(uri: str, entries: list[TypeEntry], node_type: str | None) -> list[
         )
     names = ", ".join(dict.fromkeys(entry.name for entry in entries))
     if node_type is None:
-        raise InputError(f"{uri} has several node types; choose one of {names}")
+        raise InputError(
+            f"{uri} has several node types; choose one of {names} (node_type=, or --node-type of a"
+            " command)"
+        )
     raise InputError(f"{uri} has no node type {node_type!r}; it has {names}")
 
 
