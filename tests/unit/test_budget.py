@@ -146,7 +146,7 @@ def test_what_does_not_fit_names_the_stage_the_steps_and_the_fewest_workers() ->
         "grid 1x2 needs 2.4 GiB of 1.0 GiB for a worker (--memory, spec.workers.memory)",
         "2.1 GiB in the stage infer, and 320.0 MiB of imports",
         "of imports; rows: bfloat16 can't be on disk; use at least",
-        "use at least 8 workers (grid 4x2), or give each 2.4 GiB",
+        "use at least 8 workers (grid 4x2), or give each 2468MiB",
     ):
         assert part in budget.problem
 
@@ -159,7 +159,7 @@ def test_the_fewest_workers_may_have_tensors_on_disk() -> None:
         " with features can't be on disk"
         " (file:///e); use" in problem
     )
-    assert "use at least 2 workers (grid 2x1), or give each 1.5 GiB" in problem
+    assert "use at least 2 workers (grid 2x1), or give each 1508MiB" in problem
 
 
 def test_the_graph_goes_to_disk_where_tensors_there_are_not_enough() -> None:
@@ -199,7 +199,39 @@ def test_what_does_not_fit_with_all_of_it_on_disk_names_the_fewest_workers() -> 
 def test_where_no_grid_fits_it_says_what_this_one_needs(limit: int, nodes: int) -> None:
     # Of three nodes four workers would have none.
     problem = budget_of(limit, nodes).problem
-    assert "no grid of up to 256 workers fits; give each 2.4 GiB" in problem
+    assert "no grid of up to 256 workers fits; give each 2468MiB" in problem
+
+
+@pytest.mark.parametrize("beside", [0, 123_456_789, SHARED, 2 * SHARED])
+@pytest.mark.parametrize("graph", [no_graph, always])
+@pytest.mark.parametrize("problem", ["", NEVER])
+def test_a_refusal_asks_for_the_least_that_is_accepted(
+    beside: int, graph: Any, problem: str
+) -> None:
+    def estimated(grid: GridShape, *, panel: int = 0, spills_graph: bool = False) -> Estimate:
+        """Parts on disk come with buffers beside them."""
+        found = on_grid(grid, panel=panel, spills_graph=spills_graph)
+        peak = found.peak_memory_per_worker_bytes + (beside if panel else 0)
+        return replace(
+            found,
+            memory_per_worker_bytes={"csr": peak // 2, "infer": peak},
+            peak_memory_per_worker_bytes=peak,
+        )
+
+    def refusal(limit: int, grid: GridShape) -> str:
+        args = 1000, WIDTH, estimated, problem, graph
+        budget = within_budget(estimated(grid), limit, *args).budget
+        assert budget is not None
+        return budget.problem
+
+    first = refusal(400 * MIB, GridShape())
+    asked = parse_memory(first.rpartition(" ")[2])
+    assert refusal(asked, GridShape()) == ""
+    assert refusal(asked - MIB, GridShape()).endswith(first.rpartition(" ")[2])
+    if "use at least" in first:
+        larger = GridShape.parse(first.partition("(grid ")[2].partition(")")[0])
+        assert refusal(400 * MIB, larger) == ""
+        assert refusal(400 * MIB, GridShape.of(larger.graph // 2, 1))
 
 
 # A container's limit, where the job sets no memory.

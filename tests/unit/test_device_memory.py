@@ -21,7 +21,7 @@ from embertide.storage.opening import open_storage
 from embertide.synth.job import synthesize
 from embertide.synth.options import SynthOptions
 from embertide.telemetry.estimate import Estimate
-from embertide.telemetry.format import human_bytes
+from embertide.telemetry.format import asked_bytes, human_bytes
 
 ALONE, NODES = GridShape(), 1 << 17
 
@@ -108,7 +108,7 @@ def test_what_never_fits_names_what_has_most_on_the_gpu_and_the_fewest_workers(
         "on the GPU of a worker (--gpu-memory, spec.workers.deviceMemory) with tensors in host"
         " memory, of which ",
         "has most on the GPU at a time; the graph is on the GPU, too; use at least 2 workers (grid"
-        f" 2x1), or give each {human_bytes(least)}",
+        f" 2x1), or give each {asked_bytes(least)}",
     ):
         assert part in found.problem
     assert found.device_budget is not None

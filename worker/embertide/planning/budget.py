@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Protocol
 
 from embertide.planning.sizing import (
@@ -20,7 +21,7 @@ from embertide.planning.sizing import (
 )
 from embertide.spec.grid import GridShape
 from embertide.telemetry.estimate import Estimate, MemoryBudget, PlannedSpill
-from embertide.telemetry.format import human_bytes
+from embertide.telemetry.format import asked_bytes, human_bytes
 
 MOST_WORKERS = 256
 """Largest grid that is tried: with more workers, constant parts are most of each one's memory."""
@@ -30,6 +31,8 @@ _COLUMNS = 16
 """A panel has a multiple of these: what a kernel takes at a time."""
 NARROW = (8, 4)
 """Columns of panels where nothing else fits: of each cache line that is read, less is used."""
+
+TAKES_MORE = "with tensors on disk it needs more"
 
 
 class EstimateOn(Protocol):
@@ -108,25 +111,28 @@ class _Tight:
 
     def estimated(self) -> Estimate:
         """With tensors on disk where that fits; else with the problem."""
-        tried = [] if self.spill_problem else self._spilled(self.planned.grid)
+        tried = list(self._spilled(self.planned.grid))
         if tried and _needs(tried[-1]) <= self.limit:
             return self._with_budget(tried[-1])
-        least = tried[-1] if tried else self.planned
+        # Parts on disk come with buffers: all in memory may be less.
+        least = min([self.planned, *tried], key=_needs)
         budget = MemoryBudget(self.limit, _needs(least), self._problem(least))
         return replace(self.planned, budget=budget)
 
-    def _spilled(self, grid: GridShape) -> list[Estimate]:
-        """With ever fewer columns in memory, then without the graph, to the first that fits."""
-        tried: list[Estimate] = []
+    def _spilled(self, grid: GridShape) -> Iterator[Estimate]:
+        """With ever fewer columns in memory, then without the graph, to the first that fits; none
+        where tensors can't be on disk."""
+        if self.spill_problem:
+            return
         graph = not self.graph_problem(grid)
         ways = [(panel, False) for panel in panels_of(self.widest)]
         ways += [(panel, True) for panel in panels_of(self.widest) if graph]
         ways += [(panel, graph) for panel in NARROW if panel < self.widest]
         for panel, spills_graph in ways:
-            tried.append(self.estimate(grid, panel=panel, spills_graph=spills_graph))
-            if _needs(tried[-1]) <= self.limit:
+            tried = self.estimate(grid, panel=panel, spills_graph=spills_graph)
+            yield tried
+            if _needs(tried) <= self.limit:
                 break
-        return tried
 
     def _with_budget(self, spilled: Estimate) -> Estimate:
         spill = spilled.spill
@@ -137,18 +143,20 @@ class _Tight:
     def _problem(self, least: Estimate) -> str:
         stages = least.memory_per_worker_bytes
         fullest = max(stages, key=lambda stage: stages[stage])
-        larger, needed = self._larger(spilled=not self.spill_problem), _needs(least)
+        larger, needed = self._larger(), _needs(least)
         advice = (
             f"no grid of up to {MOST_WORKERS} workers fits; give each"
             if larger is None
             else f"use at least {larger.workers} workers (grid {larger}), or give each"
         )
-        disk = f"; {self.spill_problem}" if least.spill is None else self._on_disk(least.spill)
+        disk = f"; {self.spill_problem or TAKES_MORE}"
+        if least.spill is not None:
+            disk = self._on_disk(least.spill)
         return (
             f"grid {self.planned.grid} needs {human_bytes(needed)} of {human_bytes(self.limit)} for"
             f" a worker (--memory, spec.workers.memory): {human_bytes(stages[fullest])} in the"
             f" stage {fullest}, and {human_bytes(IMPORTS_BYTES)} of imports{disk}; {advice}"
-            f" {human_bytes(needed)}"
+            f" {asked_bytes(needed)}"
         )
 
     def _on_disk(self, spill: PlannedSpill) -> str:
@@ -158,16 +166,14 @@ class _Tight:
         largest = f" with {what} on disk, of which {spill.largest} has most in memory at a time"
         return f"{largest}; {why}" if why else largest
 
-    def _larger(self, *, spilled: bool) -> GridShape | None:
+    def _larger(self) -> GridShape | None:
         """The grid of 2, 4, ... times as many graph partitions that fits; None if none does."""
         grid = self.planned.grid
         graph = 2 * grid.graph
         while graph * grid.feature <= min(MOST_WORKERS, self.nodes):
             larger = GridShape.of(graph, grid.feature)
-            spills_graph = spilled and not self.graph_problem(larger)
-            panel = NARROW[-1] if spilled else 0
-            least = self.estimate(larger, panel=panel, spills_graph=spills_graph)
-            if _needs(least) <= self.limit:
+            tried = chain([self.estimate(larger)], self._spilled(larger))
+            if any(_needs(estimate) <= self.limit for estimate in tried):
                 return larger
             graph *= 2
         return None

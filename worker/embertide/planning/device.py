@@ -14,8 +14,9 @@ from embertide.planning.budget import MOST_WORKERS, NARROW, EstimateOn, panels_o
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.telemetry.estimate import Estimate, MemoryBudget, PlannedSpill
-from embertide.telemetry.format import human_bytes
+from embertide.telemetry.format import asked_bytes, human_bytes
 
+_TAKES_MORE = "with tensors in host memory it needs more there"
 _LIBRARIES_BYTES = 1 << 30
 """What CUDA's context, NCCL and the libraries take of a worker's GPU: assumed, not measured."""
 _SHARE = 0.9
@@ -71,14 +72,16 @@ def within_device(
     if planned.gpu_memory_per_worker_bytes <= limit:
         budget = MemoryBudget(limit, planned.gpu_memory_per_worker_bytes)
         return replace(planned, device_budget=budget)
-    least = planned
+    tried = [planned]
     narrow = (panel for panel in NARROW if panel < widest)
     for panel in () if staging_problem else (*panels_of(widest), *narrow):
         least = estimate(planned.grid, panel=panel)
+        tried.append(least)
         if least.gpu_memory_per_worker_bytes <= limit:
             assert least.staged is not None
             needed, sentence = least.gpu_memory_per_worker_bytes, _sentence(least.staged)
             return replace(least, device_budget=MemoryBudget(limit, needed, spills=sentence))
+    least = min(tried, key=lambda estimate: estimate.gpu_memory_per_worker_bytes)
     larger = _larger(planned.grid, limit, nodes, estimate, staged=not staging_problem)
     problem = _problem(least, limit, staging_problem, larger)
     budget = MemoryBudget(limit, least.gpu_memory_per_worker_bytes, problem)
@@ -95,7 +98,7 @@ def _sentence(staged: PlannedSpill) -> str:
 
 def _problem(least: Estimate, limit: int, staging_problem: str, larger: GridShape | None) -> str:
     needed = human_bytes(least.gpu_memory_per_worker_bytes)
-    why = f"; {staging_problem}"
+    why = f"; {staging_problem or _TAKES_MORE}"
     if least.staged is not None:
         why = (
             f" with tensors in host memory, of which {least.staged.largest} has most on the GPU at"
@@ -106,9 +109,10 @@ def _problem(least: Estimate, limit: int, staging_problem: str, larger: GridShap
         if larger is None
         else f"use at least {larger.workers} workers (grid {larger}), or give each"
     )
+    asked = asked_bytes(least.gpu_memory_per_worker_bytes)
     return (
         f"grid {least.grid} needs {needed} of {human_bytes(limit)} on the GPU of a worker"
-        f" (--gpu-memory, spec.workers.deviceMemory){why}; {advice} {needed}"
+        f" (--gpu-memory, spec.workers.deviceMemory){why}; {advice} {asked}"
     )
 
 
@@ -119,8 +123,9 @@ def _larger(
     graph = 2 * grid.graph
     while graph * grid.feature <= min(MOST_WORKERS, nodes):
         larger = GridShape.of(graph, grid.feature)
-        panel = NARROW[-1] if staged else 0
-        if estimate(larger, panel=panel).gpu_memory_per_worker_bytes <= limit:
+        panels = (0, NARROW[-1]) if staged else (0,)
+        tried = (estimate(larger, panel=panel) for panel in panels)
+        if any(of.gpu_memory_per_worker_bytes <= limit for of in tried):
             return larger
         graph *= 2
     return None

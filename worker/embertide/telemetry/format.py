@@ -11,6 +11,11 @@ def human_bytes(size: float) -> str:
     return _scaled(size, 1024.0, _BYTE_UNITS)
 
 
+def asked_bytes(size: float) -> str:
+    """An amount that is asked for, as options take it: ``501.2`` MiB -> ``502MiB``."""
+    return f"{-(-int(size) // (1 << 20))}MiB"
+
+
 def human_count(count: float) -> str:
     """``21_300_000`` -> ``21.3 M``."""
     return _scaled(count, 1000.0, _COUNT_UNITS)
