@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from embertide.models.dgl_interop import why_no_dgl
 from embertide.models.read import read_files
 from embertide.models.reference import run_typed_reference
 from embertide.models.summary import summarise
+from embertide.spec.manifest import EmbeddingJob
 from embertide.steps import Attend, Message
 from embertide.storage.opening import open_storage
 from embertide.tracing.export import Export, export_module
@@ -269,3 +271,66 @@ def test_wrong_columns_are_told_with_those_of_the_graph() -> None:
     types = GraphTypes({"user": 7}, ("user:follows:user",))
     with pytest.raises(ModelError, match=r"shapes .*\(--graph gives node types user \(7 columns\)"):
         export_module(Net(), graph=types)
+
+
+class OneWeighted(torch.nn.Module):
+    """Weights of one relation, as ``data.collect("edge_weight")`` gives them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.HeteroConv(
+            {
+                ("user", "buys", "item"): pyg.GraphConv((6, 5), 4),
+                ("item", "rev_buys", "user"): pyg.SAGEConv((5, 6), 4),
+            }
+        )
+
+    def forward(self, x_dict, edge_index_dict, edge_weight_dict):
+        return self.conv(x_dict, edge_index_dict, edge_weight_dict=edge_weight_dict)
+
+
+class Positional(OneWeighted):
+    def forward(self, x_dict, edge_index_dict, edge_weight_dict):
+        return self.conv(x_dict, edge_index_dict, edge_weight_dict)
+
+
+class BothWeighted(OneWeighted):
+    """Both convolutions take weights; what the graph has decides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        relation = "item", "rev_buys", "user"
+        self.conv.convs[relation] = pyg.GraphConv((5, 6), 4)
+
+
+WEIGHED = "user:buys:item"
+SHOP = {"nodes": {"user": 6, "item": 5}, "edges": [WEIGHED, "item:rev_buys:user"]}
+
+
+@pytest.mark.parametrize(
+    ("make", "weighted"),
+    [(OneWeighted, None), (Positional, None), (BothWeighted, [WEIGHED]), (BothWeighted, None)],
+)
+def test_weights_of_some_relations(
+    make: Callable[[], torch.nn.Module], weighted: list[str] | None
+) -> None:
+    types = replace(types_of(SHOP), weighted=weighted and frozenset(weighted))
+    graph, module = random_graph(types, 23, seed=9), shake(make())
+    done = export_module(module, graph=types)
+    views = [step.edges for step in done.exported.program.steps if step.edges is not None]
+    read = {view.relation for view in views if view.edge_weight}
+    assert read == ({WEIGHED} if make is not BothWeighted or weighted else set(types.relations))
+    weights = {types.triple(name): graph.edges[name].weight for name in read}
+    with quiet():
+        own = module.double()(graph.x, edges_of(graph), weights)
+    assert_program_gives(done, graph, own)
+
+
+def test_a_job_states_which_relations_have_weights(tmp_path: Path) -> None:
+    manifest = write_typed_job(tmp_path)
+    storage, edges = open_storage(None), manifest["spec"]["input"]["edges"]
+    types = named_types(EmbeddingJob.model_validate(manifest), storage)
+    assert types.weighted == {"user:buys:item", "item:bought_by:user"}
+    del edges[0]["columns"]["weight"]
+    types = named_types(EmbeddingJob.model_validate(manifest), storage)
+    assert types.weighted is None

@@ -126,6 +126,19 @@ def test_dicts_by_type(tmp_path: Path) -> None:
     assert taken.graph.nodes == {"user": 1, "item": 2}
     assert taken.graph.relations == ("user:buys:item", "item:of:user")
     assert taken.categories == {"user": {0: 6}}
+    assert taken.graph.weighted is None
+
+
+@pytest.mark.parametrize("argument", ["edge_weight_dict", "edge_attr_dict"])
+def test_weights_of_some_relations(argument: str) -> None:
+    class Net(nn.Module):
+        def forward(self, x_dict, edge_index_dict, edge_weight_dict=None, edge_attr_dict=None):
+            return x_dict
+
+    sample = {"x_dict": {"user": USERS}, "edge_index_dict": {BUYS: BOUGHT, OF: BOUGHT.flip(0)}}
+    shown = read_sample(Net(), sample | {argument: {BUYS: torch.rand(3)}}, {})
+    assert shown.graph is not None
+    assert shown.graph.weighted == {"user:buys:item"}
 
 
 def test_features_and_categories_of_relations() -> None:

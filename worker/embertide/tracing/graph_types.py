@@ -58,7 +58,13 @@ def named_types(
         for relation in edge.relations
     }
     relations = tuple(str(relation) for relation in job.spec.input.relations)
-    return GraphTypes(nodes, relations, features)
+    weighted = frozenset(
+        str(relation)
+        for edge in job.spec.input.edges
+        if edge.columns.weight is not None
+        for relation in edge.relations
+    )
+    return GraphTypes(nodes, relations, features, weighted=weighted or None)
 
 
 def written_types(graph: Mapping[str, Any]) -> GraphTypes:

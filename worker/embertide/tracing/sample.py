@@ -169,13 +169,19 @@ def _typed(parts: Mapping[str, Any]) -> Sample:
         name = ":".join(triple)
         count = ends_of(f"edge_index of {name}", ends, source, destination)
         edges[name] = _edge_columns(_of_relation(parts, relation), count, f" of {name}")
+    weighted = frozenset(
+        ":".join(_triple(relation))
+        for relation in parts["edge_index"]
+        if _has_weights(_of_relation(parts, relation))
+    )
     ends = [_triple(name) for name in edges]
     nodes = dict.fromkeys([*x, *(name for triple in ends for name in (triple[0], triple[-1]))], 0)
     nodes |= {name: rows.shape[1] for name, rows in x.items()}
+    types = written_types(
+        {"nodes": nodes, "edges": {name: _width(of) for name, of in edges.items()}}
+    )
     return Sample(
-        graph=written_types(
-            {"nodes": nodes, "edges": {name: _width(of) for name, of in edges.items()}}
-        ),
+        graph=replace(types, weighted=weighted or None),
         categories=_some({name: categories_in(f"x of {name}", rows) for name, rows in x.items()}),
         edge_categories=_some(
             {name: categories_in(f"features of {name}", of) for name, of in edges.items()}
@@ -209,6 +215,12 @@ def _triple(relation: Any) -> list[str]:
 
 def _of_relation(parts: Mapping[str, Any], relation: Any) -> dict[str, Any]:
     return {role: parts[role][relation] for role in _OF_EDGES if relation in parts.get(role, {})}
+
+
+def _has_weights(parts: Mapping[str, Any]) -> bool:
+    """Whether a relation's edges have one number each."""
+    features = parts.get("edge_features")
+    return "edge_weight" in parts or (isinstance(features, Tensor) and features.dim() == 1)
 
 
 def _edge_columns(parts: Mapping[str, Any], count: int | None, of: str = "") -> Tensor | None:

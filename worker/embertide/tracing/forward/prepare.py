@@ -46,8 +46,12 @@ def prepare(
             types and the types were not given.
     """
     tables = tables or {}
-    left = [module.get_parameter(part.name) for of_type in tables.values() for part in of_type]
-    empty: dict[int, Any] = {id(part): nn.Parameter(part.detach()[:0].clone()) for part in left}
+    left = [part for of_type in tables.values() for one in of_type for part in one.parts(module)]
+    empty: dict[int, Any] = {
+        id(part): nn.Parameter(none) if isinstance(part, nn.Parameter) else none
+        for part in left
+        for none in [part.detach()[:0].clone()]
+    }
     copied = _copied(module, empty).eval().float().double()
     for part in copied.modules():
         _forget_graph(part)
@@ -205,6 +209,32 @@ def find_types(
     else:
         width = find_width(subject, width, init, bare)
     return with_tables(replace(bare, nodes={"": width}), subject.tables)
+
+
+def find_weighted(subject: Subject, types: GraphTypes) -> GraphTypes:
+    """The graph without weights of relations whose convolutions take none.
+
+    PyG's HeteroConv passes each relation's weight on to its convolution; of the relations that may
+    have weights, those have none whose convolution fails with one.
+    """
+
+    def fails(weighted: frozenset[str] | None) -> bool:
+        graph = random_graph(replace(types, weighted=weighted), _TRIED, seed=0)
+        try:
+            subject.fresh().record(graph)
+        except ModelError as error:
+            return any(text in str(error) for text in _NOT_TAKEN)
+        return False
+
+    passed = "edge_weight" in subject.roles.values()
+    if not (subject.by_type and passed and fails(types.weighted)):
+        return types
+    some = filter(types.weighs, types.relations)
+    return replace(types, weighted=frozenset(name for name in some if not fails(frozenset({name}))))
+
+
+_NOT_TAKEN = ("got an unexpected keyword argument", "is given size, which is not known")
+"""How a convolution without weights fails that is given some."""
 
 
 def find_width(

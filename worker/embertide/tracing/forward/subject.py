@@ -99,7 +99,9 @@ class Subject:
             "x": self._passed(graph.types, self._features(graph)),
             "node_id": {name: graph.numbers(name) for name in self.tables},
             "edge_index": {name: own.edge_index for name, own in edges.items()},
-            "edge_weight": {name: own.weight for name, own in edges.items()},
+            "edge_weight": {
+                name: own.weight for name, own in edges.items() if graph.types.weighs(name)
+            },
         }
         if "adjacency" in self.roles.values():
             values["adjacency"] = {

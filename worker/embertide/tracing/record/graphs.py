@@ -33,6 +33,7 @@ class GraphTypes:
         categories: node type -> column of its features -> how many categories it has, whole
             numbers from 0.
         edge_categories: relation -> the same of its edges' features.
+        weighted: the relations whose edges have weights; None where nothing states it: all.
     """
 
     nodes: dict[str, int]
@@ -41,6 +42,7 @@ class GraphTypes:
     reached: bool = False
     categories: Mapping[str, Categories] = field(default_factory=dict)
     edge_categories: Mapping[str, Categories] = field(default_factory=dict)
+    weighted: frozenset[str] | None = None
 
     @property
     def typed(self) -> bool:
@@ -53,6 +55,10 @@ class GraphTypes:
             return "", ""
         parsed = Relation.parse(relation)
         return parsed.source, parsed.destination
+
+    def weighs(self, relation: str) -> bool:
+        """Whether a relation's edges have weights."""
+        return self.weighted is None or relation in self.weighted
 
     def triple(self, relation: str) -> tuple[str, str, str]:
         """A relation as PyG and DGL have it."""

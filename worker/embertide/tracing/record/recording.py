@@ -54,7 +54,11 @@ class Recording:
             self.features[name] = passed
         for relation in graph.edges:
             self._add(View(relation))
-        self.edge_weight = self._of_edges("edge_weight", "weight")
+        self.edge_weight = {
+            relation: weight
+            for relation, weight in self._of_edges("edge_weight", "weight").items()
+            if self.types.weighs(relation)
+        }
         self.edge_features: dict[str, Any] = self._of_edges("edge_features", "features")
         for relation, categories in graph.types.edge_categories.items():
             of_edges: Any = as_passed(self.edge_features[relation], categories)
