@@ -20,7 +20,7 @@ from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.telemetry.report import RunReport
 from tests.support.exact import assert_exact
-from tests.support.export_tables import FEATURES, ROWS, Cat, Several
+from tests.support.export_tables import FEATURES, ROWS, BelowFeatures, Cat, Positions, Several
 from tests.support.models import shake
 from tests.support.small_job import SmallJob
 
@@ -117,9 +117,13 @@ def test_rows_of_tables_meet_the_features_of_their_nodes(
     assert_exact(job.published(), job.own(module))
 
 
-def test_several_tables(tmp_path: Path) -> None:
-    module = shake(Several())
-    job = make(tmp_path, "string", module, ["shop", "brand", "bias"])
+@pytest.mark.parametrize(
+    ("kind", "tables"),
+    [(Several, ["shop", "brand", "bias"]), (Positions, "pe"), (BelowFeatures, ["user", "item"])],
+)
+def test_several_tables(tmp_path: Path, kind: Any, tables: Any) -> None:
+    module = shake(kind())
+    job = make(tmp_path, "string", module, tables)
     job.run((2, 2))
     assert_exact(job.published(), job.own(module))
 

@@ -86,6 +86,66 @@ class Bare(Several):
         return self.conv(h, edge_index) + self.bias
 
 
+class Positions(nn.Module):
+    """A buffer with a row for each node, beside the features, cut as a longer one would be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("pe", torch.randn(ROWS, EMBEDDED))
+        self.conv = pyg.SAGEConv(FEATURES + EMBEDDED, OUT)
+
+    def forward(self, x, edge_index):
+        return self.conv(torch.cat([x, self.pe[: x.size(0)]], dim=-1), edge_index)
+
+
+class Looked(Positions):
+    """Its rows are named by the nodes' numbers."""
+
+    def forward(self, x, node_id, edge_index):
+        return self.conv(torch.cat([x, self.pe[node_id]], dim=-1), edge_index)
+
+
+class Below(nn.Module):
+    """LightGCN as its authors, SELFRec and RecBole write it: users are the first nodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.user, self.item = nn.Embedding(ROWS - 9, EMBEDDED), nn.Embedding(9, EMBEDDED)
+
+    def forward(self, edge_index):
+        conv, h = pyg.LGConv(), torch.cat([self.user.weight, self.item.weight])
+        layers = [h]
+        for _ in range(2):
+            layers.append(conv(layers[-1], edge_index))
+        return torch.stack(layers, dim=1).mean(dim=1)
+
+
+class BelowFeatures(Below):
+    """The same beside features."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.SAGEConv(FEATURES + EMBEDDED, OUT)
+
+    def forward(self, x, edge_index):
+        tables = torch.cat([self.user.weight, self.item.weight])
+        return self.conv(torch.cat([x, tables], dim=-1), edge_index)
+
+
+class BelowBeside(Below):
+    """As many of both, looked up, and a table of all nodes beside them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.user, self.item = nn.Embedding(18, EMBEDDED), nn.Embedding(ROWS - 18, EMBEDDED)
+        self.bias = nn.Parameter(torch.randn(ROWS, 1))
+
+    def forward(self, edge_index):
+        users = self.user(torch.arange(self.user.num_embeddings))
+        h = torch.cat((users, self.item.weight.detach()), dim=0)
+        return pyg.LGConv()(h, edge_index) + self.bias
+
+
 class Typed(nn.Module):
     """The model of PyG's tutorial on link prediction, up to its classifier."""
 
@@ -154,6 +214,12 @@ CASES: dict[str, TableCase] = {
     "sum": TableCase(Equal, {"": "emb"}),
     "node_id": TableCase(Numbered, {"": "emb"}, given=("x", "node_id")),
     "several": TableCase(Several, {"": ["shop", "brand", "bias"]}, width=FEATURES),
+    "buffer": TableCase(Positions, {"": "pe"}),
+    "buffer by node_id": TableCase(Looked, {"": "pe"}, given=("x", "node_id")),
+    "row below row": TableCase(Below, {"": ["user", "item"]}, features=0, given=()),
+    "row below row, beside": TableCase(
+        BelowBeside, {"": ["user", "item", "bias"]}, features=0, given=()
+    ),
     "several alone": TableCase(Bare, {"": ["shop", "brand", "bias"]}, features=0, given=()),
     "typed": TableCase(Typed, {"user": "user_emb", "item": "item_emb"}, graph=TYPES),
 }

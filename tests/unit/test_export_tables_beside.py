@@ -19,8 +19,9 @@ from embertide.tracing.export import export_module
 from embertide.tracing.prove.agreement import TOLERANCE, layer_graphs
 from embertide.tracing.record.graphs import GraphTypes, random_graph
 from tests.support.exact import relative_error
-from tests.support.export_tables import CASES, ROWS, TYPES
+from tests.support.export_tables import CASES, ROWS, TYPES, Below
 from tests.support.models import Files, shake
+from tests.support.pyg import pyg
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -57,11 +58,24 @@ def test_features_and_tables_are_inputs_of_their_own(name: str) -> None:
         assert relative_error(values, expected[node_type]) <= 1e-6
 
 
+class Halved(Below):
+    """Items are computed before they are put below users."""
+
+    def forward(self, edge_index):
+        h = torch.cat([self.user.weight, self.item.weight])
+        return pyg.LGConv()(h, edge_index) + torch.cat([self.user.weight, self.item.weight * 2])
+
+
 REFUSED: dict[str, tuple[Callable[[], nn.Module], Mapping[str, Any], str]] = {
     "numbers as features": (
         CASES["node_id"].make,
         {"tables": {"": "emb"}, "inputs": {"node_id": "x", "x": "node_id"}},
         "the module reads features here, but gets the nodes' numbers.*--width",
+    ),
+    "some of the nodes' rows alone": (
+        Halved,
+        {"tables": {"": ["user", "item"]}},
+        "rows stand one below another are known as .*: compute after it, or make each a node type",
     ),
     "node_id without a table": (
         CASES["node_id"].make,

@@ -24,7 +24,13 @@ from embertide.tracing.categories import CategoriesOf, check_columns, with_featu
 from embertide.tracing.decoder import export_decoder
 from embertide.tracing.explanation import Explanation, Understood, explain
 from embertide.tracing.forward.entry import unwrapped, with_encoder
-from embertide.tracing.forward.prepare import edge_columns, find_types, prepare, reached
+from embertide.tracing.forward.prepare import (
+    edge_columns,
+    find_types,
+    find_weighted,
+    prepare,
+    reached,
+)
 from embertide.tracing.forward.relations import in_order
 from embertide.tracing.forward.subject import Subject
 from embertide.tracing.graph_types import named_types
@@ -35,10 +41,17 @@ from embertide.tracing.lower.row_wise import emit
 from embertide.tracing.prove.proof import Proof, prove
 from embertide.tracing.record.graphs import GraphTypes, RandomGraph, random_graph
 from embertide.tracing.record.precision import quiet
-from embertide.tracing.record.tables import check_read, find_tables, with_tables
+from embertide.tracing.record.tables import (
+    RowsBelow,
+    TableNames,
+    below,
+    check_read,
+    find_tables,
+    with_tables,
+)
 from embertide.tracing.sample import Sample
 from embertide.tracing.sample_files import read_sample_file
-from embertide.tracing.table_rows import TableIds, read_table_ids, stored_tables
+from embertide.tracing.table_rows import TableIds, check_ids, read_table_ids, stored_tables
 
 NODES, SEED = 31, 1
 """Nodes of the graph that is traced, and the seed of its random numbers."""
@@ -84,7 +97,7 @@ def export_module(
     width: int | None = None,
     init: Mapping[str, Any] | None = None,
     graph: GraphTypes | None = None,
-    tables: Mapping[str, str | Sequence[str]] | None = None,
+    tables: TableNames | None = None,
     table_ids: Mapping[str, TableIds] | None = None,
     edge_features: int | None = None,
     categories: CategoriesOf | None = None,
@@ -121,6 +134,7 @@ def export_module(
         ModelError: the module does what no program can express, or the proof fails; names the
             line of the user's code.
     """
+    given = dict(locals())
     module = with_encoder(unwrapped(module))
     for part in (module, *([decoder] if isinstance(decoder, nn.Module) else [])):
         refuse_types(part)
@@ -128,7 +142,7 @@ def export_module(
     known.module, known.inputs, known.graph = module, inputs or {}, graph
     with quiet():
         known.tables = named = find_tables(module, tables or {})
-        stored = stored_tables(module, named, table_ids or {})
+        check_ids(named, table_ids or {})
         columns = edge_columns(module, inputs or {}, graph, edge_features)
         known.edge_features = bool(columns)
         known.subject = subject = replace(
@@ -137,7 +151,7 @@ def export_module(
         )
         if graph is not None:
             declared = with_features_of_categories(graph, categories, edge_categories)
-            types = with_tables(in_order(declared, module), named)
+            types = find_weighted(subject, with_tables(in_order(declared, module), named))
         else:
             bare = GraphTypes({"": 0}, edge_features=columns)
             bare = with_features_of_categories(bare, categories, edge_categories)
@@ -149,8 +163,12 @@ def export_module(
         def lower(random: RandomGraph) -> Lowered:
             return _lower(subject, random)
 
-        known.lowered = lowered = lower(random_graph(types, NODES, SEED))
+        try:
+            known.lowered = lowered = lower(random_graph(types, NODES, SEED))
+        except RowsBelow as found:
+            return export_module(**(given | {"tables": below(named, found.names)}))
         check_read(module, named, types, lowered.read)
+        stored = stored_tables(module, named, table_ids or {})
         kind = type(module).__name__
         scores = None if decoder is None else export_decoder(module, decoder, lowered.program)
         must: WeightsOf = "optional" if subject.weights_are_optional else "required"

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import nn
 
 from embertide.errors import ModelError
@@ -26,8 +27,23 @@ def stored_tables(
     """Node type -> its tables with their rows.
 
     Raises:
-        ModelError: ids are of no table, of another number of rows, twice, or neither whole numbers
-            nor texts.
+        ModelError: ids are of another number of rows, twice, or neither whole numbers nor texts.
+    """
+    stored: dict[str, list[StoredTable]] = {}
+    for node_type, of_type in tables.items():
+        for table in of_type:
+            parts = [part.detach() for part in table.parts(module)]
+            rows = parts[0] if len(parts) == 1 else torch.cat(parts)
+            own = None if node_type not in ids else _ids(ids[node_type], table.name, len(rows))
+            stored.setdefault(node_type, []).append(StoredTable(rows, own))
+    return stored
+
+
+def check_ids(tables: Tables, ids: Mapping[str, TableIds]) -> None:
+    """Refuse ids of a node type without a table.
+
+    Raises:
+        ModelError: names it.
     """
     unknown = [name for name in ids if name not in tables]
     if unknown:
@@ -35,13 +51,6 @@ def stored_tables(
             f"ids of rows are given for node type {unknown[0]!r}, of which no table is named; name"
             " it by --table"
         )
-    stored: dict[str, list[StoredTable]] = {}
-    for node_type, of_type in tables.items():
-        for table in of_type:
-            rows = module.get_parameter(table.name).detach()
-            own = None if node_type not in ids else _ids(ids[node_type], table.name, len(rows))
-            stored.setdefault(node_type, []).append(StoredTable(rows, own))
-    return stored
 
 
 def _ids(raw: TableIds, table: str, rows: int) -> npt.NDArray[Any]:

@@ -60,6 +60,11 @@ def hint(
             f" ({rows} has as many rows; if they are those of one graph's nodes, an embedding table"
             " is named by --table, and all else belongs to the features)"
         )
+    if "split_with_sizes" in str(error):
+        return (
+            " (how many rows a split gives differs by graph; return the rows of all nodes in one"
+            " tensor, of which the users of a recommender are the first)"
+        )
     if types.typed:
         return f" (--graph gives {types})"
     return _of_edges(roles, types, graph)

@@ -1,4 +1,4 @@
-"""Embedding tables of a module: parameters with a row for each node of a type.
+"""Embedding tables of a module: parameters or buffers with a row for each node of a type.
 
 A node type's input has the columns of its features first, then those of its tables. While a module
 is recorded or proved, a table stands for its columns of the random graph's input: the program reads
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 
 from embertide.errors import ModelError
 from embertide.tracing.record.graphs import GraphTypes
-from embertide.tracing.record.roles import SHAPING, is_numbers
+from embertide.tracing.record.roles import SHAPING, is_numbers, shaped
 from embertide.tracing.record.traced import Node, Traced, plain, traced_in
 from embertide.tracing.record.user_code import here, refuse
 
@@ -27,12 +28,22 @@ class Table:
     """An embedding table of a node type.
 
     Attributes:
-        name: of the parameter.
+        names: of the parameter or buffer; of several, where a module puts their rows one below
+            another (``torch.cat([user.weight, item.weight])``), the first nodes' first.
         columns: of its rows.
     """
 
-    name: str
+    names: tuple[str, ...]
     columns: int
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return " + ".join(self.names)
+
+    def parts(self, module: nn.Module) -> list[Tensor]:
+        """[rows, columns] of each parameter or buffer."""
+        return [_stored(module)[name] for name in self.names]
 
 
 Tables = Mapping[str, tuple[Table, ...]]
@@ -48,32 +59,72 @@ class NumbersReadAsFeatures(ModelError):
         return ModelError(str(self)).to_json()
 
 
-def find_tables(module: nn.Module, names: Mapping[str, str | Sequence[str]]) -> Tables:
+class RowsBelow(ModelError):
+    """``forward`` puts the rows of tables one below another, so that they are one table.
+
+    Attributes:
+        names: of their parameters, in order.
+    """
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__(f"the rows of {' and '.join(names)} are put one below another")
+        self.names = names
+
+
+TableNames = Mapping[str, str | Sequence[str | tuple[str, ...]]]
+"""Node type -> its table, or its tables; several names are one table, row below row."""
+
+
+def find_tables(module: nn.Module, names: TableNames) -> Tables:
     """The tables by their full names; a table is given by that name or by its module's.
 
-    Args:
-        names: node type -> its table, or its tables.
+    Tables with different numbers of rows cannot stand side by side, and are one, row below row.
 
     Raises:
-        ModelError: there is no such parameter, or it is no table.
+        ModelError: there is no such parameter or buffer, or it is no table.
     """
-    return {
-        node_type: tuple(
-            _find(module, name)
-            for name in dict.fromkeys([of_type] if isinstance(of_type, str) else of_type)
-        )
-        for node_type, of_type in names.items()
-    }
+    found = dict[str, tuple[Table, ...]]()
+    for node_type, of_type in names.items():
+        short = dict.fromkeys([of_type] if isinstance(of_type, str) else of_type)
+        tables = tuple(_find(module, name) for name in short)
+        rows = {sum(map(len, table.parts(module))) for table in tables}
+        if len(rows) > 1 and len({table.columns for table in tables}) == 1:
+            every = tuple(name for table in tables for name in table.names)
+            tables = (Table(every, tables[0].columns),)
+        found[node_type] = tables
+    return found
 
 
-def _find(module: nn.Module, short: str) -> Table:
-    params = dict(module.named_parameters(remove_duplicate=False))
+def below(tables: Tables, names: tuple[str, ...]) -> dict[str, list[tuple[str, ...]]]:
+    """The tables' names for `find_tables`, some of them as one table."""
+    joined = dict[str, list[tuple[str, ...]]]()
+    for node_type, of_type in tables.items():
+        own = [table.names for table in of_type]
+        inside = set(names) <= {name for table in own for name in table}
+        rest = [table for table in own if not (inside and set(table) <= set(names))]
+        joined[node_type] = [names, *rest] if inside else own
+    return joined
+
+
+def _stored(module: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name."""
+    params = module.named_parameters(remove_duplicate=False)
+    return {**dict(params), **dict(module.named_buffers(remove_duplicate=False))}
+
+
+def _find(module: nn.Module, short: str | tuple[str, ...]) -> Table:
+    if not isinstance(short, str):
+        parts = [_find(module, name) for name in short]
+        return Table(tuple(name for part in parts for name in part.names), parts[0].columns)
+    params = _stored(module)
     name = short if short in params else f"{short}.weight"
-    tables = [path for path, param in params.items() if param.dim() == 2]
+    tables = [
+        path for path, param in params.items() if param.dim() == 2 and param.is_floating_point()
+    ]
     if name not in tables:
         raise ModelError(
-            f"the module has no table {short!r}: no parameter [nodes, columns] of that name; it"
-            f" has {', '.join(tables) or 'none'}"
+            f"the module has no table {short!r}: no parameter or buffer [nodes, columns] of that"
+            f" name; it has {', '.join(tables) or 'none'}"
         )
     if not bool(torch.isfinite(params[name]).all()):
         raise ModelError(f"{name} holds NaN or Inf; a table holds finite numbers")
@@ -83,7 +134,7 @@ def _find(module: nn.Module, short: str) -> Table:
             f"{name} is of an nn.Embedding with max_norm, which changes rows as they are read;"
             " train it without"
         )
-    return Table(name, params[name].shape[1])
+    return Table((name,), params[name].shape[1])
 
 
 def columns_of(tables: Sequence[Table]) -> int:
@@ -178,9 +229,11 @@ class Beside:
 
     Attributes:
         tables: of each node type.
+        rows: recorded rows of a table of its own -> its name.
     """
 
     tables: Tables
+    rows: dict[Node, str] = field(default_factory=dict)
 
     def shaped(
         self, op: str, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -193,10 +246,44 @@ class Beside:
         numbers = [x for x in traced_in((args, tuple(kwargs.values()))) if self._are(x.node)]
         if not numbers:
             return None
+        if op in _LOOKUPS:
+            rows = [x for x in traced_in(args) if x is not numbers[0]]
+            named = args[0 if op == "embedding" else -1] is numbers[0] and numbers[0].dim() == 1
+            if named and len(rows) == 1 and rows[0].node.of == numbers[0].node.of:
+                return rows[0].node
         if op not in (*SHAPING, "long", "int") or numbers[0] is not args[0]:
             self.check(numbers[0].node)
         node = numbers[0].node
         return replace(node, value=func(*plain(args), **plain(dict(kwargs))).long())
+
+    def joined(self, op: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Traced | None:
+        """All rows of a table whose parts a module puts one below another; None for other calls.
+
+        Raises:
+            RowsBelow: they are of tables that were taken to stand side by side.
+            ModelError: something else is done with a part.
+        """
+        passed = list(traced_in((args, tuple(kwargs.values()))))
+        some = [x for x in passed if x.node.op == SOME_ROWS]
+        dim = (*args[1:], *kwargs.values(), 0)[0]
+        if op not in _JOINS or dim != 0:
+            if some and (op not in SHAPING or len(passed) > 1):
+                raise refuse(here(), _OF_SOME)
+            return some[0] if some else None
+        parts = [x.node if isinstance(x, Traced) else None for x in args[0]]
+        names = [None if part is None else self.rows.get(shaped(part)) for part in parts]
+        if len(names) > 1 and len(set(names)) == len(names) and None not in names:
+            raise RowsBelow(tuple(str(name) for name in names))
+        if not some:
+            return None
+        whole, _, all_names = some[0].node.args
+        places = [shaped(part).args[1] for part in parts if part is not None]
+        if len(some) < len(parts) or sorted(places) != [*range(len(all_names))]:
+            raise refuse(here(), _OF_SOME)
+        if places != sorted(places):
+            raise RowsBelow(tuple(all_names[at] for at in places))
+        rows: Traced = some[0].tape.wrap(whole)
+        return rows
 
     def check(self, *read: Node) -> None:
         """Refuse to read numbers as features.
@@ -231,27 +318,58 @@ def filled(module: nn.Module, tables: Tables, x: Mapping[str, Tensor]) -> Iterat
     try:
         for node_type, of_type in tables.items():
             _, rows = parts_of_input(x[node_type], of_type)
-            for table, part in zip(of_type, rows, strict=True):
-                for owner, short in _owners(module, module.get_parameter(table.name)):
-                    undo.append((owner, short, owner._parameters[short]))
-                    owner._parameters[short] = part
-                    if isinstance(owner, nn.Embedding):
-                        lookup = _Lookup(table.name, owner.num_embeddings, part)
-                        owner.__dict__["forward"] = lookup
+            for table, whole in zip(of_type, rows, strict=True):
+                if isinstance(whole, Traced) and len(table.names) == 1:
+                    whole.tape.beside.rows[whole.node] = table.name
+                parts = table.parts(module), _below(whole, table.names)
+                for name, stored, part in zip(table.names, *parts, strict=True):
+                    for owner, own, short in _owners(module, stored):
+                        undo.append((owner, own, short, own[short]))
+                        own[short] = part
+                        if isinstance(owner, nn.Embedding):
+                            lookup = _Lookup(name, owner.num_embeddings, part)
+                            owner.__dict__["forward"] = lookup
         yield
     finally:
-        for owner, short, param in reversed(undo):
+        for owner, own, short, stored in reversed(undo):
             owner.__dict__.pop("forward", None)
-            owner._parameters[short] = param
+            own[short] = stored
 
 
-def _owners(module: nn.Module, table: nn.Parameter) -> list[tuple[Any, str]]:
-    """The modules that have a parameter, some by tied weights, each with its name there."""
+SOME_ROWS = "some_rows"
+"""The operation that takes the rows of one of several parameters out of a table of all."""
+_OF_SOME = (
+    "some of the nodes' rows are read alone; tables whose rows stand one below another are known"
+    " as torch.cat([first.weight, second.weight]) alone: compute after it, or make each a node type"
+)
+_JOINS = ("cat", "concat", "concatenate", "vstack")
+_LOOKUPS = ("__getitem__", "embedding", "index_select")
+
+
+def _below(rows: Tensor, names: tuple[str, ...]) -> list[Tensor]:
+    """Rows as those of several parameters, one below another; how many each has is any number."""
+    if len(names) == 1:
+        return [rows]
+    count = len(names)
+    later = len(rows) // (count + 1)
+    bounds = [0, *(len(rows) - later * left for left in range(count - 1, -1, -1))]
+    parts = []
+    for at, (start, stop) in enumerate(pairwise(bounds)):
+        part = plain(rows)[start:stop]
+        if isinstance(rows, Traced):
+            part = rows.tape.wrap(rows.tape.add(SOME_ROWS, (rows, at, names), {}, part))
+        parts.append(part)
+    return parts
+
+
+def _owners(module: nn.Module, table: Tensor) -> list[tuple[Any, dict[str, Any], str]]:
+    """The modules that have a parameter or buffer, some by tied weights, each with its name."""
     return [
-        (part, short)
+        (part, own, short)
         for part in module.modules()
-        for short, param in part._parameters.items()
-        if param is table
+        for own in (part._parameters, part._buffers)
+        for short, tensor in own.items()
+        if tensor is table
     ]
 
 
