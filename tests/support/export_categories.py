@@ -79,6 +79,39 @@ class Bucketed(nn.Module):
         )
 
 
+class Bags(nn.Module):
+    """Means, sums and maxima of the tokens of a node, with and without a number for padding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.means = nn.EmbeddingBag(9, 6, mode="mean", padding_idx=0)
+        self.sums = nn.EmbeddingBag(9, 6, mode="sum", padding_idx=2)
+        self.most = nn.EmbeddingBag(9, 6, mode="max", padding_idx=0)
+        self.all = nn.EmbeddingBag(9, 6)
+        self.conv = pyg.SAGEConv(6, OUT)
+
+    def forward(self, x, edge_index):
+        shares = (x / 9).to(self.sums.weight.dtype)
+        h = self.means(x) + self.sums(x, per_sample_weights=shares) + self.most(x) + self.all(x)
+        return self.conv(h, edge_index)
+
+
+class Sequence(nn.Module):
+    """The state of a GRU at each node's last token, and the masked mean of its tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.emb = nn.Embedding(9, 6, padding_idx=0)
+        self.gru, self.conv = nn.GRU(6, 6, batch_first=True), pyg.SAGEConv(6, OUT)
+
+    def forward(self, x, edge_index):
+        kept, h = x != 0, self.emb(x)
+        states, _ = self.gru(h)
+        last = states[torch.arange(len(x)), kept.sum(1).clamp(min=1) - 1]
+        mean = (h * kept.unsqueeze(-1)).sum(1) / kept.sum(1, keepdim=True).clamp(min=1)
+        return self.conv(last + mean, edge_index)
+
+
 @dataclass(frozen=True)
 class CategoryCase:
     """A module, the width of its features, and which columns have how many categories."""
@@ -94,5 +127,7 @@ CASES = {
     "atoms": CategoryCase(Atoms, 3, {0: 7, 1: 5, 2: 3}),
     "bonds": CategoryCase(Bonds, 3, {}, {0: 4, 1: 3}),
     "one hot": CategoryCase(OneHot, 3, {1: 6}),
+    "bags": CategoryCase(Bags, 3, dict.fromkeys(range(3), 9)),
+    "sequence": CategoryCase(Sequence, 3, dict.fromkeys(range(3), 9)),
     "buckets": CategoryCase(Bucketed, 2, {0: 100}),
 }

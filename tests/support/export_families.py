@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
 
 from tests.support.export_attention import ATTENTION
 from tests.support.export_recurrent import RECURRENT
 from tests.support.export_statistics import STATISTICS
+from tests.support.export_tokens import TOKENS
 from tests.support.pyg import pyg
 
 # First, as it keeps what PyG warns of while it is imported to itself.
@@ -108,6 +110,25 @@ class Tokens(nn.Module):
         return nn.functional.scaled_dot_product_attention(tokens, tokens, tokens).sum(dim=1)
 
 
+class Adapted(nn.Module):
+    """LoRA around a Linear."""
+
+    def __init__(self, base: nn.Module) -> None:
+        super().__init__()
+        out, columns = base.weight.shape
+        self.base = base
+        self.a, self.b = nn.Parameter(torch.randn(2, columns)), nn.Parameter(torch.randn(out, 2))
+
+    def forward(self, x):
+        return self.base(x) + x @ self.a.T @ self.b.T
+
+
+def _adapted(conv: nn.Module, name: str, by: Callable[[nn.Module], nn.Module]) -> nn.Module:
+    """A convolution one of whose parts is wrapped."""
+    setattr(conv, name, by(getattr(conv, name)))
+    return conv
+
+
 def _degrees() -> torch.Tensor:
     return torch.tensor([3, 5, 4, 2, 1])
 
@@ -132,6 +153,12 @@ ROWS: dict[str, Callable[[], nn.Module]] = {
     "pooled": Pooled,
     "tokens": Tokens,
 }
+ADAPTED: dict[str, Callable[[], nn.Module]] = {
+    "sage lora": lambda: _adapted(pyg.SAGEConv(WIDTH, OUT), "lin_l", Adapted),
+    "gcn lora": lambda: _adapted(pyg.GCNConv(WIDTH, OUT), "lin", Adapted),
+    "gat lora": lambda: _adapted(pyg.GATConv(WIDTH, OUT // 2, heads=2), "lin", Adapted),
+    "sage weight norm": lambda: _adapted(pyg.SAGEConv(WIDTH, OUT), "lin_r", weight_norm),
+}
 NARROW: dict[str, Callable[[], nn.Module]] = {
     "cluster gcn": lambda: pyg.ClusterGCNConv(WIDTH, OUT),
     "jk lstm": lambda: pyg.GraphSAGE(WIDTH, 6, 2, OUT, jk="lstm"),
@@ -148,4 +175,13 @@ NARROW: dict[str, Callable[[], nn.Module]] = {
     "mf": lambda: pyg.MFConv(WIDTH, OUT, max_degree=3),
     "w / max": STATISTICS["w / max"],
 }
-FAMILIES = {**COMPUTED, **ROWS, **NARROW, **STATISTICS, **ATTENTION, **RECURRENT}
+FAMILIES = {
+    **COMPUTED,
+    **ROWS,
+    **NARROW,
+    **STATISTICS,
+    **ATTENTION,
+    **RECURRENT,
+    **TOKENS,
+    **ADAPTED,
+}

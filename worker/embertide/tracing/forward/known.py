@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch import nn
+from torch import Tensor, nn
 
 from embertide.models.kinds import KNOWN
 from embertide.models.known_modules import KnownModule
@@ -21,6 +21,24 @@ def known(module: nn.Module) -> KnownModule | None:
         if entry is not None:
             return entry if _unchanged(type(module), kind) else None
     return None
+
+
+def has_other_parts(module: nn.Module) -> bool:
+    """Whether a part is no library's, such as LoRA around a Linear, or computes its own weight.
+
+    Then the parameters are not those of the convolution, which is recorded by what it does.
+    """
+    return any(
+        type(part).__module__.partition(".")[0] not in ("torch", *_TABLES) or _computes(part)
+        for part in module.modules()
+        if part is not module
+    )
+
+
+def _computes(part: nn.Module) -> bool:
+    """Whether a weight is computed from other parameters: weight_norm, parametrizations."""
+    weight = getattr(part, "weight", None)
+    return isinstance(weight, Tensor) and "weight" not in part.state_dict(keep_vars=True)
 
 
 def _unchanged(kind: type, base: type) -> bool:

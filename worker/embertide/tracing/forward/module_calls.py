@@ -15,11 +15,12 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from embertide.models.known_modules import KnownModule
 from embertide.tracing.dgl.graph import RecordingGraph
 from embertide.tracing.dgl.homogeneous import TogetherGraph
-from embertide.tracing.forward.known import known
+from embertide.tracing.forward.known import has_other_parts, known
 from embertide.tracing.forward.library_functions import standing_in
 from embertide.tracing.forward.relations import watch_relations
 from embertide.tracing.forward.replacements import PARTS, key_of, respelled
@@ -37,8 +38,16 @@ from embertide.tracing.record.user_code import here, refuse
 def recorded(module: nn.Module, recording: Recording) -> Iterator[None]:
     """Within it, calls of convolutions are recorded on the recording's tape."""
     patched: list[tuple[nn.Module, str]] = []
-    handles = []
+    handles: list[Any] = []
+    own = {id(part) for part in module.modules()}
+
+    def record_new(part: nn.Module, _args: Any) -> None:
+        """A convolution that ``forward`` itself makes, by what it does."""
+        if id(part) not in own and is_message_passing(part):
+            _hook(part, recording)
+
     try:
+        handles.append(register_module_forward_pre_hook(record_new))
         for path, part in module.named_modules():
             conv, instead = known(part), respelled(recording, part)
             if conv is not None:
@@ -113,6 +122,7 @@ class _Call:
             or (matrix is not None and self.conv.has_bias(self.module))
             or (features is not None and self._computes(features))
             or self.conv.by_messages(self.module)
+            or has_other_parts(self.module)
         ):
             return self._traced(called, args, kwargs)
         relation, weighted, options = *self._check_edges(bound), self._call_options(bound)

@@ -14,6 +14,7 @@ from embertide.tracing.pyg.global_attention import performer, polynormer, sgform
 from embertide.tracing.pyg.jumping import jump
 from embertide.tracing.record.recording import Recording
 from embertide.tracing.record.recurrent import recurrent
+from embertide.tracing.record.token_attention import multihead
 from embertide.tracing.typed.hetero_convs import han, hgt
 from embertide.tracing.typed.numbered import dgl_hgt, hetero_linear, rel_graph, rgcn, typed_linear
 from embertide.tracing.typed.numbered_attention import rgat
@@ -66,6 +67,8 @@ def respelled(recording: Recording, module: Any) -> Callable[..., Any] | None:
         return partial(grouped_linear, module)
     if key in _RECURRENT:
         return partial(recurrent, module)
+    if key == ("torch", "MultiheadAttention"):
+        return partial(multihead, module)
     if key in PARTS:
         return partial(tower, recording, module)
     replacement = BY_RELATION.get(key) or BY_NUMBER.get(key)

@@ -29,7 +29,7 @@ from embertide.tracing.lower.row_wise import lower_row_wise
 from embertide.tracing.lower.unsupported import unsupported
 from embertide.tracing.lower.values import Pending, Pieces, Rows, Stack, Value
 from embertide.tracing.lower.whole_layers import lower_jumping, lower_layer
-from embertide.tracing.record.traced import Node
+from embertide.tracing.record.traced import Node, is_truth
 from embertide.tracing.record.user_code import refuse
 
 Handler = Callable[..., Any]
@@ -64,7 +64,8 @@ def lower_function(low: Lowering, node: Node) -> Any:
     if node.op in ("chunk", "split"):
         return Pieces()
     try:
-        return lower_row_wise(low, node) if _is_column(node) else _native(low, node)
+        of_lines = _is_column(node) or is_truth(node) or any(map(is_truth, node.sources()))
+        return lower_row_wise(low, node) if of_lines else _native(low, node)
     except ModelError:
         # The function has no step, or none for these arguments.
         several = isinstance(node.value, tuple)

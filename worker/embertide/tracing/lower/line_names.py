@@ -7,9 +7,12 @@ UNARY = (
     *("sin", "sqrt", "square", "sigmoid", "tanh", "logical_not", "relu", "silu", "relu6", "selu"),
     *("celu", "elu", "gelu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid"),
     *("mish", "prelu", "softplus", "softsign", "tanhshrink", "log_sigmoid", "floor", "trunc"),
-    *("long", "int"),
+    *("long", "int", "__invert__", "bitwise_not"),
 )
-NAMED = {"log_sigmoid": "logsigmoid", "long": "trunc", "int": "trunc"}
+NAMED = {
+    **{"log_sigmoid": "logsigmoid", "long": "trunc", "int": "trunc"},
+    **{"__invert__": "logical_not", "bitwise_not": "logical_not"},
+}
 BINARY = {
     **{name: name for name in ("maximum", "minimum", "pow", "eq", "ne", "lt", "le", "gt", "ge")},
     **{name: name for name in ("logical_and", "logical_or", "add", "sub", "mul", "div")},
@@ -21,7 +24,10 @@ BINARY = {
         "__rmul__": "mul",
         "true_divide": "div",
     },
-    **{"divide": "div", "subtract": "sub", "__and__": "logical_and", "__or__": "logical_or"},
+    **{"divide": "div", "subtract": "sub"},
+    **dict.fromkeys(("__and__", "__rand__", "bitwise_and"), "logical_and"),
+    **dict.fromkeys(("__or__", "__ror__", "bitwise_or"), "logical_or"),
+    **dict.fromkeys(("__xor__", "__rxor__", "bitwise_xor", "logical_xor"), "ne"),
 }
 REFLECTED = {"rsub": "sub", "__rsub__": "sub", "__rdiv__": "div", "__rpow__": "pow"}
 REDUCTIONS = {

@@ -68,6 +68,14 @@ class Lines:
         self.text.append(f"{name} = {call}")
         return name
 
+    def numbers(self, name: str) -> str:
+        """Truth values as 1 and 0, as a program has them."""
+        return self.add(f"where({name}, 1.0, 0.0)")
+
+    def truth(self, name: str) -> str:
+        """The reverse: where 1 and 0 are read as truth values again."""
+        return self.add(f"ne({name}, 0.0)")
+
     def finish(self, name: str, width: int, out: str = "out") -> None:
         """Make a value the result: rows with columns alone."""
         self.text.append(f"{out} = reshape({name}, [{width}])")
@@ -123,6 +131,9 @@ class Lines:
         if isinstance(value, Node):
             return self.of(value)
         if isinstance(value, Tensor):
+            if value.dtype is torch.bool and value.dim() and self._at is not None:
+                like = next(iter(self._at.sources()))
+                return self.truth(self._as_every_row(self._at, value.double(), like))
             return _number(float(value)) if value.dim() == 0 else self._constant(value)
         if isinstance(value, (list, tuple)):
             return f"[{', '.join(self._value(item) for item in value)}]"
@@ -134,6 +145,9 @@ class Lines:
             number = uniform(tensor) if at.op in BINARY or at.op in REFLECTED else None
             if number is not None:
                 return _number(number)
+            if torch.equal(tensor, tensor[:1].expand_as(tensor)):
+                like = self.of(next(iter(at.sources())))
+                return self.add(f"repeat({self.param(tensor[0].contiguous())}, {like})")
             raise refuse(
                 at.where,
                 f"a constant of shape {list(tensor.shape)} has a row for each node of one graph; it"
@@ -189,18 +203,18 @@ class Lines:
     def _expanded(self, node: Node) -> str:
         x = node.args[0]
         if isinstance(x, Tensor):
-            return self._as_every_row(node, x)
+            return self._as_every_row(node, x, node.args[1])
         sizes = list(node.value.shape)
         if sizes[:1] != list(node.args[0].value.shape[:1]):
             raise refuse(node.where, f"{node.op} repeats rows; keep the first dimension")
         return self.add(f"expand({self.of(node.args[0])}, {sizes[1:]})")
 
-    def _as_every_row(self, node: Node, constant: Tensor) -> str:
+    def _as_every_row(self, node: Node, constant: Tensor, like: Node) -> str:
         """A constant, expanded as a tensor of rows."""
         if constant.dim() >= node.value.dim() and constant.shape[0] != 1:
             return self._constant(constant)
         row = self.param(constant.expand(1, *node.value.shape[1:])[0].contiguous())
-        return self.add(f"repeat({row}, {self.of(node.args[1])})")
+        return self.add(f"repeat({row}, {self.of(like)})")
 
     def _repeated(self, node: Node) -> str:
         x, *sizes = node.args

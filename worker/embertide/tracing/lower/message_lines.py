@@ -13,7 +13,7 @@ from embertide.tracing.lower.values import Rows
 from embertide.tracing.record.roles import filled_with, is_features, is_weight, shaped
 from embertide.tracing.record.scopes import Called
 from embertide.tracing.record.self_loops import View
-from embertide.tracing.record.traced import Node
+from embertide.tracing.record.traced import Node, is_truth
 from embertide.tracing.record.user_code import refuse
 
 
@@ -124,12 +124,15 @@ class Ends:
         if len(known) > 1:
             at = known.index(rows)
             name = self.lines.add(f"narrow({name}, 1, {sum(widths[:at])}, {widths[at]})")
-        return name if len(shape) == 1 else self.lines.add(f"reshape({name}, {shape})")
+        name = name if len(shape) == 1 else self.lines.add(f"reshape({name}, {shape})")
+        return self.lines.truth(name) if is_truth(node) else name
 
     def _rows(self, node: Node) -> Rows:
         x = node.args[0]
-        rows = self.low.rows(x, self.low.values.get(x))
-        return Rows(self.low.name(rows))
+        rows = Rows(self.low.name(self.low.rows(x, self.low.values.get(x))))
+        # Of one name, wherever else the message reads it.
+        self.low.values[x] = rows
+        return rows
 
     def _joined(self, end: str) -> str:
         """All that is read of one end, side by side; "" for nothing."""

@@ -9,7 +9,7 @@ from torch import Tensor
 from embertide.tracing.lower.lines import Lines
 from embertide.tracing.lower.lowering import Lowering
 from embertide.tracing.lower.values import Pending, Pieces, Rows, Stack
-from embertide.tracing.record.traced import Node
+from embertide.tracing.record.traced import Node, is_truth
 from embertide.tracing.record.user_code import refuse
 
 
@@ -83,10 +83,12 @@ def _write(low: Lowering, pending: Pending, named: _Named) -> tuple[str, ...]:
         if not isinstance(value, Rows):
             return None
         name, shape = named.input(value), list(node.value.shape[1:])
-        return name if len(shape) == 1 else str(lines.add(f"reshape({name}, {shape})"))
+        name = name if len(shape) == 1 else str(lines.add(f"reshape({name}, {shape})"))
+        return lines.truth(name) if is_truth(node) else name
 
     lines = Lines(leaf, named.param)
-    lines.finish(lines.of(pending.node), _width(pending.node))
+    name = lines.of(pending.node)
+    lines.finish(lines.numbers(name) if is_truth(pending.node) else name, _width(pending.node))
     return tuple(lines.text)
 
 

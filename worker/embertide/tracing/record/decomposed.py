@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from embertide.tracing.record.recurrent import called_gru_cell, called_lstm_cell
+from embertide.tracing.record.traced import Traced, is_truth
 from embertide.tracing.record.user_code import here, refuse
 
 
 def as_numbers(x: Any) -> Any:
     """Truth values as 1 and 0; all else as it is."""
-    return torch.where(x, 1.0, 0.0) if isinstance(x, Tensor) and x.dtype is torch.bool else x
+    return torch.where(x, 1.0, 0.0) if isinstance(x, Traced) and is_truth(x.node) else x
 
 
 # Constants of a tensor's shape.
@@ -23,6 +24,10 @@ def as_numbers(x: Any) -> Any:
 
 def _filled(x: Tensor, value: float) -> Tensor:
     return x.clamp(min=value, max=value)
+
+
+def _typed(x: Tensor, dtype: Any) -> Tensor:
+    return x if dtype in (None, x.dtype) else x.to(dtype)
 
 
 def _constant(x: Any, sizes: list[int], value: float) -> Tensor:
@@ -161,11 +166,42 @@ def _attention(
             " once; attention over edges is known (TransformerConv, GATConv), and over tokens that"
             " each node has, [N, ..., tokens, columns]",
         )
-    if attn_mask is not None or dropout_p or is_causal:
-        raise refuse(here(), "attention within a row is known without mask and dropout")
+    if dropout_p:
+        raise refuse(here(), "attention within a row is known without dropout; pass dropout_p=0")
+    if is_causal:
+        sizes = query.shape[-2], key.shape[-2]
+        attn_mask = torch.ones(sizes, dtype=torch.bool).tril()
+    kept = attn_mask is not None and attn_mask.dtype is torch.bool
+    masks = [] if attn_mask is None else [~attn_mask if kept else attn_mask]
+    return attend_within(query, key, value, masks, scale)[0]
+
+
+def attend_within(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    masks: Sequence[Tensor],
+    scale: float | None = None,
+    *,
+    whole: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Attention over tokens of each row, and its shares.
+
+    Args:
+        masks: pairs of tokens to leave out (true), or what is added to their scores.
+        whole: whether the shares of a token that looks at none are asked for, which are NaN.
+    """
     factor = query.shape[-1] ** -0.5 if scale is None else scale
-    shares = torch.softmax((query * factor) @ key.transpose(-2, -1), dim=-1)
-    return shares @ value
+    scores = (query * factor) @ key.transpose(-2, -1)
+    for mask in masks:
+        truth = mask.dtype is torch.bool
+        scores = torch.where(mask, -torch.inf, scores) if truth else scores + mask
+    shares = torch.softmax(scores, dim=-1)
+    if masks and not whole:
+        # A token that looks at none gets zeros.
+        some = scores.amax(-1, keepdim=True) > -torch.inf
+        shares = torch.where(some, shares, 0.0)
+    return shares @ value, shares
 
 
 # Shapes.
@@ -219,6 +255,71 @@ def _own(dim: Any) -> Any:
     return dim
 
 
+def _gathered(x: Any, dim: int, index: Any, **_kwargs: Any) -> Tensor:
+    """torch.gather within a row: each place takes the value whose number it has."""
+    place, whole = dim % x.dim(), isinstance(index, Traced)
+    if place == 0 or not whole or x.dim() != index.dim() or x.node.of != index.node.of:
+        raise refuse(
+            here(),
+            "values are gathered by numbers, which is known within each node's own row: of a tensor"
+            " [N, steps, ...] with dim=1 and numbers that are computed for each node",
+        )
+    for at in range(1, x.dim()):
+        if at != place and index.shape[at] < x.shape[at]:
+            x = x.narrow(at, 0, index.shape[at])
+    choices = x.transpose(place, -1).unsqueeze(-2).transpose(place, -2)
+    chosen = index.unsqueeze(-1) == torch.arange(x.shape[place])
+    return torch.where(chosen, choices, 0.0).sum(-1)
+
+
+def _taken_along(x: Any, index: Any, dim: int) -> Tensor:
+    """The same with numbers for all of the other dimensions, where they have one."""
+    sizes = [
+        own if at == dim % x.dim() or own > 1 else size
+        for at, (own, size) in enumerate(zip(index.shape, x.shape, strict=True))
+    ]
+    return _gathered(x, dim, index.expand(sizes))
+
+
+def at_steps(x: Any, index: Any) -> Tensor:
+    """[N, ...] of [N, steps, ...], each node's own step: ``x[torch.arange(len(x)), index]``."""
+    wide = index.view(-1, 1, *[1] * (x.dim() - 2)).expand(-1, 1, *x.shape[2:])
+    result: Tensor = _gathered(x, 1, wide).squeeze(1)
+    return result
+
+
+def _bag(
+    index: Any,
+    table: Tensor,
+    offsets: Any = None,
+    max_norm: Any = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """torch's embedding_bag of the numbers in a row."""
+    del norm_type, scale_grad_by_freq, sparse, include_last_offset
+    if offsets is not None or index.dim() != 2:
+        raise refuse(here(), "embedding_bag is known of [N, numbers], without offsets")
+    rows: Any = torch.nn.functional.embedding(index, table, max_norm=max_norm)
+    if padding_idx is None:
+        kept: Any = torch.ones(1, index.shape[1], dtype=torch.bool)
+    else:
+        kept = index != padding_idx % len(table)
+    if mode == "max":
+        most = torch.where(kept.unsqueeze(-1), rows, -torch.inf).amax(1)
+        return torch.where(most > -torch.inf, most, 0.0)
+    counts = torch.where(kept, 1.0, 0.0)
+    if per_sample_weights is not None:
+        counts = per_sample_weights * counts
+    total: Tensor = (rows * counts.unsqueeze(-1)).sum(1)
+    return total if mode == "sum" else total / counts.sum(1, keepdim=True).clamp(min=1.0)
+
+
 def _columns(x: Tensor, dim: int, index: Any) -> Tensor:
     """Columns by their numbers."""
     if dim % x.dim() != 1 or type(index) is not Tensor:
@@ -231,8 +332,8 @@ def _columns(x: Tensor, dim: int, index: Any) -> Tensor:
 
 
 DECOMPOSED: dict[str, Callable[..., Any]] = {
-    "zeros_like": lambda x, **_: _filled(x, 0.0),
-    "ones_like": lambda x, **_: _filled(x, 1.0),
+    "zeros_like": lambda x, dtype=None, **_: _typed(_filled(x, 0.0), dtype),
+    "ones_like": lambda x, dtype=None, **_: _typed(_filled(x, 1.0), dtype),
     "full_like": lambda x, value, **_: _filled(x, float(value)),
     "new_zeros": _new(0.0),
     "new_ones": _new(1.0),
@@ -242,12 +343,22 @@ DECOMPOSED: dict[str, Callable[..., Any]] = {
     "cosine_similarity": _cosine,
     "addmm": _addmm,
     "scaled_dot_product_attention": _attention,
+    "gather": _gathered,
+    "take_along_dim": _taken_along,
+    "embedding_bag": _bag,
+    "narrow": lambda x, dim, start, length: torch.split(
+        x, [n for n in (start, length, x.shape[dim] - start - length) if n], dim
+    )[int(start > 0)],
+    "isnan": lambda x: x != x,
+    "isinf": lambda x: x.abs() == float("inf"),
+    "isfinite": lambda x: x.abs() < float("inf"),
     "addcmul": lambda x, a, b, value=1: x + a * b * value,
     "lerp": lambda x, end, weight: x + (end - x) * weight,
     "gru_cell": called_gru_cell,
     "lstm_cell": called_lstm_cell,
     "rms_norm": _rms_norm,
     "group_norm": _group_norm,
+    "bool": lambda x: x != 0,
     "nan_to_num": _nan_to_num,
     "cumsum": _cumsum,
     **dict.fromkeys(("floor_divide", "__floordiv__"), _floor_divide),
@@ -269,9 +380,15 @@ DECOMPOSED: dict[str, Callable[..., Any]] = {
 }
 """By torch's short name: an equivalent of other functions, for rows of nodes and of edges."""
 
-OF_NUMBERS = (
-    *("add", "sub", "mul", "div", "true_divide", "sum", "mean", "matmul", "linear"),
-    *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__"),
-    *("float", "double", "to", "type_as"),
+OF_TRUTH = (
+    *("logical_and", "logical_or", "logical_not", "logical_xor", "__and__", "__or__", "__xor__"),
+    *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "__invert__", "__rand__"),
+    *("__ror__", "__rxor__", "where", "any", "all", "masked_fill", "__getitem__", "item"),
+    *("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as"),
+    *("expand", "expand_as", "repeat", "transpose", "permute", "swapaxes", "swapdims", "movedim"),
+    *("cat", "concat", "concatenate", "stack", "chunk", "split", "unbind", "contiguous", "clone"),
+    *("detach", "data", "cpu", "__bool__", "tolist", "numpy", "nonzero", "argwhere", "take"),
+    *("unique", "masked_select", "__float__", "__int__", "__index__", "__contains__", "T", "mT"),
+    *("t", "select", "narrow", "to_dense", "index_select", "gather", "take_along_dim", "flip"),
 )
-"""Functions that take truth values as 1 and 0."""
+"""Functions that leave truth values what they are, or read them; all others take 1 and 0."""

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from embertide.kernels.segments import Reduce
+from embertide.tracing.record.decomposed import as_numbers
 from embertide.tracing.record.graphs import RandomEdges, RandomGraph
 from embertide.tracing.record.protocols import DegreeOf
 from embertide.tracing.record.roles import filled_with, is_weight
@@ -81,6 +82,7 @@ class Edges:
             scope: of the module that does it; None for a part of a statistic over all edges, which
                 is no layer.
         """
+        message = as_numbers(message)
         self._check(message)
         value = reduced(plain(message), self.own.dst, self.destinations, reduce)
         args = (message, reduce, self.view, scope)

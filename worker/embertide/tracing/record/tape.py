@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from embertide.tracing.record.counts import counted
-from embertide.tracing.record.decomposed import DECOMPOSED, OF_NUMBERS, as_numbers
+from embertide.tracing.record.decomposed import DECOMPOSED, OF_TRUTH, as_numbers, at_steps
 from embertide.tracing.record.linear_attention import over_pairs
 from embertide.tracing.record.operations import (
     DECIDES,
@@ -33,7 +33,15 @@ from embertide.tracing.record.over_all import beside_rows, over_all
 from embertide.tracing.record.protocols import EdgeSums, EndsOfEdges
 from embertide.tracing.record.roles import OF_NODES, edges_of
 from embertide.tracing.record.tables import Beside
-from embertide.tracing.record.traced import Node, Traced, as_nodes, name_of, plain
+from embertide.tracing.record.traced import (
+    Node,
+    Traced,
+    as_nodes,
+    is_truth,
+    name_of,
+    plain,
+    traced_in,
+)
 from embertide.tracing.record.user_code import here, refuse
 
 _TO_EDGES, _TO_NODES = ("source", "target"), ("aggregate", "conv", "degree", "layer", "merge")
@@ -123,6 +131,9 @@ class Tape:
             # A constant takes the type of a recorded tensor, and nothing of its numbers.
             return func(*plain(args), **plain(kwargs))
         if self.beside is not None:
+            below = self.beside.joined(name, args, kwargs)
+            if below is not None:
+                return below
             shaped = self.beside.shaped(name, func, args, kwargs)
             if shaped is not None:
                 return self.wrap(shaped)
@@ -144,8 +155,20 @@ class Tape:
                 f"{name} changes a tensor in place, so that it is not known what other names"
                 " of it see; make a new tensor (torch.cat, torch.where, an operator)",
             )
-        if name in OF_NUMBERS:
-            args = tuple(as_numbers(arg) for arg in args)
+        if name not in OF_TRUTH and any(is_truth(x.node) for x in traced_in(args)):
+            return self._of_numbers(func, args, kwargs)
+        if name == "to" and func(*plain(args), **plain(kwargs)).dtype is torch.bool:
+            name = "bool"
+            args, kwargs = args[:1], {}
+        if name in ("add", "__add__", "__radd__") and (mask := _minus_infinity(args)) is not None:
+            left, kept = mask
+            return torch.where(left, -torch.inf, kept[0] + kept[1])
+        if name == "mT" and args[0].dim() > 2:
+            return args[0].transpose(-2, -1)
+        if name == "__getitem__" and _is_in_order(args[1], len(plain(args[0]))):
+            return args[0]
+        if name == "__getitem__" and _takes_a_step(*args):
+            return at_steps(args[0], args[1][1])
         paired = over_pairs(self, func, name, args, kwargs)
         if paired is not None:
             return paired
@@ -171,6 +194,16 @@ class Tape:
         dim = (*args[1:], *kwargs.values(), None)[0]
         place = 0 if edges_of(node) is None else 1
         return counted(value, place, None if dim is None else dim % args[0].dim(), args[0])
+
+    def _of_numbers(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """What a function gives of truth values as 1 and 0, of the type that torch gives it."""
+        whole = func(*plain(args), **plain(kwargs))
+        value = func(*map(as_numbers, args), **kwargs)
+        if isinstance(value, Traced) and not value.is_floating_point():
+            return value
+        return value.long() if isinstance(whole, Tensor) and _is_whole(whole) else value
 
     def edges_of(self, x: Traced) -> EdgeSums | None:
         """The edges for each of which a tensor has a row; None for the edges of all relations."""
@@ -214,6 +247,11 @@ class Tape:
         raise refuse(here(), DECIDES.get(op, f"{op} reads the numbers in a tensor") + SAME_WAY)
 
 
+def _is_whole(value: Tensor) -> bool:
+    """Whether a tensor is of integers."""
+    return not value.is_floating_point() and value.dtype is not torch.bool
+
+
 def _refuse_over_edges(op: str, args: tuple[Any, ...], value: Any) -> None:
     """Refuse a reduction over all edges of a relation."""
     x, first = args[0], value[0] if isinstance(value, tuple) else value
@@ -236,6 +274,36 @@ def _picks(op: str, args: tuple[Any, ...]) -> bool:
         keys = args[1] if isinstance(args[1], tuple) else (args[1],)
         return any(isinstance(key, Traced) and key.dtype is torch.bool for key in keys)
     return op in PICKS or (op == "where" and len(args) == 1)
+
+
+def _minus_infinity(args: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, Any]] | None:
+    """Where a constant among two summands is minus infinity, and both with zeros in its place."""
+    for x, constant in (args[:2], args[1::-1]):
+        if type(constant) is Tensor and bool(torch.isneginf(constant).any()):
+            left = torch.isneginf(constant)
+            return left, (x, constant.masked_fill(left, 0.0))
+    return None
+
+
+def _takes_a_step(x: Any, key: Any) -> bool:
+    """Whether each row takes what stands at a number of its own: ``x[arange(len(x)), index]``."""
+    keys = [part for part in key if part != slice(None)] if isinstance(key, tuple) else []
+    return (
+        len(keys) == 2
+        and isinstance(x, Traced)
+        and [*key[:2]] == keys
+        and isinstance(keys[1], Traced)
+        and _is_in_order(keys[0], len(x.node.value))
+    )
+
+
+def _is_in_order(index: Any, rows: int) -> bool:
+    """Whether it names all rows, one after another."""
+    return (
+        type(index) is Tensor
+        and index.dtype is torch.int64
+        and torch.equal(index, torch.arange(rows))
+    )
 
 
 def _fills(target: Any, key: Any, value: Any) -> bool:

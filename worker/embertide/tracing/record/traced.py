@@ -46,6 +46,11 @@ class Node:
         return list(nodes_in((self.args, tuple(self.kwargs.values()))))
 
 
+def is_truth(node: Node) -> bool:
+    """Whether its values are true and false; a program has them as 1 and 0."""
+    return isinstance(node.value, Tensor) and node.value.dtype is torch.bool
+
+
 class Traced(Tensor):
     """A tensor that knows the node that made it."""
 

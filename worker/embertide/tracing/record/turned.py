@@ -24,6 +24,8 @@ _TURNS = ("transpose", "t", "T", "mT")
 _EACH = BESIDE_ROWS | {"exp", "relu", "elu", "sigmoid", "softplus", "square", "abs", "neg"}
 _EACH |= {"tanh", "dropout", "leaky_relu", "gelu", "linear", "layer_norm"}
 """What leaves all dimensions but the last as they are, in whichever the nodes are."""
+_OVER_STEPS = ("sum", "mean", "amax", "amin", "max", "min")
+"""Reductions, also over the steps of [steps, N, columns]."""
 
 
 def displayed(x: Traced) -> tuple[Traced, str]:
@@ -83,8 +85,11 @@ def of_turned(
         return rows.unsqueeze(1).transpose(0, 1) if front and len(own) == 2 else None
     if own == NODES_SECOND and (place := _picked(op, x, others)) is not None:
         return rows[:, place]
+    places = (*others, *kwargs.values())
+    if own == NODES_SECOND and op in _OVER_STEPS and len(places) == 1 and places[0] in (0, -3):
+        return func(rows, 1)
     if op == "sum":
-        return _sum_of_turned(rows, own, (*others, *kwargs.values()))
+        return _sum_of_turned(rows, own, places)
     traced = [arg for arg in args if isinstance(arg, Traced)]
     alike = all(not arg.node.whole and displayed(arg)[1] == own for arg in traced)
     numbers = op == "linear" or all(
