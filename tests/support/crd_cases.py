@@ -96,6 +96,11 @@ TAKEN = (
     Case("several places of features", {f"{NODE}.features": {"uris": MANY, "vectorColumn": "x"}}),
     Case("a window", {f"{EDGE}.window": WINDOW}),
     Case("a window of a table", {f"{NODE}.table": {"uri": "s3://shop/nodes", "window": WINDOW}}),
+    Case("vectors and columns", {f"{NODE}.features.columns": ["a"]}),
+    Case(
+        "vectors and columns of edges",
+        {f"{EDGE}.features": {"columns": ["p"], "vectorColumn": "x"}},
+    ),
     Case("relations in one input", {f"{EDGE}.where": {"column": "type", "equals": "BUYS"}}),
     Case("relations by number", {f"{EDGE}.where": {"column": "type", "equals": 3}}),
     Case("edges to unknown nodes", {f"{EDGE}.unknownNodes": {"action": "drop", "maxShare": "1%"}}),

@@ -117,11 +117,6 @@ EDGE_RULES = (
     # Features of edges.
     Case("no feature columns", {f"{EDGE}.features": {}}, "is empty; give columns, a list of"),
     Case(
-        "feature columns and vectors",
-        {f"{EDGE}.features": {"columns": ["p"], "vectorColumn": "x"}},
-        "cannot be combined with vectorColumn of the edges",
-    ),
-    Case(
         "an index of a feature in parquet",
         {f"{EDGE}.features": {"columns": ["p", 3]}},
         "of edges must be names, since parquet",

@@ -219,11 +219,6 @@ RULES = (
         "is required unless format is npy: name the column that holds the vectors",
     ),
     Case(
-        "vectorColumn and columns",
-        {f"{NODE}.features.columns": ["a"]},
-        "cannot be combined with vectorColumn; set one of the two",
-    ),
-    Case(
         "idsUri with parquet",
         {f"{NODE}.features.idsUri": "s3://shop/ids"},
         "is for format npy; with parquet use idColumn",

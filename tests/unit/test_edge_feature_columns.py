@@ -139,7 +139,6 @@ def test_vectors_of_no_edges(tmp_path: Path, storage: Storage) -> None:
     ("form", "features", "says"),
     [
         ("parquet", {}, "is empty; give columns"),
-        ("parquet", {"columns": ["a"], "vectorColumn": "x"}, "cannot be combined"),
         ("parquet", {"columns": ["a", "b", "a"]}, "names a more than once"),
         ("parquet", {"columns": ["dst"]}, "names 'dst', which is columns.destination"),
         ("parquet", {"columns": [2]}, "is 2; must be a column name in parquet"),

@@ -27,6 +27,7 @@ from tests.support.edge_files import (
     csv_text,
     edge_input,
     read_all,
+    refused,
     rows_of,
     write_parquet,
 )
@@ -257,6 +258,21 @@ def test_vectors_of_a_relation(tmp_path: Path, storage: Storage) -> None:
     (batch,) = read_all(storage, edges)
     assert batch.features is not None
     assert batch.features.tolist() == [[1.0, 2.0]]
+
+
+def test_vectors_and_scalar_columns_of_edges(tmp_path: Path, storage: Storage) -> None:
+    held = {"p": [0.5, np.nan], "x": [[1.0, 2.0], [3.0, 4.0]], "q": [7, 8]}
+    write_parquet(tmp_path / "e", src=[1, 2], dst=[3, 4], **held)
+    features = {"vectorColumn": "x", "columns": ["q", "p"]}
+    edges = edge_input(tmp_path / "e", "parquet", features=features)
+    assert edge_feature_width(storage, edges) == 4
+    assert "row 1 (from 0): column 'p' (features.columns) is nan; features of" in refused(
+        storage, edges
+    )
+    write_parquet(tmp_path / "e", src=[1, 2], dst=[3, 4], **held | {"p": [0.5, 0.25]})
+    (batch,) = read_all(storage, edges)
+    assert batch.features is not None
+    assert batch.features.tolist() == [[1, 2, 7, 0.5], [3, 4, 8, 0.25]]
 
 
 def test_empty_objects_hold_no_edges(tmp_path: Path, storage: Storage) -> None:

@@ -72,6 +72,23 @@ def test_scalar_columns_in_parquet(tmp_path: Path, storage: Storage) -> None:
     assert values.tolist() == [[0.5, 3, 1, 1], [1.5, 4, 0, 2]]
 
 
+@pytest.mark.parametrize("columns", [["f", "i"], ["*"], ["?"]])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_vectors_and_scalar_columns(
+    tmp_path: Path, storage: Storage, columns: list[str], scaled: bool
+) -> None:
+    held = {"f": [0.5, 1.5], "id": ["a", "b"], "x": [[1.0, 2.0], [3.0, 4.0]], "i": [7, 8]}
+    pq.write_table(pa.table(held), tmp_path / "f.parquet")
+    scaling = {"scaling": {"mean": [1, 2, 0.5, 7], "scale": [1, 1, 2, 1]}} if scaled else {}
+    features = feature_input(tmp_path / "f.parquet", vectorColumn="x", columns=columns, **scaling)
+    schema = feature_schema(storage, features)
+    assert (schema.width, schema.columns) == (4, ("f", "i"))
+    assert [schema.name_of(at) for at in range(4)] == [None, None, "f", "i"]
+    _, values = read_all(storage, features, "string")
+    unscaled = [[1, 2, 0.5, 7], [3, 4, 1.5, 8]]
+    assert values.tolist() == ([[0, 0, 0, 0], [2, 2, 0.5, 1]] if scaled else unscaled)
+
+
 @pytest.mark.parametrize("fortran", [False, True])
 @pytest.mark.parametrize("kind", ["dense", "int64", "string"])
 @pytest.mark.parametrize("target", [1, 1 << 30])

@@ -169,8 +169,6 @@ def test_edges_fit_together(
         ({"features": None}, "features", "is required unless count (ids: dense) or table says"),
         ({"table": {"uri": "/t"}}, "table", "is not for ids: dense"),
         ({"features": {"uri": "/x"}}, "features.vectorColumn", "give columns, a list of numeric"),
-        ({"features": {"uri": "/x", "vectorColumn": "v", "columns": ["a"]}}, "features.columns",
-         "cannot be combined with vectorColumn; set one of the two"),
         ({"features": {"uri": "/x", "columns": []}}, "features.columns", "at least 1 item"),
         ({"features": {"uri": "/x", "columns": ["a", "b", "a"]}}, "features.columns",
          "names a more than once"),

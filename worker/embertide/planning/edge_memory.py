@@ -111,7 +111,7 @@ def _reading(relation: PlannedRelation, size: Size, threads: int) -> float:
     if relation.edge.format not in COLUMN_FORMATS or features is None:
         return 0.0
     largest = max((split.size for split in relation.splits), default=0)
-    columns = len(features.columns or [features.vector_column])
+    columns = len(features.columns or ()) + (features.vector_column is not None)
     streamed = BUFFER_BYTES * (columns + _END_COLUMNS)
     whole = UNBUFFERED_BYTES if are_remote(relation.splits) else streamed
     fetched, decoded = min(largest, whole), min(largest, _PAGE_BYTES * columns)

@@ -12,16 +12,17 @@ from dataclasses import dataclass
 
 from embertide.errors import InputError
 from embertide.readers.columns import listed
+from embertide.spec.features import FeatureInput
 
 _FIELD = "(features.columns)"
 
 
 @dataclass(frozen=True)
 class ColumnPatterns:
-    """The manifest's ``columns``; patterns never select ``id_column``."""
+    """The manifest's ``columns``; patterns never select those in ``others``."""
 
     given: tuple[str, ...]
-    id_column: str | None
+    others: tuple[str | None, ...]
 
     def expand(self, uri: str, names: Sequence[str]) -> tuple[str, ...]:
         """The columns selected from an object with columns ``names``.
@@ -47,7 +48,7 @@ class ColumnPatterns:
         if entry in names or not _is_pattern(entry):
             return [entry]
         matches = re.compile(_regex(entry), re.DOTALL).fullmatch
-        found = [name for name in dict.fromkeys(names) if matches(name) and name != self.id_column]
+        found = [name for name in dict.fromkeys(names) if matches(name) and name not in self.others]
         if not found:
             raise InputError(
                 f"{uri} has no column that matches {entry!r} {_FIELD}; its columns are "
@@ -81,8 +82,9 @@ def _regex(pattern: str) -> str:
     return "".join({"*": ".*", "?": "."}.get(c, re.escape(c)) for c in pattern)
 
 
-def patterns_of(given: Sequence[str] | None, id_column: str | None) -> ColumnPatterns | None:
+def patterns_of(features: FeatureInput) -> ColumnPatterns | None:
     """What has to be expanded; None where columns are named one by one, or not at all."""
+    given = features.columns
     if given is None or not any(map(_is_pattern, given)):
         return None
-    return ColumnPatterns(tuple(given), id_column)
+    return ColumnPatterns(tuple(given), (features.id_column, features.vector_column))

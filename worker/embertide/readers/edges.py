@@ -160,7 +160,7 @@ def edge_feature_width(storage: Storage, edges: EdgeInput, sources: Sources | No
         )
     if width == 0:
         raise InputError(f"{edges.location}: {columns[0]} holds vectors without values")
-    return width
+    return width + len(columns) - 1
 
 
 def _vector_width(
@@ -182,9 +182,10 @@ def _feature_columns(edges: EdgeInput) -> list[Column]:
     given = edges.features
     if given is None:
         return []
+    columns = [Column("features.columns", name, "number") for name in given.columns or ()]
     if given.vector_column is not None:
-        return [Column("features.vectorColumn", given.vector_column, "vector")]
-    return [Column("features.columns", name, "number") for name in given.columns or ()]
+        columns.insert(0, Column("features.vectorColumn", given.vector_column, "vector"))
+    return columns
 
 
 def _table(edges: EdgeInput, ids: tuple[IdKind | None, IdKind | None]) -> Table:

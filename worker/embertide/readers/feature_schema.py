@@ -34,12 +34,18 @@ class FeatureSchema:
 
     Attributes:
         width: D, values in a row.
-        columns: the scalar columns in order, patterns expanded; None for vectors and npy.
+        columns: the scalar columns in order, patterns expanded, after the vector if there is one;
+            None for vectors alone and npy.
     """
 
     width: int
     columns: tuple[str, ...] | None = None
     scaling: Scaling | None = None
+
+    def name_of(self, column: int) -> str | None:
+        """The name of the column that a value comes from; None in a vector."""
+        at = column - (self.width - len(self.columns or ()))
+        return self.columns[at] if self.columns is not None and at >= 0 else None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; :meth:`from_json` is the way back."""
@@ -74,7 +80,8 @@ def feature_schema(
     """
     sources = sources or Sources(storage)
     columns = _columns(storage, features, sources)
-    width = len(columns) if columns is not None else _width(storage, features, sources)
+    has_vectors = features.format == "npy" or features.vector_column is not None
+    width = len(columns or ()) + (_width(storage, features, sources) if has_vectors else 0)
     given = features.scaling
     scaling = None if given is None else read_scaling(storage, given, width, field)
     return FeatureSchema(width, columns, scaling)
@@ -86,7 +93,7 @@ def feature_objects(sources: Sources, features: FeatureInput) -> list[ObjectInfo
 
 
 def _columns(storage: Storage, features: FeatureInput, sources: Sources) -> tuple[str, ...] | None:
-    patterns = patterns_of(features.columns, features.id_column)
+    patterns = patterns_of(features)
     if patterns is None:
         return None if features.columns is None else tuple(features.columns)
     objects = feature_objects(sources, features)
@@ -125,7 +132,7 @@ def vector_width(
 
 
 def vector_column(features: FeatureInput) -> Column:
-    """The list column of parquet features that have no ``columns``."""
+    """The list column of parquet features."""
     return Column("features.vectorColumn", features.vector_column or "", "vector")
 
 

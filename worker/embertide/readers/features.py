@@ -22,7 +22,7 @@ from embertide.readers.scaling import Scaling
 from embertide.readers.sources import Sources
 from embertide.readers.splits import TARGET_BYTES, Split
 from embertide.readers.table import Table, read_table, split_table
-from embertide.readers.vectors import Numbers, scalars, vectors
+from embertide.readers.vectors import Numbers, joined
 from embertide.readers.where import Where
 from embertide.spec.manifest import FeatureInput
 from embertide.storage.protocol import Storage
@@ -139,11 +139,7 @@ def _read_parquet(
                 continue
             found, (arrays, where) = found[kept], keep_rows(arrays, where, kept)
         data = arrays if numbered else arrays[1:]
-        if schema.columns is None:
-            values = vectors(data[0], columns[0], schema.width, where)
-        else:
-            values = scalars(data, columns, where, dtype)
-        yield found, values, where
+        yield found, joined(data, columns, schema.width, where, dtype), where
 
 
 def _among(ids: Ids, wanted: Int64s) -> Mask:
@@ -153,15 +149,14 @@ def _among(ids: Ids, wanted: Int64s) -> Mask:
 
 
 def _table(features: FeatureInput, ids: IdKind | None, schema: FeatureSchema) -> Table:
-    """The id column (unless rows are numbered), then the vector column or all scalar ones."""
+    """The id column (unless rows are numbered), then the vector column, and all scalar ones."""
     columns = []
     if features.id_column is not None:
         columns.append(id_column("features.idColumn", features.id_column, ids))
-    if schema.columns is None:
+    if features.vector_column is not None:
         columns.append(vector_column(features))
-    else:
-        columns += [Column("features.columns", name, "number") for name in schema.columns]
-    patterns = patterns_of(features.columns, features.id_column)
+    columns += [Column("features.columns", name, "number") for name in schema.columns or ()]
+    patterns = patterns_of(features)
     return Table(
         "features",
         features,

@@ -60,26 +60,46 @@ def _check_widths(array: Any, column: Column, width: int, where: Where) -> None:
     )
 
 
+def joined(
+    arrays: list[Any],
+    columns: Sequence[Column],
+    width: int,
+    where: Where,
+    dtype: type[np.floating[Any]],
+) -> Numbers:
+    """A column of vectors, scalar columns, or the first and then the others, as ``[n, width]``.
+
+    Args:
+        dtype: of scalar columns; vectors have their own type.
+
+    Raises:
+        InputError: names the row of the first null, or of the first vector of another width.
+    """
+    if columns[0].kind != "vector":
+        return scalars(arrays, columns, where, dtype)
+    first = vectors(arrays[0], columns[0], width - len(columns) + 1, where)
+    if len(columns) == 1:
+        return first
+    return np.concatenate([first, scalars(arrays[1:], columns[1:], where, dtype)], axis=1)
+
+
 def finite_vectors(
     arrays: list[Any], columns: Sequence[Column], width: int, where: Where
 ) -> Float32s:
-    """Features of edges, ``float32 [n, width]``: of one list column, or of scalar ones.
+    """Features of edges, ``float32 [n, width]``, see :func:`joined`.
 
     Raises:
         InputError: names row and column of the first null, NaN or Inf, or vector of another width.
     """
-    if columns[0].kind == "vector":
-        given = vectors(arrays[0], columns[0], width, where)
-        with np.errstate(over="ignore"):
-            values = given.astype(np.float32)
-    else:
-        values = scalars(arrays, columns, where, np.float32)
+    with np.errstate(over="ignore"):
+        values = joined(arrays, columns, width, where, np.float32).astype(np.float32, copy=False)
     finite = np.isfinite(values)
     if not finite.all():
         i, d = divmod(int(np.argmin(finite)), width)
-        column, place = columns[0], f" at position {d}"
-        if column.kind != "vector":
-            column, place = columns[d], ""
+        after = d - (width - len(columns))
+        column, place = columns[max(0, after)], ""
+        if column.kind == "vector":
+            place = f" at position {d}"
         raise InputError(
             f"{where.row(i)}: {column} is {values[i, d]}{place}; features of edges must be finite"
             " float32 numbers, correct or drop the row"

@@ -130,12 +130,6 @@ _FEATURE_RULES = (
         "is empty; give columns, a list of numeric columns, or vectorColumn, one column of vectors",
         reason="FieldValueRequired",
     ),
-    Rule(
-        "!has(self.columns) || !has(self.vectorColumn)",
-        "cannot be combined with vectorColumn of the edges; set one of the two",
-        ".columns",
-        "FieldValueForbidden",
-    ),
 )
 
 
@@ -149,15 +143,14 @@ class EdgeFeatures(SpecModel):
         min_length=1,
         max_length=MAX_EDGE_FEATURES,
         description="Numeric columns that together form an edge's feature vector, in this order. "
-        "0-based indexes for npy and for csv and tsv without a header. Exclusive with "
-        "vectorColumn.",
+        "0-based indexes for npy and for csv and tsv without a header.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     vector_column: ColumnName | None = Field(
         default=None,
         description="parquet, and csv and tsv with a header: column with one feature vector per "
-        "edge, a list or text such as [0.1, 0.2]. Exclusive with "
-        "columns.",
+        "edge, a list or text such as [0.1, 0.2]. With columns, an edge's features are its vector, "
+        "then these.",
     )
 
     @model_validator(mode="after")
@@ -166,9 +159,6 @@ class EdgeFeatures(SpecModel):
         if self.columns is None and self.vector_column is None:
             message = "is empty; give columns, a list of numeric columns, or vectorColumn, one"
             problems.append(((), message + " column of vectors"))
-        if self.columns is not None and self.vector_column is not None:
-            message = "cannot be combined with vectorColumn of the edges; set one of the two"
-            problems.append((("columns",), message))
         given = self.columns or []
         repeated = sorted({str(column) for column in given if given.count(column) > 1})
         if repeated:

@@ -213,20 +213,16 @@ class EdgeInput(ObjectInput):
         if self.where is not None:
             given.append((("where", "column"), self.where.column))
         features = self._feature_columns()
-        field = self._features_field
-        given += [(("features", field), value) for value in features]
+        given += features
         problems: list[Problem] = [
             (place, f"is {value!r}; must be {kind} in {about}")
             for place, value in given
             if not isinstance(value, wanted)
         ]
         problems += [
-            (
-                ("features", field),
-                f"names {columns[end]!r}, which is columns.{end}; leave it out",
-            )
+            (place, f"names {columns[end]!r}, which is columns.{end}; leave it out")
             for end in ("source", "destination")
-            if columns[end] in features
+            for place in dict.fromkeys(place for place, name in features if name == columns[end])
         ]
         if self.features is not None and self.features.vector_column and not self.named_columns:
             message = f"is for parquet, and csv and tsv with a header, not {about}; give columns"
@@ -239,15 +235,12 @@ class EdgeInput(ObjectInput):
                     problems.append((("columns", name), message))
         return problems
 
-    @property
-    def _features_field(self) -> str:
-        """The field that says where the features are."""
-        vectors = self.features is not None and self.features.vector_column
-        return "vectorColumn" if vectors else "columns"
-
-    def _feature_columns(self) -> list[Column]:
-        """The columns that hold the features; none without features."""
+    def _feature_columns(self) -> list[tuple[tuple[str, str], Column]]:
+        """The columns that hold the features, and their fields, in order; none without features."""
         if self.features is None:
             return []
-        vectors = self.features.vector_column
-        return [vectors] if vectors else self.features.columns or []
+        vectors = [self.features.vector_column] if self.features.vector_column else []
+        return [
+            *((("features", "vectorColumn"), name) for name in vectors),
+            *((("features", "columns"), name) for name in self.features.columns or ()),
+        ]

@@ -115,12 +115,6 @@ _FEATURE_RULES = (
         "FieldValueRequired",
     ),
     Rule(
-        "!has(self.vectorColumn) || !has(self.columns)",
-        "cannot be combined with vectorColumn; set one of the two",
-        ".columns",
-        "FieldValueForbidden",
-    ),
-    Rule(
         f"{_FORMAT} == 'npy' || !has(self.idsUri)",
         "is for format npy; with parquet use idColumn",
         ".idsUri",
@@ -158,7 +152,8 @@ class FeatureInput(ObjectInput):
     )
     vector_column: ColumnName | None = Field(
         default=None,
-        description="parquet: list column with one feature vector per row. Exclusive with columns.",
+        description="parquet: list column with one feature vector per row. With columns, a row's "
+        "features are its vector, then these.",
     )
     columns: list[ColumnName] | None = Field(
         default=None,
@@ -167,7 +162,7 @@ class FeatureInput(ObjectInput):
         json_schema_extra={"x-kubernetes-list-type": "set"},
         description="parquet: numeric columns that together form the feature vector, in this "
         "order. In a name, * stands for any characters and ? for one: all columns that match, "
-        "except idColumn, in the order of the first object. Exclusive with vectorColumn.",
+        "except idColumn and vectorColumn, in the order of the first object.",
     )
     ids_uri: Uri | None = Field(
         default=None,
@@ -231,9 +226,6 @@ class FeatureInput(ObjectInput):
             )
         if self.format in TABLE_FORMATS and self.id_column is None:
             problems.append((("idColumn",), _NO_ORDER))
-        if self.vector_column is not None and self.columns is not None:
-            message = "cannot be combined with vectorColumn; set one of the two"
-            problems.append((("columns",), message))
         if self.ids_uri is not None:
             problems.append((("idsUri",), "is for format npy; with parquet use idColumn"))
         repeated = sorted({c for c in self.columns or [] if (self.columns or []).count(c) > 1})

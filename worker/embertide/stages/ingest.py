@@ -206,8 +206,9 @@ def _check_category(batch: EdgeBatch, edge: EdgeInput, column: int, count: int) 
     values = batch.features[:, column]
     bad = np.flatnonzero((values != np.floor(values)) | (values < 0) | (values >= count))
     if len(bad):
-        at, named = int(bad[0]), edge.features.columns if edge.features is not None else None
-        name = f" ({named[column]!r})" if named else ""
+        at, named = int(bad[0]), edge.features.columns or [] if edge.features is not None else []
+        after = column - (batch.features.shape[1] - len(named))
+        name = f" ({named[after]!r})" if after >= 0 else ""
         raise InputError(
             f"{batch.where.row(at)}: feature {column}{name} of the edge is {float(values[at]):g},"
             f" but the model knows the categories 0 to {count - 1}; clean the features, or train"

@@ -227,7 +227,8 @@ def check_category(batch: FeatureBatch, schema: FeatureSchema, column: int, coun
     if len(bad):
         at = int(bad[0])
         node = batch.ids[at].item() if isinstance(batch.ids, np.ndarray) else str(batch.ids[at])
-        name = f" ({schema.columns[column]!r})" if schema.columns else ""
+        named = schema.name_of(column)
+        name = "" if named is None else f" ({named!r})"
         raise InputError(
             f"{batch.where.row(at)}: column {column}{name} of the features of node {node!r} is"
             f" {float(values[at]):g}, but the model knows the categories 0 to {count - 1}; clean"
