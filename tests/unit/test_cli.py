@@ -24,7 +24,7 @@ import embertide
 from embertide import errors
 from embertide.cli.errors import exit_codes
 from embertide.cli.options import check_workers, grid_of
-from embertide.errors import EmbertideError
+from embertide.errors import EmbertideError, ObjectMissing
 from embertide.spec.grid import GridShape
 from embertide.telemetry.report import RunReport
 from tests.support.cli import ESTIMATE, REPORT, Engine
@@ -244,6 +244,22 @@ def test_run_leaves_the_grid_to_the_manifest(
     cli("run", job, "--grid", "auto")
     assert engine.calls[1]["grid"] is None
     assert engine.calls[1]["job"].spec.workers.grid == "auto"
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_placeholders_are_filled_at_a_time(
+    cli: Callable[..., Any], engine: Engine, job: str, command: str
+) -> None:
+    path = Path(job)
+    path.write_text(path.read_text().replace("edges.parquet", "'dt={date-1d}/edges.parquet'"))
+    assert cli(command, job, "--at", "2026-03-01")[0] == 0
+    (edges,) = engine.calls[0]["job"].spec.input.edges
+    assert edges.uri.endswith("/dt=2026-02-28/edges.parquet")
+    for wrong in (["--at", "yesterday"], ["--time-zone", "Europe/Berlin"]):
+        assert cli(command, job, *wrong)[0] == 2
+    missing = ObjectMissing(f"file:///edges/dt={{date-1d}}/{command} does not exist")
+    assert "{date-1d} is a placeholder: embertide run, plan" in str(missing)
+    assert str(EmbertideError.from_json(missing.to_json())) == str(missing)
 
 
 def test_quiet_shows_the_result_only(cli: Callable[..., Any], engine: Engine, job: str) -> None:

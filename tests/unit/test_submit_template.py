@@ -13,7 +13,7 @@ import yaml
 from embertide.errors import ClusterError, ManifestError
 from embertide.spec import load_manifest, naming
 from embertide.submit.firing import Firing, own_job, time_of_job
-from embertide.submit.template import job_of, to_object
+from embertide.submit.template import job_at, job_of, to_object
 from tests.support.manifests import put
 
 FIRING = Firing.at(
@@ -52,6 +52,29 @@ def test_filled_named_and_labelled(example: dict[str, Any], tmp_path: Path) -> N
     # Only what was written: the API server adds the defaults of its release.
     assert found["spec"].keys() == data["spec"].keys()
     assert load_manifest(yaml.safe_dump(found)).metadata.name == "products-20261122-0200"
+
+
+def test_a_job_for_this_machine_keeps_its_name_and_paths(
+    example: dict[str, Any], tmp_path: Path
+) -> None:
+    data = put(example, "spec.input.edges.0.uri", "edges/")
+    window = {"last": "2d", "of": "dt=%Y-%m-%d"}
+    data = put(data, "spec.input.edges.0.window", window)
+    data = put(data, "spec.output.uri", "out/{date-1d}")
+    data["metadata"]["name"] = "x" * naming.MAX_NAME
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(data))
+    job = job_at(tmp_path / "job.yaml", Firing.of_text("2026-11-22T00:30", "Europe/Berlin"))
+    assert job.metadata.name == data["metadata"]["name"]
+    assert not job.metadata.labels
+    assert job.spec.output.uri == f"file://{tmp_path}/out/2026-11-21"
+    edges = job.spec.input.edges[0]
+    assert (edges.uri, edges.window and edges.window.until) == (
+        f"file://{tmp_path}/edges/",
+        "2026-11-22",
+    )
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(put(data, "spec.output.uri", "out/{dat}")))
+    with pytest.raises(ManifestError, match=r"unknown placeholder \{dat\}, did you mean \{date\}"):
+        job_at(tmp_path / "job.yaml", FIRING)
 
 
 def test_the_same_minute_has_the_same_name_and_every_other_another() -> None:

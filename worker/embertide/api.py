@@ -249,7 +249,14 @@ def list_versions(
     return catalog.list_versions(open_storage(settings), _versions_of(output_uri, targets))
 
 
-def plan(job: Job, *, grid: GridShape | str | None = None, workers: int | None = None) -> Estimate:
+def plan(
+    job: Job,
+    *,
+    grid: GridShape | str | None = None,
+    workers: int | None = None,
+    at: str | None = None,
+    time_zone: str = "UTC",
+) -> Estimate:
     """What a run of a job would read, hold in memory and send; nothing is computed.
 
     Example::
@@ -263,6 +270,9 @@ def plan(job: Job, *, grid: GridShape | str | None = None, workers: int | None =
         grid: such as ``"2x2"``; by default the manifest's, else a graph partition for each of
             ``workers``.
         workers: how many; by default the manifest's ``count``, else one.
+        at: fill the job's placeholders, such as ``{date-1d}``, as a schedule does at that time:
+            ``now``, ``2026-11-22`` or ``2026-11-22T03:00``.
+        time_zone: of ``at`` and of the placeholders.
 
     Raises:
         ManifestError: the job is malformed; has every problem.
@@ -271,7 +281,7 @@ def plan(job: Job, *, grid: GridShape | str | None = None, workers: int | None =
     """
     from embertide.planning.estimate import estimate_job
 
-    return estimate_job(_job(job), grid=_grid(grid, workers), workers=workers)
+    return estimate_job(_job(job, at, time_zone), grid=_grid(grid, workers), workers=workers)
 
 
 def run(
@@ -281,6 +291,8 @@ def run(
     workers: int | None = None,
     threads: int | None = None,
     force: bool = False,
+    at: str | None = None,
+    time_zone: str = "UTC",
     on_progress: OnProgress | None = None,
 ) -> RunReport:
     """Compute the embeddings of all nodes and publish them as a new version.
@@ -302,6 +314,7 @@ def run(
         workers: as for `plan`.
         threads: compute threads of each worker; by default the cores, shared evenly.
         force: compute a version also where the current one is up to date.
+        at, time_zone: as for `plan`.
         on_progress: called with each `embertide.telemetry.progress.Progress`; by default a
             notebook or IPython shows a line that is rewritten, and other programs show nothing.
 
@@ -312,7 +325,7 @@ def run(
     from embertide.launch.local import run_job
     from embertide.telemetry.notebook_progress import line_in_notebooks
 
-    manifest, shape = _job(job), _grid(grid, workers)
+    manifest, shape = _job(job, at, time_zone), _grid(grid, workers)
     with line_in_notebooks(on_progress) as shown:
         return run_job(
             manifest.forced() if force else manifest,
@@ -427,12 +440,20 @@ def export(
     return done
 
 
-def _job(job: Job) -> EmbeddingJob:
+def _job(job: Job, at: str | None, time_zone: str) -> EmbeddingJob:
+    """The job, with its placeholders filled in where a time is given."""
     if isinstance(job, EmbeddingJob):
+        if at is not None:
+            raise ValueError("at fills a manifest's path, text or dict; this is an EmbeddingJob")
         return job
-    if isinstance(job, Mapping):
-        return load_manifest(json.dumps(job))
-    return load_manifest(job if isinstance(job, str) else Path(job))
+    given = json.dumps(job) if isinstance(job, Mapping) else job
+    place = given if isinstance(given, str) else Path(given)
+    if at is None:
+        return load_manifest(place)
+    from embertide.submit.firing import Firing
+    from embertide.submit.template import job_at
+
+    return job_at(place, Firing.of_text(at, time_zone))
 
 
 def _grid(grid: GridShape | str | None, workers: int | None) -> GridShape | None:

@@ -26,6 +26,7 @@ An error is *permanent* when running the same job again cannot succeed.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -110,6 +111,13 @@ class ModelError(EmbertideError):
     exit_code = 4
 
 
+_PLACEHOLDER = re.compile(r"\{(date|datetime)\b[^{}]*\}")
+_FILL = (
+    "is a placeholder: embertide run, plan, check and embed fill it with --at (--at now), embertide"
+    " submit on a cluster"
+)
+
+
 class StorageError(EmbertideError):
     """A store refused or failed."""
 
@@ -124,6 +132,12 @@ class ObjectMissing(StorageError):
     """
 
     no_bucket = False
+
+    def __init__(self, message: str) -> None:
+        found = _PLACEHOLDER.search(message)
+        if found and _FILL not in message:
+            message += f"; {found.group()} {_FILL}"
+        super().__init__(message)
 
 
 class AccessDenied(StorageError):

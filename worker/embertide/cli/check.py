@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from embertide.cli.options import (
+    AtOption,
     JobArgument,
     JsonOption,
     NodeTypeOption,
     ResultOption,
+    TimeZoneOption,
     load_job,
     location,
 )
@@ -46,6 +48,8 @@ def check(
         bool,
         typer.Option("--search/--no-search", help="Look for the cause of a difference."),
     ] = True,
+    at: AtOption = None,
+    time_zone: TimeZoneOption = "UTC",
     json_output: JsonOption = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Show no progress, only the result.")
@@ -66,7 +70,7 @@ def check(
     """
     if tolerance is not None and not tolerance > 0:
         raise typer.BadParameter(f"--tolerance is {tolerance}; must be above 0")
-    job, uri = load_job(job_path), location("--against", against)
+    job, uri = load_job(job_path, at, time_zone), location("--against", against)
 
     from embertide.check.check import check_job
     from embertide.cli.progress_view import progress_view, write_json

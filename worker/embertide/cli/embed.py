@@ -15,9 +15,11 @@ import typer
 
 from embertide.cli.ids import IdsOption, split_ids, typed_ids
 from embertide.cli.options import (
+    AtOption,
     JobArgument,
     NodeTypeOption,
     ResultOption,
+    TimeZoneOption,
     load_job,
 )
 from embertide.errors import InputError, OutputError
@@ -66,6 +68,8 @@ def embed(
             " that they are made of, as the inputs are now.",
         ),
     ] = False,
+    at: AtOption = None,
+    time_zone: TimeZoneOption = "UTC",
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Show no progress, only the result.")
     ] = False,
@@ -86,7 +90,7 @@ def embed(
       embertide embed job.yaml --ids 9 --over-kept   # new
       embertide embed job.yaml --ids-from new.txt --format csv
     """
-    job = load_job(job_path)
+    job = load_job(job_path, at, time_zone)
     asked = [*split_ids(ids or []), *(_lines(ids_from) if ids_from else [])]
     if not asked:
         raise typer.BadParameter("give the ids with --ids or --ids-from")

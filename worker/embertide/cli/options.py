@@ -136,11 +136,37 @@ EndpointOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON for machines to stdout.")]
 
 
-def load_job(path: Path) -> EmbeddingJob:
-    """Read the manifest; raises ManifestError."""
+AtOption = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="TIME",
+        help="Fill {date-1d} and the like in JOB.yaml as a schedule does at a time, such as now "
+        "or 2026-11-22.",
+        show_default=False,
+    ),
+]
+TimeZoneOption = Annotated[
+    str, typer.Option("--time-zone", metavar="ZONE", help="Of --at and {date}.")
+]
+
+
+def load_job(path: Path, at: str | None = None, time_zone: str = "UTC") -> EmbeddingJob:
+    """Read the manifest, and fill its placeholders where a time is given; raises ManifestError."""
     from embertide.spec import load_manifest
 
-    return load_manifest(path)
+    if at is None:
+        if time_zone != "UTC":
+            raise typer.BadParameter("--time-zone is of --at; give both")
+        return load_manifest(path)
+    from embertide.submit.firing import Firing
+    from embertide.submit.template import job_at
+
+    try:
+        firing = Firing.of_text(at, time_zone)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return job_at(path, firing)
 
 
 def process_began() -> float:

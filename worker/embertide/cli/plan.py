@@ -11,12 +11,14 @@ import typer
 
 from embertide.cli.ids import IdsFromOption, IdsOption, chosen_nodes
 from embertide.cli.options import (
+    AtOption,
     GpuMemoryOption,
     GridOption,
     JobArgument,
     JsonOption,
     MemoryOption,
     NodeTypeOption,
+    TimeZoneOption,
     WorkersOption,
     check_workers,
     grid_of,
@@ -42,6 +44,8 @@ def plan(
     ids: IdsOption = None,
     ids_from: IdsFromOption = None,
     node_type: NodeTypeOption = None,
+    at: AtOption = None,
+    time_zone: TimeZoneOption = "UTC",
     json_output: JsonOption = False,
 ) -> None:
     """Show what a job needs: memory, time, bytes read, sent and written, without running it.
@@ -60,7 +64,7 @@ def plan(
     """
     chosen = grid_of(grid)
     check_workers(chosen, workers)
-    job = with_memory(load_job(job_path), memory, gpu_memory)
+    job = with_memory(load_job(job_path, at, time_zone), memory, gpu_memory)
     if grid == "auto":
         job = with_workers(job, grid="auto")
     job = chosen_nodes(job, ids, ids_from, node_type)

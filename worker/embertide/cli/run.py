@@ -10,6 +10,7 @@ import typer
 
 from embertide.cli.ids import IdsFromOption, IdsOption, chosen_nodes
 from embertide.cli.options import (
+    AtOption,
     GpuMemoryOption,
     GridOption,
     JobArgument,
@@ -17,6 +18,7 @@ from embertide.cli.options import (
     MemoryOption,
     NodeTypeOption,
     ScratchOption,
+    TimeZoneOption,
     WorkersOption,
     check_workers,
     grid_of,
@@ -100,6 +102,8 @@ def run(
             show_default=False,
         ),
     ] = True,
+    at: AtOption = None,
+    time_zone: TimeZoneOption = "UTC",
     json_output: JsonOption = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Show no progress, only the result.")
@@ -121,6 +125,7 @@ def run(
       embertide run job.yaml --force   # though unchanged
       embertide run job.yaml --resume   # keeps each layer
       embertide run job.yaml --ids 17,42   # these alone
+      embertide run job.yaml --at now   # fills {date-1d}
       embertide run job.yaml --json | tail -1   # the report
 
     Where spec.output.gate holds the version, the command ends with exit code 11: readers keep
@@ -137,7 +142,7 @@ def run(
     """
     chosen = grid_of(grid)
     check_workers(chosen, workers)
-    job = load_job(job_path)
+    job = load_job(job_path, at, time_zone)
     if device is not None:
         job = with_device(job, device.value)
     job = with_memory(job, memory, gpu_memory)

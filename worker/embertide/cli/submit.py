@@ -159,14 +159,13 @@ def _range(
 
 def _firing(at: str | None, time_zone: str, policy: PolicyName) -> Firing:
     """The minute that was asked for, or that this pod's Kubernetes Job was scheduled for."""
-    from embertide.submit.firing import Firing, own_job, parse_time, parse_zone
+    from embertide.submit.firing import Firing, own_job, parse_zone
 
     try:
-        zone = parse_zone(time_zone)
         if at is None:
-            return _firing_of_job(own_job(os.environ), zone)
+            return _firing_of_job(own_job(os.environ), parse_zone(time_zone))
         asked = at != "now" and policy is PolicyName.ALLOW
-        return Firing.at(parse_time(at, zone), zone, backfill=asked)
+        return Firing.of_text(at, time_zone, backfill=asked)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 

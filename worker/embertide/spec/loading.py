@@ -23,6 +23,11 @@ MoreProblems = Callable[[dict[str, Any], dict[str, Any]], list[tuple[Loc, str]]]
 Prepare = Callable[[dict[str, Any]], tuple[dict[str, Any], list[tuple[Loc, str]]]]
 
 
+def as_it_is(data: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[Loc, str]]]:
+    """Prepare nothing."""
+    return data, []
+
+
 class _Loader(yaml.SafeLoader):
     """SafeLoader that rejects duplicate keys instead of dropping the first."""
 
@@ -41,18 +46,21 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-def read_manifest(model: type[Model], text_or_path: str | Path, more: MoreProblems) -> Model:
+def read_manifest(
+    model: type[Model], text_or_path: str | Path, more: MoreProblems, prepare: Prepare
+) -> Model:
     """Read, parse and validate one document, from text or from a file.
 
-    ``more`` finds the problems that pydantic skips once it has found others.
+    ``more`` finds the problems that pydantic skips once it has found others; ``prepare`` may change
+    the data before.
 
     Raises:
         ManifestError: every problem found.
     """
     if isinstance(text_or_path, str) and ("\n" in text_or_path or "{" in text_or_path):
-        return parse_document(model, text_or_path, "manifest", None, more)
+        return parse_document(model, text_or_path, "manifest", None, more, prepare)
     path = Path(text_or_path)
-    return parse_document(model, read_file(path), str(path), path.parent, more)
+    return parse_document(model, read_file(path), str(path), path.parent, more, prepare)
 
 
 def parse_document(
@@ -61,7 +69,7 @@ def parse_document(
     source: str,
     base: Path | None = None,
     more: MoreProblems = lambda _data, _context: [],
-    prepare: Prepare = lambda data: (data, []),
+    prepare: Prepare = as_it_is,
 ) -> Model:
     """Parse and validate one YAML document; ``prepare`` may change it in between.
 

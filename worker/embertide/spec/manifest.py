@@ -34,7 +34,7 @@ from embertide.spec.freshness import Freshness
 from embertide.spec.grid import GridShape
 from embertide.spec.inference import Inference
 from embertide.spec.inputs import Input
-from embertide.spec.loading import Prepare, parse_document, read_file, read_manifest
+from embertide.spec.loading import Prepare, as_it_is, parse_document, read_file, read_manifest
 from embertide.spec.metadata import MAX_NAME, NAME, Metadata
 from embertide.spec.nodes import IdKind, NodeInput, NodeTable
 from embertide.spec.output import Output, unknown_types
@@ -311,16 +311,19 @@ class EmbeddingJob(SpecModel):
         return self.model_copy(update={"spec": self.spec.model_copy(update={"refresh": refresh})})
 
 
-def load_manifest(text_or_path: str | Path) -> EmbeddingJob:
+def load_manifest(text_or_path: str | Path, prepare: Prepare = as_it_is) -> EmbeddingJob:
     """Read and check one EmbeddingJob, from a file or from YAML (or JSON) text.
 
     A string with a line break or a brace is text, any other string is a path. Relative paths
     inside a manifest file are resolved against the file's directory.
 
+    Args:
+        prepare: may change the data before it is checked, such as fill placeholders in.
+
     Raises:
         ManifestError: every problem found, or the line and column of a YAML error.
     """
-    return read_manifest(EmbeddingJob, text_or_path, _overlaps_anyway)
+    return read_manifest(EmbeddingJob, text_or_path, _overlaps_anyway, prepare)
 
 
 def load_template(path: Path, prepare: Prepare) -> EmbeddingJob:

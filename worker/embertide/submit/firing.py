@@ -47,6 +47,16 @@ class Firing:
         minute = time.astimezone(zone).replace(second=0, microsecond=0)
         return cls(minute, automatic, backfill)
 
+    @classmethod
+    def of_text(cls, at: str, time_zone: str, *, backfill: bool = False) -> Firing:
+        """The firing of a time as `parse_time` reads it, in a zone by its name.
+
+        Raises:
+            ValueError: it is no time, or there is no such zone.
+        """
+        zone = parse_zone(time_zone)
+        return cls.at(parse_time(at, zone), zone, backfill=backfill)
+
     @property
     def utc(self) -> str:
         """RFC 3339 in UTC, as annotations hold it."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from embertide.errors import ManifestError
 from embertide.spec import naming
-from embertide.spec.manifest import EmbeddingJob, load_template
+from embertide.spec.manifest import EmbeddingJob, load_manifest, load_template
 from embertide.spec.problems import Loc
 from embertide.submit.firing import Firing
 from embertide.submit.placeholders import fill
@@ -40,6 +40,18 @@ def job_of(path: Path, firing: Firing) -> EmbeddingJob:
     return template.model_copy(update={"metadata": meta.model_copy(update=changed)})
 
 
+def job_at(text_or_path: str | Path, firing: Firing) -> EmbeddingJob:
+    """The job of a firing for this machine: filled in, under its own name and with its own paths.
+
+    Raises:
+        ManifestError: every problem of the template.
+    """
+    try:
+        return load_manifest(text_or_path, lambda data: _filled(data, firing))
+    except ManifestError as error:
+        raise _with_hint(error) from None
+
+
 def to_object(job: EmbeddingJob, namespace: str | None = None) -> dict[str, Any]:
     """The job for the API: what the template says, and no defaults."""
     found: dict[str, Any] = job.model_dump(
@@ -50,10 +62,15 @@ def to_object(job: EmbeddingJob, namespace: str | None = None) -> dict[str, Any]
     return found
 
 
-def _prepared(data: dict[str, Any], firing: Firing) -> tuple[dict[str, Any], list[tuple[Loc, str]]]:
+def _filled(data: dict[str, Any], firing: Firing) -> tuple[dict[str, Any], list[tuple[Loc, str]]]:
     problems: list[tuple[Loc, str]] = []
     filled = _fill(data, (), firing, problems)
     _end_windows(filled, firing)
+    return filled, problems
+
+
+def _prepared(data: dict[str, Any], firing: Firing) -> tuple[dict[str, Any], list[tuple[Loc, str]]]:
+    filled, problems = _filled(data, firing)
     more = _of_name(data.get("metadata"))
     if firing.automatic:
         more += _of_ttl(data.get("spec"))
