@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
+from safetensors.numpy import load_file, save_file
 
 from embertide.errors import InputError, InputTooSmall, ManifestError, ObjectMissing
 from embertide.launch.local import run_job
@@ -32,6 +33,7 @@ from embertide.versions.reading import read_version
 from tests.support.exact import assert_exact
 from tests.support.job_files import WIDTH, write_job
 from tests.support.program_files import write_program
+from tests.support.small_job import NODES, SmallJob
 from tests.support.typed_files import check_rows, names_of, positions, write_typed_job
 from tests.support.typed_programs import relational
 from tests.support.typed_world import (
@@ -311,3 +313,45 @@ def test_a_file_without_rows_is_no_missing_input(tmp_path: Path) -> None:
     report = run(job_of(manifest), (1, 1))
     assert not report.omissions
     assert report.version
+
+
+# ---- self-loops of which one counts
+
+
+@pytest.mark.parametrize(
+    ("loops", "grid", "second"),
+    [("keep", (2, 2), (1, 1)), ("addToAll", (1, 1), (2, 1)), ("addRemaining", (2, 1), (1, 2))],
+)
+def test_self_loops_that_become_one_are_counted(
+    tmp_path: Path, loops: str, grid: tuple[int, int], second: tuple[int, int]
+) -> None:
+    files, ring = SmallJob.make(tmp_path), list(range(NODES))
+    # Node 7 has two of one weight; PyG's GCN takes the last of nodes 5's and 9's.
+    own = [5, 5, 7, 7, 9, 3, 9]
+    weight = [1.0] * NODES + [2, 0.5, 1, 1, 0.5, 1, 2]
+    files.write_edges([*ring, *own], [*np.roll(ring, 1), *own], w=np.array(weight, np.float32))
+    model, weights = files.model / "model.yaml", files.model / "weights.safetensors"
+    model.write_text(model.read_text().replace("library: dgl", "library: pyg"))
+    state = {name.replace(".weight", ".lin.weight"): of for name, of in load_file(weights).items()}
+    save_file(state, weights)
+    edge: dict[str, Any] = {"columns": {"weight": "w"}, "selfLoops": loops}
+    files.write_manifest(
+        **{f"input__edges__0__{name}": value for name, value in edge.items()},
+        refresh={"keep": True, "mode": "incremental"},
+    )
+    job = load_manifest(Path(files.manifest))
+    assert any("several self-loops of different weight" in n for n in estimate_job(job).notes)
+    said = (
+        "2 nodes have several self-loops of different weight in node:edge:node, first node id 5:"
+        " the one with the largest weight counts, in PyG the last one"
+    )
+    merged = [{"relation": "node:edge:node", "nodes": 2, "first": "5"}]
+    for again in (grid, second):
+        report = run(job, again)
+        assert sum(said in warning for warning in report.warnings) == 1, report.warnings
+        assert omissions_in_manifest(job) == {"mergedLoops": merged}
+        (status,) = run_status(report, 1).merged_loops or []
+        assert (status.name, status.nodes, status.first) == ("node:edge:node", 2, "5")
+        assert report.kept.graph == ([] if again is grid else ["node:edge:node"])
+        # Features that count as changed, so that rows are computed from the graph that was kept.
+        files.write_features(ring, np.random.default_rng(1).normal(size=(NODES, 4)))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embertide.kernels.csr import Csr, id_type, more_loops, new_loops, single_loops
+from embertide.kernels import csr as csr_module
+from embertide.kernels.csr import Csr, id_type, more_loops, new_loops, single_loops, uneven_loops
 from embertide.kernels.edge_sort import build_csr, pack
 
 Edge = tuple[int, int, float]
@@ -81,6 +85,20 @@ def test_single_loops(case: tuple[int, int, int, list[Edge]], weighted: bool) ->
         expected = [(r, c, 1.0) for r, c, _ in expected]
         assert csr.weights is None
     assert entries(csr) == expected
+
+
+@given(edge_lists(), st.booleans())
+def test_rows_whose_loops_differ(case: tuple[int, int, int, list[Edge]], weighted: bool) -> None:
+    nodes, first, rows, edges = case
+    csr = build(nodes, first, rows, edges, weighted=weighted, unique=False)
+    own = [{w for r, c, w in edges if r == row and c == row + first} for row in range(rows)]
+    expected = [row for row in range(rows) if weighted and len(own[row]) > 1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csr_module, "_ROWS_OF_LOOPS", 3)
+        assert uneven_loops(csr).tolist() == expected
+        if csr.weights is not None:
+            told = replace(csr, weights=None, features=csr.weights.view(-1, 1))
+            assert uneven_loops(told).tolist() == expected
 
 
 @given(edge_lists(), st.booleans())

@@ -141,11 +141,13 @@ def _without(report: RunStatus | None) -> str:
         return ""
     dropped = sum(item.edges for item in report.dropped_edges or [])
     filled = sum(item.nodes for item in report.filled_nodes or [])
+    merged = sum(item.nodes for item in report.merged_loops or [])
     counts = (
         (dropped, "edges to unknown nodes dropped"),
         (len(report.empty_relations or []), "relations without objects"),
         (report.missing_days or 0, "days without objects"),
         (filled, "new nodes without a row of the model's table"),
+        (merged, "nodes with several self-loops, of which one counts"),
     )
     return "".join(f"; {what}: {count:,}" for count, what in counts if count)
 

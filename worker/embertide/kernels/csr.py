@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from embertide.kernels import native
@@ -113,6 +114,44 @@ def new_loops(csr: Csr, loop_weight: float) -> Csr:
     if single.weights is not None:
         single.weights[single.indptr[1:] - 1] = loop_weight
     return single
+
+
+_ROWS_OF_LOOPS = 1 << 14
+
+
+def uneven_loops(csr: Csr) -> torch.Tensor:
+    """[k] the rows, from 0, with several self-loops of different weight or features, ascending.
+
+    One pass over the columns, without memory that grows with the edges.
+
+    Args:
+        csr: equal columns stand together in each row.
+    """
+    single = torch.empty_like(csr.indptr)
+    if csr.weights is None and csr.features is None:
+        return single[:0]
+    (native.lib or _Plain).count_loops(csr.indptr, csr.cols, csr.first, _LAST, single)
+    # With one loop alone, a row is shorter by those that it has beside it.
+    several = torch.from_numpy((np.diff(csr.indptr) > np.diff(single)).nonzero()[0])
+    parts = [_uneven(csr, some) for some in several.split(_ROWS_OF_LOOPS) if len(some)]
+    return torch.cat(parts) if parts else single[:0]
+
+
+def _uneven(csr: Csr, rows: torch.Tensor) -> torch.Tensor:
+    """Those of some rows, each with several self-loops, whose loops have different values."""
+    lengths = csr.indptr[rows + 1] - csr.indptr[rows]
+    of = torch.repeat_interleave(torch.arange(len(rows)), lengths)
+    edges = torch.arange(len(of)) + (csr.indptr[rows] - lengths.cumsum(0) + lengths)[of]
+    loop = csr.cols[edges] == rows[of] + csr.first
+    of, edges = of[loop], edges[loop]
+    # Loops of a row stand together, and each has the values of the one before, or they differ.
+    values = [value[edges] for value in (csr.weights, csr.features) if value is not None]
+    differs = torch.zeros(max(0, len(of) - 1), dtype=torch.bool)
+    for value in values:
+        change = value[1:] != value[:-1]
+        differs |= change.any(1) if change.dim() > 1 else change
+    differs &= of[1:] == of[:-1]
+    return rows[of[1:][differs].unique()]
 
 
 def without_loops(csr: Csr) -> Csr:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from embertide.spec.relations import Relation
 from embertide.stages.features import LoadedNodes
 from embertide.stages.kept_graph import ReadEdges, SealedGraph, open_graph
 from embertide.stages.limits import check_unchanged
+from embertide.stages.loops import LoopCount
 from embertide.versions.layers.attempts import Attempt
 from embertide.versions.layers.seals import Damaged, Seal
 from embertide.versions.layers.store import LayerStore
@@ -110,6 +111,17 @@ class KeptGraph:
             for relation in edge.relations:
                 if relation in edges and relation in self.made_of:
                     self.read[relation] = ReadEdges.of(edges[relation], edges[edge.relation])
+
+    def note_loops(self, loops: LoopCount, rank: int) -> None:
+        """Note of which self-loops the graphs have one in place of several, and count those of
+        graphs that were read back."""
+        for relation, sealed in self.sealed.items():
+            known = sealed.seal.edges
+            if known is not None and known.loops is not None and rank == 0:
+                loops.add(relation, (known.loops[0], known.loops[1]), by_job=True)
+        for relation, found in loops.by_job.items():
+            if relation in self.read:
+                self.read[relation] = replace(self.read[relation], loops=found)
 
     def _look(self, ctx: RunContext, inputs: Inputs) -> dict[str, object]:
         """Relation -> key and record of its graph; runs on rank 0."""

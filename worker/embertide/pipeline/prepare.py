@@ -44,6 +44,7 @@ from embertide.spec.result_names import UNNAMED, name_of, node_type_of
 from embertide.stages.features import LoadedNodes, loaded_features
 from embertide.stages.infer import Chosen
 from embertide.stages.limits import check_read, check_unchanged
+from embertide.stages.loops import LoopCount
 from embertide.stages.report import run_facts, type_counts
 from embertide.stages.scores import Pairs
 from embertide.stages.targets import read_chosen
@@ -208,9 +209,8 @@ def prepare(
         only = None if edges_of is None else edges_of(ctx, program, by_program)
     with clock.stage("ingest"):
         read = match_relations(ctx.job, program)
-        stand_ins = dict[Relation, Edges]()
+        stand_ins, to_read = dict[Relation, Edges](), reading.job.spec.input.edges
         if kept is not None:
-            to_read = reading.job.spec.input.edges
             stand_ins = kept.find(ctx, inputs, nodes, to_read, set(read.values()))
         masks = _masks(nodes, names, only)
         edges = ingest_types(reading, inputs, nodes, masks, stand_ins)
@@ -228,7 +228,17 @@ def prepare(
         if only is None:
             release_memory()
     with clock.stage("csr"):
-        graph = build_types(reading, nodes, edges, lambda: grown(ctx, inputs, plan), read_back)
+        loops = LoopCount({read[name] for name in program.one_loop_relations})
+        graph = build_types(
+            reading, nodes, edges, lambda: grown(ctx, inputs, plan), read_back, loops
+        )
+        if kept is not None:
+            kept.note_loops(loops, ctx.grid.rank)
+        if loops.steps_merge or any(e.self_loops == "addRemaining" for e in to_read):
+            named = {name: (of.ranges, of.names) for name, of in graph.located.items()}
+            ctx.graph_facts.omissions = replace(
+                ctx.graph_facts.omissions, merged_loops=loops.gather(ctx.exchange, named)
+            )
         _note(ctx, inputs, program, graph, names, counts)
         loaded = {name: loaded_features(ctx, by_program[name]) for name in program.inputs}
         left = {name: of for name in loaded if (of := by_program[name]).places is not None}

@@ -34,6 +34,7 @@ from embertide.spec.relations import Relation
 from embertide.stages.csr import build_graph, choose_ranges
 from embertide.stages.features import LoadedNodes, load_nodes, locate_features
 from embertide.stages.ingest import ingest, reverse
+from embertide.stages.loops import LoopCount
 from embertide.stages.scores import Pairs, read_pairs
 from embertide.steps import Program
 from embertide.telemetry.memory import arrow_on_the_heap
@@ -206,6 +207,7 @@ def build_types(
     edges: dict[Relation, Edges],
     grown: Callable[[], dict[str, list[Growth]]] = dict,
     read_back: ReadBack | None = None,
+    loops: LoopCount | None = None,
 ) -> TypedGraph:
     """Cut every node type over the grid, and send each edge to the owner of its destination.
 
@@ -215,8 +217,10 @@ def build_types(
         grown: node type -> what its rows and edges may take, see :func:`choose_ranges`.
         read_back: our rows of a graph that was kept, or edges of a relation to build it from in
             place of those that are there; None: it is built from these. None: all are.
+        loops: counts the nodes of whose self-loops one counts.
     """
-    once, ranges = cache(grown), {}
+    once, loops = cache(grown), loops or LoopCount()
+    ranges: dict[str, RowRanges] = {}
     for name, of_type in nodes.items():
         incoming = [own for relation, own in edges.items() if relation.destination == name]
         ranges[name] = choose_ranges(
@@ -230,10 +234,12 @@ def build_types(
         own = edges.pop(relation)
         there = None if read_back is None else read_back(relation, ends[0])
         if isinstance(there, Csr):
+            loops.see(relation, None, there)
             sub_ranges[relation] = there
             continue
         name = str(relation) if ctx.job.spec.input.several else ""
-        sub_ranges[relation] = build_graph(share, kinds[relation], there or own, *ends, name)
+        see = partial(loops.see, relation, kinds[relation])
+        sub_ranges[relation] = build_graph(share, kinds[relation], there or own, *ends, name, see)
         del own, there
     located = {
         name: Located(

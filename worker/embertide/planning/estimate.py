@@ -24,7 +24,7 @@ from embertide.planning.graph import PlannedGraph, plan_graph
 from embertide.planning.grids import grids_to_compare, may_read_in_place
 from embertide.planning.inputs import Inputs, list_inputs, with_tables
 from embertide.planning.keeping import describe_kept, layers_to_keep
-from embertide.planning.matching import check_model, narrow, unread, weight_warnings
+from embertide.planning.matching import check_model, unread, weight_warnings
 from embertide.planning.memory import planned_gpu_memory, planned_memory
 from embertide.planning.next_version import next_version_notes
 from embertide.planning.omissions import plan_notes
@@ -114,7 +114,7 @@ def estimate_job(
             *ready_notes,
             *unread(job, published(job, program)),
             *weight_warnings(job, published(job, program)),
-            *plan_notes(narrow(job, published(job, program)), inputs),
+            *plan_notes(job, published(job, program), inputs),
             f"no run on this machine: {problem}",
         ],
     )
@@ -345,7 +345,7 @@ def estimate_program(
         notes=[
             *unread(job, program),
             *weight_warnings(job, program),
-            *plan_notes(narrow(job, program), inputs),
+            *plan_notes(job, program, inputs),
             *notes,
             *target_notes(job, inputs, program, graph),
             *describe_kept(layers, resume),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from embertide.planning.inputs import Inputs
+from embertide.planning.matching import match_relations, narrow
 from embertide.spec.manifest import EmbeddingJob
-from embertide.telemetry.omissions import FilledNodes, Omissions
+from embertide.steps import Program
+from embertide.telemetry.omissions import ONE_LOOP_COUNTS, FilledNodes, Omissions
 
 
 def planned_omissions(job: EmbeddingJob, inputs: Inputs) -> Omissions:
@@ -33,16 +35,25 @@ def _filled(job: EmbeddingJob, inputs: Inputs) -> list[FilledNodes]:
     ]
 
 
-def plan_notes(job: EmbeddingJob, inputs: Inputs) -> list[str]:
-    """What a run will leave out, and what it may; a line each.
-
-    Args:
-        job: with those inputs alone that are read.
-    """
+def plan_notes(job: EmbeddingJob, program: Program, inputs: Inputs) -> list[str]:
+    """What a run will leave out, and what it may; a line each."""
+    job, read = narrow(job, program), match_relations(job, program)
+    by_steps = {read[name] for name in program.one_loop_relations}
     may = [
         f"edges of {edge.relation} whose end is not among the nodes are dropped, and the run fails"
         f" where they are more ({edge.unknown_nodes.text})"
         for edge in job.spec.input.edges
         if edge.unknown_nodes is not None and edge.unknown_nodes.action == "drop"
+    ]
+    may += [
+        f"where a node has several self-loops of different weight in {edge.relation},"
+        f" {ONE_LOOP_COUNTS} (the run counts them)"
+        for edge in job.spec.input.edges
+        if edge.duplicates == "keep"
+        and not edge.removes_loops
+        and (
+            (edge.columns.weight is not None and by_steps.intersection(edge.relations))
+            or (edge.self_loops == "addRemaining" and (edge.columns.weight or edge.features))
+        )
     ]
     return [*planned_omissions(job, inputs).sentences, *may]

@@ -15,6 +15,7 @@ from embertide.spec.run_status import (
     ExchangeReport,
     LayerCheckReport,
     MemoryReport,
+    MergedReport,
     RelationReport,
     RunStatus,
     SelfCheckReport,
@@ -196,6 +197,11 @@ def _omitted(omissions: Omissions) -> dict[str, Any]:
         "empty_relations": list(omissions.empty_relations)[:MAX_ENTRIES] or None,
         "missing_days": sum(map(len, omissions.missing_days.values())) or None,
         "filled_nodes": filled or None,
+        "merged_loops": [
+            MergedReport(name=one.relation, nodes=one.nodes, first=one.first[:255])
+            for one in omissions.merged_loops[:MAX_ENTRIES]
+        ]
+        or None,
     }
 
 

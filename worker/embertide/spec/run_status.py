@@ -71,6 +71,17 @@ class DroppedReport(StatusModel):
     rows: Count = Field(description="Number of edges (rows) of the input, these among them.")
 
 
+class MergedReport(StatusModel):
+    """Nodes of one relation with several self-loops of different weight, of which one counts."""
+
+    name: str = Field(
+        max_length=255,
+        description="The relation as source type, edge type and destination type.",
+    )
+    nodes: Count = Field(description="Number of such nodes.")
+    first: str = Field(max_length=255, description="Id of one of them.")
+
+
 class StageReport(StatusModel):
     """One stage of the run."""
 
@@ -252,6 +263,12 @@ class RunStatus(StatusModel):
         max_length=MAX_ENTRIES,
         description="The node types with new nodes, which the model's table has no rows of "
         "(missing), and how many these were; unset where there were none.",
+    )
+    merged_loops: list[MergedReport] | None = Field(
+        default=None,
+        max_length=MAX_ENTRIES,
+        description="The relations with nodes that have several self-loops of different weight, of "
+        "which one counts; unset where there were none.",
     )
     resumed_layer: Count | None = Field(
         default=None,

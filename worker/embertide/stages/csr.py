@@ -150,6 +150,7 @@ def build_graph(
     ranges: RowRanges,
     sources: int,
     relation: str = "",
+    see: Callable[[Csr], None] = lambda _csr: None,
 ) -> AnyCsr:
     """Shuffle a relation's edges to their owners and build the CSR of our sub-range.
 
@@ -160,6 +161,7 @@ def build_graph(
         ranges: of the destination type.
         sources: nodes of the source type.
         relation: whose edges they are, where there are several.
+        see: gets our rows, some at a time, before self-loops are added.
 
     Raises:
         StorageError: the disk of a graph that is there has no room, or cannot be read or written.
@@ -168,7 +170,12 @@ def build_graph(
     sorter = shuffle_edges(ctx.exchange, ranges, edges, sources, relation, scratch)
     ctx.progress("csr", 0.4)
     sorted_parts = sorter.parts(remove_duplicates=edge.duplicates == "remove")
-    parts = (_with_loops(edge, csr) for csr in sorted_parts)
+
+    def looped(csr: Csr) -> Csr:
+        see(csr)
+        return _with_loops(edge, csr)
+
+    parts = map(looped, sorted_parts)
     if scratch is None:
         return next(parts)
     first, last = ranges.worker(ctx.grid.rank)

@@ -82,6 +82,13 @@ class Program:
         read = {view.relation for view in views if view is not None and view.edge_weight}
         return [relation for relation in self.relations if relation in read]
 
+    @property
+    def one_loop_relations(self) -> list[str]:
+        """Those of whose self-loops at a node steps read one, with its weight."""
+        views = [step.edges for step in self.steps]
+        weighted = [view for view in views if view is not None and view.edge_weight]
+        return list(dict.fromkeys(view.relation for view in weighted if view.loops == "single"))
+
     @cached_property
     def groups(self) -> Groups:
         """Result of a step over edges -> the steps whose sources' rows travel with its own."""

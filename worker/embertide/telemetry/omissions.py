@@ -72,6 +72,32 @@ class FilledNodes:
 
 
 @dataclass(frozen=True)
+class MergedLoops:
+    """Nodes of a relation with several self-loops of different weight, of which one counts.
+
+    ``first`` is the id of one of them.
+    """
+
+    relation: str
+    nodes: int
+    first: str
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        some = "1 node has" if self.nodes == 1 else f"{self.nodes:,} nodes have"
+        return (
+            f"{some} several self-loops of different weight in {self.relation}, first node id"
+            f" {self.first}: {ONE_LOOP_COUNTS}"
+        )
+
+
+ONE_LOOP_COUNTS = (
+    "the one with the largest weight counts, in PyG the last one; write one for each node"
+)
+
+
+@dataclass(frozen=True)
 class Omissions:
     """All that a run did without.
 
@@ -84,11 +110,10 @@ class Omissions:
     empty_relations: dict[str, str] = field(default_factory=dict)
     missing_days: dict[str, list[str]] = field(default_factory=dict)
     filled_nodes: list[FilledNodes] = field(default_factory=list)
+    merged_loops: list[MergedLoops] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(
-            self.dropped_edges or self.empty_relations or self.missing_days or self.filled_nodes
-        )
+        return bool(self.to_json())
 
     @property
     def sentences(self) -> Iterator[str]:
@@ -101,6 +126,7 @@ class Omissions:
             yield f"{where}: {some} without objects, not read (window.missingDays): {shown}"
         yield from (dropped.sentence for dropped in self.dropped_edges)
         yield from (filled.sentence for filled in self.filled_nodes)
+        yield from (merged.sentence for merged in self.merged_loops)
 
     def to_json(self) -> dict[str, Any]:
         """As a version's manifest has it; what there is none of is left out."""
@@ -109,6 +135,7 @@ class Omissions:
             "emptyRelations": self.empty_relations,
             "missingDays": self.missing_days,
             "filledNodes": [filled.to_json() for filled in self.filled_nodes],
+            "mergedLoops": [asdict(merged) for merged in self.merged_loops],
         }
         return {name: value for name, value in entries.items() if value}
 
@@ -120,4 +147,5 @@ class Omissions:
             data.get("emptyRelations", {}),
             data.get("missingDays", {}),
             [FilledNodes.from_json(filled) for filled in data.get("filledNodes", [])],
+            [MergedLoops(**merged) for merged in data.get("mergedLoops", [])],
         )

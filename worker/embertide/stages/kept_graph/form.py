@@ -32,11 +32,13 @@ class ReadEdges:
         histogram: our share of their destinations, see :class:`embertide.primitives.shuffle.Edges`.
         rows: our share of the rows of the input of their edge type.
         dropped: those that were left out, of all ranks.
+        loops: our nodes of whose self-loops ``selfLoops`` has left one, and the first of them.
     """
 
     histogram: npt.NDArray[np.int64]
     rows: int
     dropped: DroppedEdges | None
+    loops: tuple[int, int] | None = None
 
     @classmethod
     def of(cls, edges: Edges, own: Edges) -> ReadEdges:

@@ -59,8 +59,9 @@ def write_graph(
         read: what is known of the edges that it was built from.
     """
     rank = exchange.grid.rank
-    sizes = exchange.all_objects((csr.nnz, read.rows))
-    edges, at = sum(nnz for nnz, _ in sizes), sum(nnz for nnz, _ in sizes[:rank])
+    sizes = exchange.all_objects((csr.nnz, read.rows, read.loops))
+    edges, at = sum(nnz for nnz, *_ in sizes), sum(nnz for nnz, *_ in sizes[:rank])
+    merged = [loops for *_, loops in sizes if loops is not None]
     buckets = _buckets(exchange, csr, ranges, read)
     parts, blocks, why = list[Part](), list[list[Block]](), ""
     indptr = csr.indptr.numpy()
@@ -86,7 +87,8 @@ def write_graph(
         if not why
     )
     dropped = None if read.dropped is None else asdict(read.dropped)
-    facts = KeptEdges(relation, sum(rows for _, rows in sizes), dropped)
+    loops = [sum(n for n, _ in merged), min(first for _, first in merged)] if merged else None
+    facts = KeptEdges(relation, sum(rows for _, rows, _ in sizes), dropped, loops)
     return _record(store, name, facts, tensors), str(why)
 
 

@@ -150,11 +150,14 @@ class KeptEdges:
     Attributes:
         rows: of the input of their edge type.
         dropped: those that were left out, as plain values; None: none may be.
+        loops: how many nodes have one self-loop in place of several of different weight, and the
+            first of them, by dense id.
     """
 
     relation: str
     rows: int
     dropped: dict[str, Any] | None
+    loops: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
