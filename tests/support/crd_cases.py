@@ -101,6 +101,12 @@ TAKEN = (
         "vectors and columns of edges",
         {f"{EDGE}.features": {"columns": ["p"], "vectorColumn": "x"}},
     ),
+    Case(
+        "an array of an npz",
+        INT_NPY
+        | {f"{EDGE}.key": "edge_index"}
+        | {f"{NODE}.features": NPY | {"idsUri": "s3://shop/i.npy", "key": "x"}},
+    ),
     Case("relations in one input", {f"{EDGE}.where": {"column": "type", "equals": "BUYS"}}),
     Case("relations by number", {f"{EDGE}.where": {"column": "type", "equals": 3}}),
     Case("edges to unknown nodes", {f"{EDGE}.unknownNodes": {"action": "drop", "maxShare": "1%"}}),

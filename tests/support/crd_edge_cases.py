@@ -189,6 +189,16 @@ EDGE_RULES = (
         INT_NPY | {f"{EDGE}.where": {"column": "type", "equals": 1}},
         "must be a column name, or a 0-based index for npy and for csv and tsv with header: false",
     ),
+    Case(
+        "a key of parquet",
+        {f"{EDGE}.key": "x"},
+        "only format npy has keys, of arrays in an npz or tensors in a file of torch; omit it",
+    ),
+    Case(
+        "a key of features in parquet",
+        {f"{NODE}.features.key": "x"},
+        "only format npy has keys, of arrays in an npz or tensors in a file of torch; omit it",
+    ),
     # What may be missing.
     Case(
         "a share of refused edges",

@@ -193,9 +193,9 @@ def test_npy_of_other_types(tmp_path: Path, storage: Storage) -> None:
         assert f"column 0 (columns.source) holds {shown}; it must hold integers" in refused(
             storage, edges, "int64"
         )
-    np.savez(tmp_path / "e.npz", edges=np.zeros((2, 2)))
+    np.savez(tmp_path / "e.npz", edges=np.zeros((5, 2)), weights=np.zeros(5))
     (tmp_path / "e.npz").rename(tmp_path / "e.npy")
-    assert "e.npy is an npz, an archive of arrays; save the array that is meant" in refused(
+    assert "e.npy holds several arrays: set key to one of 'edges', 'weights'" in refused(
         storage, edges, "int64"
     )
 

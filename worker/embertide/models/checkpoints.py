@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from embertide.errors import ModelError
+from embertide.readers.archives import Unread
 from embertide.readers.recognise import FIRST_BYTES, PICKLE, other_kind
 
 _STATE_KEYS = ("state_dict", "model_state_dict", "model_state", "model", "module", "net", "weights")
@@ -38,21 +39,6 @@ _PACKED = "._packed_params"
 _CHOOSE = "name the one that is meant with --key of export, or key of model.yaml"
 
 
-class _Unread:
-    """The place of an object whose class is not known; it takes whatever is put into it."""
-
-    def __new__(cls, *_args: Any, **_kwargs: Any) -> _Unread:
-        return super().__new__(cls)
-
-    def __call__(self, *_args: Any, **_kwargs: Any) -> _Unread:
-        return self
-
-    def _pass_over(self, *_args: Any) -> None:
-        pass
-
-    __init__ = __setstate__ = __setitem__ = append = extend = add = _pass_over
-
-
 _KNOWN = {
     ("collections", "OrderedDict"): OrderedDict,
     ("torch._utils", "_rebuild_tensor_v2"): torch._utils._rebuild_tensor_v2,
@@ -64,7 +50,7 @@ _KNOWN = {
 
 class _TensorUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        return _KNOWN.get((module, name), _Unread)
+        return _KNOWN.get((module, name), Unread)
 
 
 def load_checkpoint(data: bytes, source: str, key: str = "") -> dict[str, torch.Tensor]:
@@ -211,7 +197,7 @@ def _load(data: bytes, source: str) -> Any:
             return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError):
             loaded = _load_tensors_only(data)
-    if loaded is None or isinstance(loaded, _Unread):
+    if loaded is None or isinstance(loaded, Unread):
         # Not torch's own words: they say how to trust the file and run its code.
         raise ModelError(
             f"{source} is damaged, or no state_dict that can be read without running code from"

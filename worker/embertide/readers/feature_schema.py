@@ -109,7 +109,7 @@ def _width(storage: Storage, features: FeatureInput, sources: Sources) -> int:
     objects = feature_objects(sources, features)
     if features.format == "npy":
         with naming_others(objects, objects[0], "npy", RECURSIVE_FIELD):
-            return read_header(storage, objects[0]).width
+            return read_header(storage, objects[0], features.key).width
     width = vector_width(storage, objects, vector_column(features), RECURSIVE_FIELD)
     if width is None:
         raise InputError(f"{features.location} holds no feature rows; every node needs one")

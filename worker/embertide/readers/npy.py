@@ -10,9 +10,9 @@ import io
 import math
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from embertide.errors import InputChanged, InputError
 from embertide.kernels.arrow import to_arrow
+from embertide.readers.archives import ZIP, Stored, find_array
 from embertide.readers.columns import Column
 from embertide.readers.ids import to_text
 from embertide.readers.recognise import refuse_other
@@ -37,7 +38,6 @@ _WANTED = {
     "id": f"{_INTEGERS}; or {_TEXT}",
     "number": "numbers",
 }
-_ARCHIVE = b"PK"
 _SURROGATE = "[\ud800-\udfff]"
 
 HEADERS = threading.Lock()
@@ -48,12 +48,16 @@ counts how deep it is in one number for all threads, and raises SystemError wher
 
 @dataclass(frozen=True)
 class Header:
-    """Shape, order and type of an array, and the byte where its values begin."""
+    """Shape, order and type of an array, and the byte where its values begin.
+
+    ``in_archive``: it is a part of an npz, or of a file of torch.
+    """
 
     shape: tuple[int, ...]
     fortran: bool
     dtype: np.dtype[Any]
     offset: int
+    in_archive: bool = False
 
     @property
     def rows(self) -> int:
@@ -70,6 +74,10 @@ class Header:
         """Bytes of a row's values."""
         return self.width * self.dtype.itemsize
 
+    def transposed(self) -> Header:
+        """The same values with rows as columns."""
+        return replace(self, shape=self.shape[::-1], fortran=not self.fortran)
+
     def spans(self, start: int, stop: int) -> list[Span]:
         """Where the rows ``[start, stop)`` are in the object: by columns, if those lie together."""
         item, width = self.dtype.itemsize, self.width
@@ -81,12 +89,59 @@ class Header:
             ]
         return [(self.offset + first * item, self.offset + last * item) for first, last in bounds]
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; :meth:`from_json` is the way back."""
+        return asdict(self) | {"dtype": self.dtype.str}
 
-def read_header(storage: Storage, info: ObjectInfo) -> Header:
-    """The header, checked against the object's size; InputError when the two disagree."""
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Header:
+        """The header that :meth:`to_json` described."""
+        return cls(
+            tuple(data["shape"]), data["fortran"], np.dtype(data["dtype"]), data["offset"], True
+        )
+
+
+def read_header(storage: Storage, info: ObjectInfo, key: str | None = None) -> Header:
+    """The header, checked against the object's size; InputError when the two disagree.
+
+    Args:
+        key: the array of an npz, or of a file of torch; None: the only one.
+    """
     count = min(_HEADER_BYTES, info.size)
     with storage.open(info.uri, info, [(0, count)]) as file:
-        return _parse_header(info, file.read(count))
+        first = file.read(count)
+    if not first.startswith(ZIP):
+        if key is not None:
+            raise InputError(f"{info.uri} is no npz or file of torch, which have keys; omit key")
+        return _parse_header(info, first)
+    found = find_array(storage, info, key)
+    if found.shape is None:
+        count = min(_HEADER_BYTES, found.size)
+        with storage.open(info.uri, info, [(found.offset, found.offset + count)]) as file:
+            file.seek(found.offset)
+            first = file.read(count)
+        header = _parse_header(replace(info, size=found.size), first)
+        return replace(header, offset=header.offset + found.offset, in_archive=True)
+    fortran = _is_fortran(info.uri, found)
+    header = Header(found.shape, fortran, np.dtype(found.dtype), found.offset, True)
+    _check_shape(info.uri, header.shape, header.dtype)
+    _check_size(replace(info, size=found.offset + found.size), header, at_most=True)
+    return header
+
+
+def _is_fortran(uri: str, found: Stored) -> bool:
+    """Whether a tensor's columns lie together, rather than its rows."""
+    assert found.shape is not None
+    shape, whole = found.shape, [1]
+    for size in reversed(shape[1:]):
+        whole.insert(0, whole[0] * size)
+    if all(a == b or n <= 1 for a, b, n in zip(found.strides, whole, shape, strict=True)):
+        return False
+    if len(shape) == 2 and found.strides == (1, shape[0]):
+        return True
+    raise InputError(
+        f"{uri}: a tensor {list(shape)} is a view of parts of another one; save x.contiguous()"
+    )
 
 
 @contextmanager
@@ -101,7 +156,12 @@ def npy_file(
         spans_of: where what is read lies; None: all of the split's rows are.
     """
     info = split.info
-    if split.start > 0 or info.size > BLOCK_BYTES:
+    if split.array is not None:
+        header = Header.from_json(split.array)
+        spans = spans_of(header) if spans_of else header.spans(split.start, split.stop)
+        with storage.open(info.uri, info, spans) as file:
+            yield file, header
+    elif split.start > 0 or info.size > BLOCK_BYTES:
         header = read_header(storage, info)
         spans = spans_of(header) if spans_of else header.spans(split.start, split.stop)
         with storage.open(info.uri, info, spans) as file:
@@ -112,11 +172,6 @@ def npy_file(
 
 
 def _parse_header(info: ObjectInfo, first: bytes) -> Header:
-    if first.startswith(_ARCHIVE):
-        raise InputError(
-            f"{info.uri} is an npz, an archive of arrays; save the array that is meant on its own,"
-            " with numpy.save"
-        )
     refuse_other(info.uri, first, "npy", "npy")
     held = io.BytesIO(first)
     try:
@@ -138,19 +193,23 @@ def _parse_header(info: ObjectInfo, first: bytes) -> Header:
             f"{info.uri} holds Python objects (pickle), which are never loaded; save it with a "
             "number or string dtype"
         )
-    if not 1 <= len(shape) <= 2 or dtype.names:
-        raise InputError(
-            f"{info.uri} has shape {shape} and dtype {dtype}; it must be a list of rows, [rows, "
-            "columns], of one plain type"
-        )
+    _check_shape(info.uri, shape, dtype)
     header = Header(shape, fortran and len(shape) > 1, dtype, held.tell())
     _check_size(info, header)
     return header
 
 
-def _check_size(info: ObjectInfo, header: Header) -> None:
+def _check_shape(uri: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    if not 1 <= len(shape) <= 2 or dtype.names:
+        raise InputError(
+            f"{uri} has shape {shape} and dtype {dtype}; it must be a list of rows, [rows, "
+            "columns], of one plain type"
+        )
+
+
+def _check_size(info: ObjectInfo, header: Header, *, at_most: bool = False) -> None:
     needed = header.offset + math.prod(header.shape) * header.dtype.itemsize
-    if needed != info.size:
+    if needed != info.size and not (at_most and needed < info.size):
         state = "is truncated" if info.size < needed else "has bytes after its end"
         raise InputError(
             f"{info.uri} {state}: an array {list(header.shape)} of {header.dtype} takes {needed} "
@@ -159,18 +218,33 @@ def _check_size(info: ObjectInfo, header: Header) -> None:
 
 
 def split_npy(
-    storage: Storage, info: ObjectInfo, columns: Sequence[Column], target_bytes: int
+    storage: Storage,
+    info: ObjectInfo,
+    columns: Sequence[Column],
+    target_bytes: int,
+    key: str | None = None,
 ) -> list[Split]:
-    """The splits of one array; InputError when it does not have the columns."""
-    header = read_header(storage, info)
+    """The splits of one array; InputError when it does not have the columns.
+
+    In an npz and a file of torch, edges may be ``[2, edges]``, as PyG's ``edge_index`` is.
+    """
+    header = read_header(storage, info, key)
+    if len(columns) > 1 and header.in_archive and header.rows == 2:
+        if header.width == 2:
+            raise InputError(
+                f"{info.uri} has shape [2, 2], which may be [2, edges] or [edges, 2]; save it as"
+                " [edges, 2] with numpy.save"
+            )
+        header = header.transposed()
     check_columns(info.uri, header, columns)
     return split_rows(info, header, target_bytes)
 
 
 def split_rows(info: ObjectInfo, header: Header, target_bytes: int) -> list[Split]:
     """Row ranges of one array, about ``target_bytes`` each."""
+    array = header.to_json() if header.in_archive else None
     return [
-        Split.of(info, start, stop, (stop - start) * header.row_bytes)
+        replace(Split.of(info, start, stop, (stop - start) * header.row_bytes), array=array)
         for start, stop in split_ranges(header.rows, header.rows * header.row_bytes, target_bytes)
     ]
 

@@ -52,7 +52,7 @@ def split_npy_features(
 
     def look(pair: Pair) -> list[Split]:
         with naming_others(objects, pair[0], "npy", RECURSIVE_FIELD):
-            return _split_pair(storage, target_bytes, ids, pair)
+            return _split_pair(storage, features.key, target_bytes, ids, pair)
 
     return with_bases(map_objects(pairs, look))
 
@@ -72,14 +72,18 @@ def _pair(storage: Storage, features: FeatureInput) -> list[Pair]:
     return list(zip(values, ids, strict=True))
 
 
-def _split_pair(storage: Storage, target_bytes: int, ids: IdKind | None, pair: Pair) -> list[Split]:
+def _split_pair(
+    storage: Storage, key: str | None, target_bytes: int, ids: IdKind | None, pair: Pair
+) -> list[Split]:
     values, ids_info = pair
-    header = read_header(storage, values)
+    header = read_header(storage, values, key)
     _check_values(values.uri, header)
     splits = split_rows(values, header, target_bytes)
     if ids_info is None:
         return splits
     ids_header = read_header(storage, ids_info)
+    if ids_header.in_archive:
+        raise InputError(f"{ids_info.uri} must be npy alone (idsUri); save it with numpy.save")
     check_columns(ids_info.uri, ids_header, [_ids_column(ids)])
     if len(ids_header.shape) != 1 or ids_header.rows != header.rows:
         raise InputError(
@@ -143,7 +147,7 @@ def read_npy_features(
                 yield row_numbers(split, where, len(rows), count), rows, where
             return
         column, info = _ids_column(ids), split.ids_info
-        of_ids = replace(split, uri=info.uri, object_size=info.size, etag=info.etag)
+        of_ids = replace(split, uri=info.uri, object_size=info.size, etag=info.etag, array=None)
         named = read_npy(storage, [column], of_ids, batch_rows)
         for (rows, where), ((array,), ids_where) in zip(batches, named, strict=True):
             yield to_ids(array, column, ids, ids_where, count), rows, where
@@ -159,7 +163,7 @@ def read_row_ids(storage: Storage, ids: IdKind, split: Split, batch_rows: int) -
     if split.start == split.stop:
         return
     column, info = _ids_column(ids), split.ids_info
-    of_ids = replace(split, uri=info.uri, object_size=info.size, etag=info.etag)
+    of_ids = replace(split, uri=info.uri, object_size=info.size, etag=info.etag, array=None)
     for (array,), where in read_npy(storage, [column], of_ids, batch_rows):
         yield to_ids(array, column, ids, where)
 

@@ -23,7 +23,7 @@ _SUFFIXES = {
     "parquet": (".parquet", ".parq", ".pq"),
     "csv": (".csv", ".csv.gz", ".csv.zst"),
     "tsv": (".tsv", ".tsv.gz", ".tsv.zst"),
-    "npy": (".npy",),
+    "npy": (".npy", ".npz", ".pt", ".pth"),
 }
 """What names of objects of a format usually end in."""
 _SHOWN = 5

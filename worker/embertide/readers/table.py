@@ -98,7 +98,7 @@ def _split_object(
         only = None if table.only is None else (table.only.column, table.only.equals)
         return split_parquet(storage, info, table.read, target_bytes, table.check_names, only)
     if table.format == "npy":
-        return split_npy(storage, info, table.read, target_bytes)
+        return split_npy(storage, info, table.read, target_bytes, table.source.key)
     assert table.dialect is not None
     return split_text(storage, info, table.read, table.dialect, target_bytes)
 

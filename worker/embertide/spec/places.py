@@ -133,7 +133,16 @@ class Window(SpecModel):
         return self
 
 
+_NO_KEY = "only format npy has keys, of arrays in an npz or tensors in a file of torch; omit it"
+_MAX_KEY = 1024
+
 PLACE_RULES = (
+    Rule(
+        "!has(self.key) || (has(self.format) && self.format == 'npy')",
+        _NO_KEY,
+        ".key",
+        "FieldValueForbidden",
+    ),
     Rule(
         "has(self.uri) != has(self.uris)",
         "or uris is required, and not both: one place, or a list of places",
@@ -175,6 +184,11 @@ class ObjectInput(SpecModel):
         default=None,
         description="The last days of data, each in a folder of its own below uri. If unset, all "
         "of uri is read.",
+    )
+    key: Annotated[str, Field(min_length=1, max_length=_MAX_KEY)] | None = Field(
+        default=None,
+        description="npy: name of the array in an npz, or of the tensor in what torch.save wrote; "
+        "with dots between those of dicts in dicts. If unset, there must be one alone.",
     )
     recursive: bool = Field(default=False, description=RECURSIVE)
     include: NamePattern | None = Field(default=None, description=INCLUDE)
@@ -218,6 +232,8 @@ class ObjectInput(SpecModel):
             problems.append((("window",), "is for uri, the folder that its days are in; give uri"))
         if self.window is not None and self.uri is not None and is_pattern(self.uri):
             problems.append((("window",), f"needs a uri without *, ? and [; it is {self.uri!r}"))
+        if self.key is not None and getattr(self, "format", None) != "npy":
+            problems.append((("key",), f"is {self.key!r}; {_NO_KEY}"))
         repeated = sorted({uri for uri in self.uris or [] if (self.uris or []).count(uri) > 1})
         if repeated:
             problems.append((("uris",), f"names {', '.join(repeated)} more than once"))
