@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
+from safetensors.numpy import load_file, save_file
 
 import embertide
 from embertide.context import RunContext
@@ -268,3 +269,17 @@ def test_what_cannot_be_computed_over_kept_rows(job: NightlyJob) -> None:
     done = job.embed(5, words=OVER_KEPT)
     assert done.code == 3
     assert f"version {version} was computed with rows float32, not bfloat16" in done.message
+
+
+def test_another_model_is_refused_whatever_else_has_changed(job: NightlyJob) -> None:
+    version = job.night("1x1")["version"]
+    (weights,) = (job.path / "model").glob("*.safetensors")
+    tensors = load_file(weights)
+    last = max(tensors)
+    save_file({**tensors, last: 2 * tensors[last]}, weights)
+    job.change_edges(1)
+    done = job.embed(5, words=OVER_KEPT)
+    assert done.code == 3
+    assert f"the model has changed since version {version}, whose rows were kept" in done.message
+    job.night("1x1")
+    assert job.embed(5, words=OVER_KEPT).code == 0

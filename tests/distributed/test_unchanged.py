@@ -117,7 +117,7 @@ def _change_weights(job: Published) -> str:
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    return f"the model file://{job.folder}/model/ has changed"
+    return f"the model's file://{path} has changed"
 
 
 def _write_in_place(job: Published) -> str:

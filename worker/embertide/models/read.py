@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import torch
 
-from embertide.errors import ModelError
 from embertide.models.assemble import assemble
 from embertide.models.description import Description, parse_description
+from embertide.models.files import find_text, find_weights, is_program
 from embertide.models.folder import Exported, LayerName, Library
 from embertide.models.folder_reading import parse_folder, parse_text
-from embertide.models.tables import PROGRAM_NAME
 from embertide.models.weight_files import read_weights
 from embertide.models.weights import Weights
-from embertide.readers.splits import map_objects
 from embertide.steps import Program
 
 if TYPE_CHECKING:
     from embertide.storage.protocol import Storage
-
-WEIGHT_NAMES = (
-    "weights.safetensors",
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "weights.pt",
-    "model.pt",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-)
-_DESCRIPTION_NAME = "model.yaml"
 
 
 class Model(Protocol):
@@ -171,24 +157,10 @@ def read_files(storage: Storage, uri: str) -> Model:
             names.
         ModelError: with every problem of the text, or where the weights cannot be read.
     """
-    file = _find_text(storage, uri)
-    if file.rsplit("/", 1)[-1] == PROGRAM_NAME:
+    file = find_text(storage.stat, uri)
+    if is_program(file):
         return _read_exported(storage, file)
     return _read_described(storage, file)
-
-
-def _find_text(storage: Storage, uri: str) -> str:
-    """The file that says the model."""
-    if uri.endswith((".yaml", ".yml")):
-        return uri
-    both = [f"{uri.rstrip('/')}/{name}" for name in (_DESCRIPTION_NAME, PROGRAM_NAME)]
-    found = _existing(storage, both)
-    if len(found) > 1:
-        raise ModelError(
-            f"{uri} holds both {_DESCRIPTION_NAME} and {PROGRAM_NAME}, which are two models; name"
-            " the file itself, or keep one"
-        )
-    return found[0] if found else both[0]
 
 
 def _read_exported(storage: Storage, file: str) -> ExportedModel:
@@ -205,7 +177,7 @@ def _read_exported(storage: Storage, file: str) -> ExportedModel:
 def _read_described(storage: Storage, file: str) -> ModelFiles:
     text = storage.read(file)
     description = parse_description(text, file)
-    weights_uri = _find_weights(storage, file.rsplit("/", 1)[0], description)
+    weights_uri = find_weights(storage.stat, file.rsplit("/", 1)[0], description.weights)
     weights = read_weights(storage, weights_uri, description.key)
     return ModelFiles(
         description=description,
@@ -213,30 +185,6 @@ def _read_described(storage: Storage, file: str) -> ModelFiles:
         source=weights_uri,
         digest=_digest(text, *weights.files),
     )
-
-
-def _find_weights(storage: Storage, folder: str, description: Description) -> str:
-    if description.weights is not None:
-        name = description.weights
-        return name if "://" in name else f"{folder}/{name}"
-    here = _existing(storage, [f"{folder}/{name}" for name in WEIGHT_NAMES])
-    if len(here) != 1:
-        names = (uri.rsplit("/", 1)[1] for uri in here)
-        found = f"both {' and '.join(names)}" if here else "none"
-        raise ModelError(
-            f"{folder} must hold one of {', '.join(WEIGHT_NAMES)}, but holds {found};"
-            " say which in model.yaml (weights: name)"
-        )
-    return here[0]
-
-
-def _existing(storage: Storage, uris: Sequence[str]) -> list[str]:
-    """Those of some objects that exist; asked for at once, since each answer is waited for."""
-    return [
-        uri
-        for uri, info in zip(uris, map_objects(uris, storage.stat), strict=True)
-        if info is not None
-    ]
 
 
 def _digest(*parts: bytes) -> str:

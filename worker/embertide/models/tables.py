@@ -71,8 +71,16 @@ class ProgramText:
             return cls(folder, {})
         try:
             return cls(folder, yaml.safe_load(storage.read(file)))
-        except _UNREADABLE:
+        except UNREADABLE:
             return cls(folder, {})
+
+    @property
+    def weights(self) -> str:
+        """The name of the weights' file in the folder; "" where it is not known."""
+        try:
+            return str(self.content["weights"]["file"])
+        except UNREADABLE:
+            return ""
 
     @property
     def tables(self) -> dict[str, TypeTables]:
@@ -80,7 +88,7 @@ class ProgramText:
         try:
             inputs = [entry for entry in self.content.get("inputs", []) if entry.get("tables")]
             return {str(entry.get("type", "")): _of_input(self.folder, entry) for entry in inputs}
-        except _UNREADABLE:
+        except UNREADABLE:
             return {}
 
     @property
@@ -101,7 +109,7 @@ class ProgramText:
                 ]
                 for entry in self.content.get(section, [])
             }
-        except _UNREADABLE:
+        except UNREADABLE:
             return {}
 
     @property
@@ -109,12 +117,12 @@ class ProgramText:
         """The names of the model's results; [] where it names none."""
         try:
             given = [str(entry.get("result", "")) for entry in self.content.get("outputs", [])]
-        except _UNREADABLE:
+        except UNREADABLE:
             return []
         return [name for name in dict.fromkeys(given) if name]
 
 
-_UNREADABLE = (
+UNREADABLE = (
     *(yaml.YAMLError, UnicodeDecodeError),
     *(AttributeError, KeyError, TypeError, ValueError),
 )

@@ -6,21 +6,20 @@ holds which parameter.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from embertide.errors import ModelError
 from embertide.models.checkpoints import at_key, load_checkpoint
+from embertide.models.files import INDEX, parse_index
 from embertide.models.weights import load_tensors, shared_names
 from embertide.readers.splits import map_objects
 
 if TYPE_CHECKING:
     from embertide.storage.protocol import Storage
 
-_INDEX = ".index.json"
 _SHOWN = 8
 
 
@@ -44,8 +43,8 @@ def read_weights(storage: Storage, uri: str, key: str = "") -> WeightFiles:
             its files differ.
     """
     data = storage.read(uri)
-    if uri.endswith(_INDEX):
-        tensors, files = _read_listed(storage, uri, _parse_index(data, uri))
+    if uri.endswith(INDEX):
+        tensors, files = _read_listed(storage, uri, parse_index(data, uri))
     elif uri.endswith(".safetensors"):
         tensors, files = load_tensors(data, uri), {uri: data}
     else:
@@ -71,26 +70,6 @@ def _read_listed(
         _refuse_differences(uri, name, listed, set(loaded))
         tensors |= loaded
     return tensors, dict(zip(names, files, strict=True))
-
-
-def _parse_index(data: bytes, uri: str) -> dict[str, str]:
-    """The file of each parameter."""
-    try:
-        held: Any = json.loads(data)
-        places = held["weight_map"]
-        right = bool(places) and all(_is_file_name(place) for place in places.values())
-    except (ValueError, KeyError, TypeError, AttributeError):
-        right = False
-    if not right:
-        raise ModelError(
-            f"{uri} is no index of weights: it must be json with weight_map, the name of a file"
-            " beside it for each parameter"
-        )
-    return {str(name): place for name, place in places.items()}
-
-
-def _is_file_name(place: Any) -> bool:
-    return isinstance(place, str) and place not in ("", ".", "..") and not {"/", "\\"} & {*place}
 
 
 def _refuse_differences(uri: str, file: str, listed: set[str], loaded: set[str]) -> None:

@@ -224,7 +224,7 @@ def _embed(
     rows[dense] = True
     version, output = new_version(), job.spec.published_uri
     layer_store = LayerStore(ctx.storage, output, layers, version)
-    uris = [item["uri"] for item in prepared.inputs.objects()]
+    uris = [item["uri"] for item in prepared.inputs.of_layers()]
     with Attempt(ctx.storage, output, layer_store.key, version) as attempt:
         keeping = Keeping(
             layer_store, (), attempt.begin, lambda since: touched(ctx.storage, since, uris)

@@ -54,7 +54,7 @@ def kept_layers(
         if ctx.scratch or not (resume or refresh.keeps or refresh.goes_on):
             yield None
         else:
-            uris = [item["uri"] for item in order.inputs.objects()]
+            uris = [item["uri"] for item in order.inputs.of_layers()]
             store = store_of(ctx, order, refresh)
             if ctx.grid.rank == 0 and refresh.keeps:
                 _drop_touched(ctx, store, uris)

@@ -105,6 +105,7 @@ def embed_over_kept(
     ctx = one_worker(job, on_progress)
     kept = read_kept(ctx.storage, job)
     inputs, model = list_inputs(ctx.storage, job), read_files(ctx.storage, job.spec.model.uri)
+    kept.check_model(model.digest, inputs.tables_of_model())
     output = job.spec.published_uri
     store = LayerStore(ctx.storage, output, kept.key, kept.version)
     program = to_publish(ctx, model.program())
@@ -127,7 +128,7 @@ def _is_sampled(job: EmbeddingJob) -> bool:
 
 def _is_same(ctx: RunContext, inputs: Inputs, kept: KeptVersion) -> bool:
     """Whether a run now would compute the version's own rows again."""
-    uris = [item["uri"] for item in inputs.objects()]
+    uris = [item["uri"] for item in inputs.of_layers()]
     same = layer_key(ctx.job, inputs) == kept.key
     return same and not touched(ctx.storage, kept.version, uris)
 

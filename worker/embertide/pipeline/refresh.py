@@ -59,7 +59,7 @@ def plan_refresh(prepared: Prepared, order: WorkOrder) -> RefreshPlan:
     key, how, unfit = layer_key(ctx.job, order.inputs), _how(prepared), _unfit(prepared)
     base = Base()
     if ctx.grid.rank == 0:
-        base = read_base(ctx.storage, ctx.job.spec.published_uri, spec, key, how)
+        base = read_base(ctx.storage, ctx.job, order.inputs, how)
     if ctx.grid.world > 1:
         base = Base(**broadcast_object(asdict(base), ctx.grid.rank))
     if unfit:

@@ -10,6 +10,8 @@ from typing import Any
 
 from embertide._version import __version__
 from embertide.errors import EmbertideError
+from embertide.planning.inputs import Inputs
+from embertide.planning.layer_key import layer_key
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob, Refresh
 from embertide.spec.version_names import begun
@@ -21,6 +23,8 @@ FULL = "spec.refresh.mode is full, or --force was given"
 FORM = 2
 """The form of what is kept: from 2 on there are exact rows beside those that have not moved."""
 CHANGED = "the manifest of version {version} was changed after it was published"
+_SAME = "its inputs are those of version {version}"
+_NEW_MODEL = "the model is another than that of version {version}, and the inputs are the same"
 _TOO_OLD = "the last full run, of version {full}, is longer ago than refresh.fullEvery"
 _MORE = (
     "version {version} was computed with refresh.{field} {before:g}, which is more than {allowed:g}"
@@ -105,15 +109,13 @@ def _why_too_old(full: str, spec: Refresh) -> str:
     return _TOO_OLD.format(full=full) if age > spec.full_seconds else ""
 
 
-def read_base(
-    storage: Storage, output_uri: str, spec: Refresh, key: str, how: dict[str, Any]
-) -> Base:
+def read_base(storage: Storage, job: EmbeddingJob, inputs: Inputs, how: dict[str, Any]) -> Base:
     """What the current version has kept, and why a run does not go on from it.
 
     Args:
-        key: of the run's own layers.
-        how: how its rows are computed; what it leaves out is not compared.
+        how: how the run's rows are computed; what it leaves out is not compared.
     """
+    output_uri, spec = job.spec.published_uri, job.spec.refresh
     try:
         pointer = read_pointer(storage, output_uri)
         if pointer is None:
@@ -137,12 +139,19 @@ def read_base(
     )
     if spec.mode == "full":
         return replace(base, why=FULL)
-    return replace(base, why=why_too_wrong(manifest, spec) or _why_not(base, key, how, spec))
+    if why := why_too_wrong(manifest, spec):
+        return replace(base, why=why)
+    if base.key == layer_key(job, inputs):
+        before, now = (
+            [item for item in objects if item["kind"] == "model"]
+            for objects in (manifest["inputs"], inputs.objects())
+        )
+        why = _SAME if before == now else _NEW_MODEL
+        return replace(base, why=why.format(version=base.version))
+    return replace(base, why=_why_not(base, how, spec))
 
 
-def _why_not(base: Base, key: str, how: dict[str, Any], spec: Refresh) -> str:
-    if base.key == key:
-        return f"its inputs are those of version {base.version}"
+def _why_not(base: Base, how: dict[str, Any], spec: Refresh) -> str:
     if why := _why_too_old(base.full, spec):
         return why
     before = base.how or {}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from embertide.models.files import model_objects
 from embertide.models.tables import ModelTable, ProgramText, TypeTables
 from embertide.planning.input_places import fitting_uris, included_names, uris_of
 from embertide.planning.listings import Listings, State
@@ -20,7 +21,7 @@ from embertide.planning.model_tables import (
     tables_by_type,
     unread_tables,
 )
-from embertide.planning.other_inputs import model_objects, references, split_chosen, split_pairs
+from embertide.planning.other_inputs import references, split_chosen, split_pairs
 from embertide.readers.edges import edge_feature_width, split_edges
 from embertide.readers.feature_schema import FeatureSchema, feature_schema
 from embertide.readers.features import split_features
@@ -32,7 +33,7 @@ from embertide.readers.table_formats import FoldersAbove
 from embertide.readers.table_snapshot import TableRead
 from embertide.spec.manifest import EmbeddingJob, NodeInput
 from embertide.spec.places import is_pattern
-from embertide.storage.protocol import Storage
+from embertide.storage.protocol import ObjectInfo, Storage
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class Inputs:
         missing_days: location of an input -> days of its window without objects.
         tables: inputs that are Delta or Iceberg tables, and the version of each that is read.
         listings: each folder that was listed -> its state by then.
-        model: the model's objects: uri, size in bytes, ETag.
+        model: the model's objects, in its folder and elsewhere.
         fitted: place of an input that is a pattern -> URIs that fitted it by then.
         pairs: the pairs that get scores.
         targets: the table of the nodes whose embeddings alone are wanted.
@@ -145,7 +146,7 @@ class Inputs:
     tables: list[TableRead] = field(default_factory=list)
     listings: dict[str, State] = field(default_factory=dict)
     fitted: dict[str, list[str]] = field(default_factory=dict)
-    model: list[dict[str, Any]] = field(default_factory=list)
+    model: list[ObjectInfo] = field(default_factory=list)
     pairs: list[Split] = field(default_factory=list)
     edge_categories: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     targets: list[Split] = field(default_factory=list)
@@ -176,9 +177,14 @@ class Inputs:
         return sum(nodes.feature_rows for nodes in self.by_nodes.values())
 
     def objects(self) -> list[dict[str, Any]]:
-        """Each input object once: kind, uri, size in bytes, ETag."""
+        """Each object that the result depends on, once: kind, uri, size in bytes, ETag.
+
+        The one list of them: whether anything has changed, what is compared after reading, keys of
+        what is kept, plans and a version's manifest are made from it.
+        """
         nodes = self.by_nodes.values()
-        entries: dict[str, dict[str, Any]] = {}
+        # A table or a reference in the model's folder has its own kind below.
+        entries = {info.uri: _entry("model", info.uri, info.size, info.etag) for info in self.model}
         for kind, splits in (
             ("edges", self.edges),
             ("features", self.features),
@@ -200,6 +206,17 @@ class Inputs:
                 entries[source.uri] = _entry("scaling", source.uri, source.size, source.etag)
         return list(entries.values())
 
+    def of_layers(self) -> list[dict[str, Any]]:
+        """The objects that the rows of layers are made of, but for the steps and their weights,
+        which are in the layers' names."""
+        return [item for item in self.objects() if item["kind"] not in ("model", "reference")]
+
+    def tables_of_model(self) -> list[dict[str, Any]]:
+        """The objects of the model's own tables, which are features of nodes."""
+        beside = {t.split.uri for of_type in self.by_nodes.values() for t in of_type.tables}
+        first = {uri for t in self.model_tables.values() for uri in (t.uri, t.ids)}
+        return [item for item in self.objects() if item["uri"] in beside | first]
+
     def to_json(self) -> dict[str, Any]:
         """Plain values; :meth:`from_json` is the way back."""
         return asdict(self)
@@ -212,8 +229,9 @@ class Inputs:
             for name, splits in data["by_edges"].items()
         }
         nodes = {name: NodeSplits.from_json(of_type) for name, of_type in data["by_nodes"].items()}
-        names = ("edge_features", "unread_tables", "absent", "missing_days", "fitted", "model")
+        names = ("edge_features", "unread_tables", "absent", "missing_days", "fitted")
         others: dict[str, Any] = {name: data[name] for name in names}
+        others["model"] = [ObjectInfo(**info) for info in data["model"]]
         others["model_tables"] = {
             name: ModelTable(**table) for name, table in data["model_tables"].items()
         }
@@ -252,13 +270,13 @@ def list_inputs(
     pinned, noted = _pinned(job, versions or {}), Listings(storage)
     fitted = fitting_uris(noted.storage, job)
     noted.include(included_names(job, fitted))
-    model = model_objects(storage, job.spec.model.uri)
     # A version of a table stays what it is, whatever is written to its folder.
     sources = Sources(noted.storage, tables=storage, versions=pinned)
+    text = ProgramText.read(storage, job.spec.model.uri)
+    model = model_objects(storage, job.spec.model.uri, text)
     storage = noted.storage
     above = FoldersAbove(storage)
     above.refuse_tables(uris_of(job, fitted))
-    text = ProgramText.read(storage, job.spec.model.uri)
     every = tables_by_type(text, job)
     tables = first_tables(job, every)
     read = with_tables(job, tables).spec.input

@@ -15,6 +15,10 @@ from embertide.versions.manifest import read_manifest
 from embertide.versions.pointer import read_pointer
 
 _ADVICE = "leave out --over-kept, which computes all that the rows are made of"
+OTHER_MODEL = (
+    "--over-kept: the model has changed since version {version}, whose rows were kept, and vectors"
+    " of two models cannot be compared; run the job, or {advice}"
+)
 JOB_CHANGED = (
     "the job has changed since version {version}, whose rows were kept: neighbours have the rows"
     " that the job of then gives"
@@ -32,6 +36,8 @@ class KeptVersion:
         tolerance: by which rows between its layers may be off, relative to their norms; 0: exact.
         warnings: sentences for the user.
         same_job: the job has not changed since, but for how many nodes there are.
+        model_digest: of the model's text and weights.
+        inputs: the objects that it was computed from, as its manifest has them.
     """
 
     version: str
@@ -41,6 +47,21 @@ class KeptVersion:
     tolerance: float
     warnings: tuple[str, ...]
     same_job: bool
+    model_digest: str
+    inputs: list[dict[str, Any]]
+
+    def check_model(self, digest: str, tables: list[dict[str, Any]]) -> None:
+        """Refuse any other model: rows of two models have nothing to do with each other.
+
+        Args:
+            digest: of the model's text and weights now.
+            tables: its tables now, see :meth:`Inputs.tables_of_model`.
+
+        Raises:
+            InputError: names the version.
+        """
+        if digest != self.model_digest or any(table not in self.inputs for table in tables):
+            raise InputError(OTHER_MODEL.format(version=self.version, advice=_ADVICE))
 
 
 def read_kept(storage: Storage, job: EmbeddingJob) -> KeptVersion:
@@ -75,6 +96,8 @@ def read_kept(storage: Storage, job: EmbeddingJob) -> KeptVersion:
         tolerance=manifest.get("refresh", {}).get("tolerance", 0.0),
         warnings=() if same else (JOB_CHANGED.format(version=version),),
         same_job=same,
+        model_digest=manifest["model"]["digest"],
+        inputs=manifest["inputs"],
     )
 
 

@@ -11,7 +11,7 @@ import json
 from dataclasses import asdict
 
 from embertide._version import __version__
-from embertide.planning.inputs import Inputs
+from embertide.planning.inputs import Inputs, with_tables
 from embertide.spec.job_digest import job_digest
 from embertide.spec.manifest import EmbeddingJob
 
@@ -20,13 +20,14 @@ def layer_key(job: EmbeddingJob, inputs: Inputs) -> str:
     """32 hexadecimal digits of the release, the job, the objects of its inputs with sizes and
     ETags, and the versions of its tables.
 
-    A model's tables are inputs here; its weights are in the layers' names.
+    A model's tables are inputs here, whether or not the job has them as features already; its
+    weights are in the layers' names.
     """
     parts = {
         "release": __version__,
-        "job": job_digest(job),
+        "job": job_digest(with_tables(job, inputs.model_tables)),
         "device": job.spec.workers.device,
-        "objects": [item for item in inputs.objects() if item["kind"] != "reference"],
+        "objects": inputs.of_layers(),
         "tables": [asdict(table) for table in inputs.tables],
     }
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"))

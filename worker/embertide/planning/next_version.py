@@ -11,7 +11,6 @@ from embertide.planning.digest_memory import digest_bytes
 from embertide.planning.graph import PlannedGraph, plan_graph
 from embertide.planning.inputs import Inputs, with_tables
 from embertide.planning.keeping import graph_bytes, kept_bytes
-from embertide.planning.layer_key import layer_key
 from embertide.planning.publishing import published
 from embertide.planning.unchanged import change_since
 from embertide.plans.boundaries import boundaries, results_of
@@ -62,7 +61,7 @@ def _does(storage: Storage, job: EmbeddingJob, inputs: Inputs, plan: Plan, unfit
     if not change:
         return [CONFIRMS.format(version=version)]
     spec, how = job.spec.refresh, planned_how(job, plan.target.grid)
-    base = read_base(storage, job.spec.published_uri, spec, layer_key(job, inputs), how)
+    base = read_base(storage, job, inputs, how)
     why = base.why or (unfit if base.version else change)
     if why:
         return [ALL_ROWS.format(why=why)]

@@ -1,11 +1,10 @@
-"""Inputs other than nodes and edges: pairs that get scores, the model's objects and references."""
+"""Inputs other than nodes and edges: pairs that get scores, targets, references."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from embertide.errors import InputError, ObjectMissing
+from embertide.errors import InputError
 from embertide.readers.edges import split_edges
 from embertide.readers.reference import reference_uri, split_reference
 from embertide.readers.sources import Sources
@@ -39,16 +38,6 @@ def _only_type(job: EmbeddingJob) -> str | None:
     """The one node type that may be published; None where there are several."""
     names = job.spec.output.node_types or [node.name for node in job.spec.input.nodes]
     return names[0] if len(names) == 1 else None
-
-
-def model_objects(storage: Storage, uri: str) -> list[dict[str, Any]]:
-    """The model's objects as a version's manifest has them; [] where it is missing: the plan,
-    which reads it, refuses it."""
-    try:
-        infos = storage.scan(uri).objects
-    except ObjectMissing:
-        return []
-    return [{"uri": info.uri, "size": info.size, "etag": info.etag} for info in infos]
 
 
 def references(

@@ -96,5 +96,5 @@ def _inputs(
     job: EmbeddingJob, inputs: Inputs, facts: object, splits: Iterable[Split], more: list[str]
 ) -> RowInputs:
     text = repr((__version__, job_digest(job), inputs.model, facts))
-    objects = [*_uris(splits), *more, *(str(item["uri"]) for item in inputs.model)]
+    objects = [*_uris(splits), *more, *(info.uri for info in inputs.model)]
     return RowInputs(_digest(text), objects)

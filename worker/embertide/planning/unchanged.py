@@ -1,9 +1,9 @@
 """Whether the current version was computed from just what a run would read now.
 
 Then nothing is computed: the version is confirmed. Compared are the release, what the job says of
-its result (``job_digest``), the objects of the inputs and of the model with their sizes and ETags,
-and the versions of tables. A version that does not say one of these counts as changed: to compute
-again is never wrong.
+its result (``job_digest``), all objects that it depends on with their sizes and ETags
+(:meth:`Inputs.objects`), and the versions of tables. A version that does not say one of these
+counts as changed: to compute again is never wrong.
 """
 
 from __future__ import annotations
@@ -87,18 +87,13 @@ def _change(storage: Storage, job: EmbeddingJob, inputs: Inputs, manifest: Json)
         return "another release computed it"
     if manifest.get("jobDigest") != job_digest(job):
         return "the job has changed"
-    if not inputs.model or manifest.get("model", {}).get("objects") != inputs.model:
-        return f"the model {job.spec.model.uri} has changed"
     if why := why_too_wrong(manifest, job.spec.refresh):
         return why
     if manifest.get("tables", []) != [asdict(table) for table in inputs.tables]:
         return "a table has another version"
     objects = inputs.objects()
-    if change := _changed_object(manifest["inputs"], objects):
-        return change
-    return touched(
-        storage, manifest["version"], [item["uri"] for item in [*objects, *inputs.model]]
-    )
+    change = _changed_object(manifest["inputs"], objects)
+    return change or touched(storage, manifest["version"], [item["uri"] for item in objects])
 
 
 def _too_old(storage: Storage, job: EmbeddingJob, inputs: Inputs) -> bool:
@@ -116,10 +111,11 @@ def _changed_object(before: list[Json], now: list[Json]) -> str:
         return ""
     earlier = {item["uri"]: item for item in before}
     for item in now:
+        whose = "the model's " if item["kind"] == "model" else ""
         if item["uri"] not in earlier:
-            return f"{item['uri']} is new"
+            return f"{whose}{item['uri']} is new"
         if item != earlier.pop(item["uri"]):
-            return f"{item['uri']} has changed"
+            return f"{whose}{item['uri']} has changed"
     return f"{min(earlier)} is gone" if earlier else "the order of the inputs has changed"
 
 
