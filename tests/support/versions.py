@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -26,6 +26,7 @@ from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import VersionInfo, latest, list_versions
 from embertide.versions.parts import PartDigest, PartWriter
+from embertide.versions.pointer import Follows
 from embertide.versions.publish import publish
 from embertide.versions.reading import iter_embeddings
 from tests.support.paths import ROOT
@@ -70,11 +71,18 @@ def manifest_of(digests: list[PartDigest]) -> dict[str, Any]:
 
 
 def publish_one(
-    storage: Storage, uri: str, version: str, keep: int = 100, format: Any = "parquet"
+    storage: Storage,
+    uri: str,
+    version: str,
+    keep: int = 100,
+    format: Any = "parquet",
+    follows: Follows | None = None,
+    held: Sequence[str] = (),
 ) -> VersionInfo:
-    """A whole run's output."""
-    digests = write_parts(storage, uri, version, format)
-    return publish(storage, uri, version, manifest_of(digests), keep)
+    """A whole run's output; one that does not note what it follows is of an earlier release."""
+    manifest = manifest_of(write_parts(storage, uri, version, format))
+    more = {} if follows is None else {"follows": asdict(follows)}
+    return publish(storage, uri, version, manifest | more, keep, held)
 
 
 def is_intact(storage: Storage, uri: str, version: str) -> bool:

@@ -128,3 +128,19 @@ def test_a_run_that_is_held_ends_with_its_own_exit_code(
     code, out, _ = cli("run", job, "--json")
     report, error = map(json.loads, out.splitlines()[-2:])
     assert (code, report["held"], error["error"]) == (11, list(WHY), "VersionHeld")
+
+
+def test_a_run_whose_version_is_not_current_ends_with_its_own_exit_code(
+    cli: Cli, engine: Any, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = f"version {NEXT} is current, whose run began later than this one"
+    passed = replace(REPORT, current=False, not_current=why)
+    local = sys.modules["embertide.launch.local"]
+    monkeypatch.setattr(local, "run_job", lambda *_args, **_options: passed)
+    code, out, err = cli("run", job)
+    assert code == 13
+    assert out.startswith(f"Not current {REPORT.version}")
+    assert f"{REPORT.version} is complete but not current: {why}" in " ".join(err.split())
+    code, out, _ = cli("run", job, "--json")
+    report, error = map(json.loads, out.splitlines()[-2:])
+    assert (code, report["not_current"], error["error"]) == (13, why, "VersionPassed")

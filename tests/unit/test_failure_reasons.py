@@ -17,7 +17,14 @@ from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs" / "runbooks" / "EmbertideJobFailed.md"
 OPERATOR = ROOT / "operator" / "embertide_operator"
-NOT_IN_A_POD = {"ClusterError", "JobFailed", "Interrupted", "EmbertideError", "VersionHeld"}
+NOT_IN_A_POD = {
+    "ClusterError",
+    "JobFailed",
+    "Interrupted",
+    "EmbertideError",
+    "VersionHeld",
+    "VersionPassed",
+}
 """Errors of the command line only."""
 NEVER_THE_CAUSE = {
     "SpecChanged": "the workers are restarted, and nothing has failed",

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from embertide.errors import VersionPassed
 from embertide.spec.freshness import Freshness, duration_seconds
+from embertide.submit.wait import refuse_held
 from embertide_operator.api.client import KubernetesApi
 from embertide_operator.api.transport import ApiError
 from embertide_operator.config.settings import Settings
@@ -112,9 +114,14 @@ def test_a_version_that_is_not_current_refreshes_nothing() -> None:
     world.reconcile()
     world.reconcile(3, pods=world.pods(world.running(), world.running()))
     report = world.report("succeeded", 100)
-    behind = report.output.model_copy(update={"current": False})
+    behind = report.output.model_copy(update={"current": False, "not_current": "V is current"})
     world.reconcile(1, report=report.model_copy(update={"output": behind}))
     assert world.condition("Published") == ("True", "NotCurrent")
+    message = next(c for c in world.status["conditions"] if c["type"] == "Published")["message"]
+    assert message.endswith("; it is not current: V is current")
+    assert world.events[-2:] == ["NotCurrent", "Completed"]
+    with pytest.raises(VersionPassed, match="it is not current: V is current"):
+        refuse_held("products", world.status)
     assert world.condition("Fresh") == ("False", "NeverPublished")
     assert published_at(world.job) == ""
 

@@ -19,6 +19,7 @@
     |-- JobFailed        10  a job that was waited for failed, was refused or was deleted
     |-- VersionHeld      11  the version is complete, and the job's gate keeps it from readers
     |-- SelfCheckFailed  12  rows of a layer are not what computing them again gives
+    |-- VersionPassed   13  the version is complete, and another one stays current
     `-- Interrupted     130  Ctrl-C or SIGTERM
 
 An error is *permanent* when running the same job again cannot succeed.
@@ -196,6 +197,12 @@ class SelfCheckFailed(EmbertideError):
     """Rows of a layer are not what computing them again gives; nothing was published."""
 
     exit_code = 12
+
+
+class VersionPassed(EmbertideError):
+    """The version is complete; a later run's, or one that was chosen meanwhile, stays current."""
+
+    exit_code = 13
 
 
 class Interrupted(EmbertideError):

@@ -33,6 +33,8 @@ CONFIRMED = "Confirmed"
 _HELD = (
     "{where}; the gate holds it, and readers keep the version before until embertide release: {why}"
 )
+_NOT_CURRENT = "{where}; it is not current: {why}"
+_PASSED = "a run that began later, or a rollback, has set the current version"
 _REPORT_SECONDS = 5.0
 """How long a version that only the termination message tells of waits for the run's report."""
 _REPORT_REQUEUE_SECONDS = 0.5
@@ -109,16 +111,20 @@ def _note_output(job: Object, draft: Draft, found: Publication) -> None:
         where += "; inputs, model and job have not changed, so nothing was computed"
     if output.held:
         where = _HELD.format(where=where, why=output.held)
-    reason = _event_reason(output)
-    if draft.set("Published", True, NOT_CURRENT if _is_passed(output) else reason, where):
+    if _is_passed(output):
+        where = _NOT_CURRENT.format(where=where, why=output.not_current or _PASSED)
+    reason = _reason(output)
+    if draft.set("Published", True, reason, where):
         message = f"version {output.version}: {where}"
-        draft.add_event(reason, message, warning=bool(output.held))
+        draft.add_event(reason, message, warning=reason in (HELD, NOT_CURRENT))
     _note_removal(draft, output.not_removed)
 
 
-def _event_reason(output: OutputReport) -> str:
+def _reason(output: OutputReport) -> str:
     if output.held:
         return HELD
+    if _is_passed(output):
+        return NOT_CURRENT
     return CONFIRMED if output.confirmed else "Published"
 
 

@@ -28,7 +28,7 @@ from embertide.cli.options import (
     with_memory,
     with_workers,
 )
-from embertide.errors import EmbertideError, VersionHeld
+from embertide.errors import EmbertideError, VersionHeld, VersionPassed
 
 if TYPE_CHECKING:
     from embertide.spec.manifest import EmbeddingJob
@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 _HELD = (
     "{version} is complete but held: {why}. Readers keep the version before; embertide release"
     " makes it current, embertide discard removes it"
+)
+_PASSED = (
+    "{version} is complete but not current: {why}. embertide versions lists both, embertide"
+    " rollback switches"
 )
 _NOT_PUSHED = (
     "{version} is published, but the index of spec.push does not have it: {why}. embertide push"
@@ -129,7 +133,8 @@ def run(
       embertide run job.yaml --json | tail -1   # the report
 
     Where spec.output.gate holds the version, the command ends with exit code 11: readers keep
-    the previous one until `embertide release`.
+    the previous one until `embertide release`. Where a run that began later has published by then,
+    or someone has rolled back, that version stays current, and the exit code is 13.
 
     With --ids or --ids-from only what these nodes need is computed, and the version has their rows
     alone. It is published apart from those of all nodes, below the output in _targets.
@@ -188,6 +193,8 @@ def run(
         print_report(Console(), report)
     if report.held:
         raise VersionHeld(_HELD.format(version=report.version, why="; ".join(report.held)))
+    if not report.current:
+        raise VersionPassed(_PASSED.format(version=report.version, why=report.not_current))
     if push and job.spec.push is not None:
         _push(job, report, json_output=json_output, quiet=quiet)
 

@@ -34,7 +34,9 @@ def print_report(console: Console, report: RunReport) -> None:
     if report.confirmed:
         _print_confirmed(console, report)
         return
-    done = "[bold yellow]Held[/]" if report.held else "[bold green]Published[/]"
+    passed = "[bold yellow]Not current[/]"
+    done = "[bold green]Published[/]" if report.current else passed
+    done = "[bold yellow]Held[/]" if report.held else done
     print_line(console, f"{done} {report.version}")
     print_line(console, f"  {escaped(report.uri)}")
     did = (

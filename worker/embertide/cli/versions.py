@@ -146,8 +146,9 @@ def _previous(storage: Storage, uri: str) -> str:
     from embertide.versions.catalog import latest, list_versions
 
     current = latest(storage, uri).version
-    there = [info.version for info in list_versions(storage, uri) if not info.held]
-    earlier = [version for version in there if version < current]
+    there = list_versions(storage, uri)
+    before = there[: [info.version for info in there].index(current)]
+    earlier = [info.version for info in before if not info.held]
     if not earlier:
         raise ObjectMissing(
             f"{uri} has no version before the current one, {current}; embertide versions lists"

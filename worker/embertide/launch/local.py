@@ -145,6 +145,7 @@ def _report_of(storage: Storage, output_uri: str, confirmed: Confirmed) -> RunRe
         current=info.current,
         held=list(info.held),
         not_removed=info.not_removed,
+        not_current=info.not_current,
         warnings=warnings,
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from embertide.planning.inputs import Inputs
 from embertide.telemetry.report import PlannedTraffic
+from embertide.versions.pointer import Follows
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class WorkOrder:
         keep: the layers, from 1, that are kept for a next attempt.
         panel: columns of a tensor that are in memory at a time; 0: all tensors are in memory.
         spills_graph: edges and the graph are on disk, too.
+        follows: what ``LATEST`` was before the inputs were listed.
         budget: how the plan compares with the memory that a worker may take; "" without a limit.
     """
 
@@ -36,6 +38,7 @@ class WorkOrder:
     panel: int = 0
     spills_graph: bool = False
     budget: str = ""
+    follows: Follows = field(default_factory=Follows)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; :meth:`from_json` is the way back."""
@@ -46,4 +49,5 @@ class WorkOrder:
         """What :meth:`to_json` described."""
         traffic = [PlannedTraffic(**item) for item in data["planned_traffic"]]
         inputs = Inputs.from_json(data["inputs"])
-        return cls(**{**data, "inputs": inputs, "planned_traffic": traffic})
+        follows = Follows(**data["follows"])
+        return cls(**{**data, "inputs": inputs, "planned_traffic": traffic, "follows": follows})

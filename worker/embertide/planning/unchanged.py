@@ -8,6 +8,7 @@ counts as changed: to compute again is never wrong.
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from typing import Any
 
@@ -27,6 +28,10 @@ from embertide.versions.manifest import check_objects, read_manifest
 from embertide.versions.pointer import confirm, read_pointer
 from embertide.versions.publish import finish
 
+AHEAD = (
+    "a clock was ahead when the run of version {version} began, so that times do not tell which"
+    " files were written to since"
+)
 Json = dict[str, Any]
 
 
@@ -121,8 +126,13 @@ def _changed_object(before: list[Json], now: list[Json]) -> str:
 
 def touched(storage: Storage, version: str, uris: list[str]) -> str:
     """A local file that was written to after a version's run began, though its time of
-    modification was set back; "" for none. An ETag of a store is of an object's contents."""
+    modification was set back; "" for none. An ETag of a store is of an object's contents.
+
+    Where the version's time is yet to come, no time of a file tells.
+    """
     since = begun(version).timestamp()
+    if since > time.time() and any(map(is_local, uris)):
+        return AHEAD.format(version=version)
     for uri in uris:
         info = storage.stat(uri) if is_local(uri) else None
         if info is not None and info.modified >= since:

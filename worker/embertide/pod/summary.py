@@ -101,6 +101,7 @@ def output_report(
         not_removed=info.not_removed[:_LONGEST_WARNING] or None,
         confirmed=confirmed,
         held="; ".join(info.held)[:_LONGEST_WARNING] or None,
+        not_current=info.not_current[:_LONGEST_WARNING] or None,
     )
 
 

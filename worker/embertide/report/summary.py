@@ -51,7 +51,8 @@ def _facts(run: Run) -> Html:
     report = run.report
     began = begun(report.version).strftime("%Y-%m-%d %H:%M:%S UTC")
     created = str(run.manifest.get("created", ""))[:19].replace("T", " ")
-    current = "yes" if report.current else "no: a later run or a rollback holds LATEST"
+    passed = report.not_current or "a later run or a rollback holds LATEST"
+    current = "yes" if report.current else f"no: {passed}"
     current = "no: the gate holds it" if report.held else current
     facts: dict[str, Child] = {
         "Version": tag("code", report.version),

@@ -95,6 +95,7 @@ class OutputReport(ReportModel):
         uri: of the version; "" in a termination message that would be too long with it. It
             follows from the job's ``output.uri`` and the version.
         current: False where ``LATEST`` names a later run's.
+        not_current: why it does, though nothing holds the version; at most 1000 characters.
         job_uid, attempt: whose it is; "" and 0 from workers that did not say so yet.
         types: of a graph of several node types those that were published, None for one of a single
             type, from workers that did not say so yet, and in a termination message that would be
@@ -118,6 +119,7 @@ class OutputReport(ReportModel):
     not_removed: str | None = Field(default=None, max_length=1000)
     confirmed: bool = False
     held: str | None = Field(default=None, max_length=1000)
+    not_current: str | None = Field(default=None, max_length=1000)
 
     def to_text(self) -> str:
         """Compact JSON of at most 4000 bytes; without URI, then types, where it does not fit."""

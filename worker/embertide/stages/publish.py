@@ -317,6 +317,7 @@ def publish_version(
     manifest = {
         "job": ctx.job.metadata.name,
         "jobDigest": job_digest(ctx.job),
+        "follows": asdict(order.follows),
         **together(described),
         "edges": graph.edges,
         "read": graph.read,

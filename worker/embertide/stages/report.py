@@ -35,8 +35,8 @@ from embertide.versions.manifest import read_manifest
 from embertide.versions.run_reports import write_report
 
 NOT_CURRENT = (
-    "the version is published but not current: while this run went on, a later run published or"
-    " someone rolled back; `embertide versions` lists both, `embertide rollback` switches"
+    "the version is published but not current: {why}; `embertide versions` lists both, `embertide"
+    " rollback` switches"
 )
 HELD = (
     "the version is complete but held, so that readers keep the one before: {why}. `embertide"
@@ -182,10 +182,11 @@ def gather_report(
             *warnings,
             *beyond_plan(memory),
             *_not_current(published),
-            *filter(None, [published.not_removed]),
+            *filter(None, [published.not_removed, published.clock]),
         ],
         current=published.current,
         not_removed=published.not_removed,
+        not_current=published.not_current,
         comparison=comparison,
         self_check=checked,
         held=list(published.held),
@@ -217,7 +218,7 @@ def _not_current(published: VersionInfo) -> list[str]:
     """A warning where readers do not get the version."""
     if published.held:
         return [HELD.format(why="; ".join(published.held))]
-    return [] if published.current else [NOT_CURRENT]
+    return [] if published.current else [NOT_CURRENT.format(why=published.not_current)]
 
 
 def beyond_plan(memory: list[RankMemory]) -> list[str]:

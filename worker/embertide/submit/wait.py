@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from embertide.errors import ClusterError, JobFailed, VersionHeld
+from embertide.errors import ClusterError, JobFailed, VersionHeld, VersionPassed
 from embertide.submit.cluster import Cluster
 
 _POLL_SECONDS = 2.0
@@ -23,6 +23,7 @@ def wait_for(cluster: Cluster, name: str, say: Callable[[str], None]) -> dict[st
     Raises:
         JobFailed: it failed, was not accepted, or is gone.
         VersionHeld: the job's gate keeps its version from becoming current.
+        VersionPassed: another version stays current.
         ClusterError: the API did not answer for five minutes.
     """
     shown = ""
@@ -62,6 +63,7 @@ def refuse_held(name: str, status: dict[str, Any]) -> None:
 
     Raises:
         VersionHeld: the job's gate keeps its version from becoming current.
+        VersionPassed: another version stays current.
     """
     output = status.get("output") or {}
     if why := output.get("held"):
@@ -69,6 +71,9 @@ def refuse_held(name: str, status: dict[str, Any]) -> None:
             f"{name}: version {output.get('version')} is complete but held: {why}. Readers keep the"
             " version before; embertide release makes it current, embertide discard removes it"
         )
+    published = _condition(status, "Published")
+    if published.get("reason") == "NotCurrent":
+        raise VersionPassed(f"{name}: version {output.get('version')}: {published.get('message')}")
 
 
 def describe(status: dict[str, Any]) -> str:

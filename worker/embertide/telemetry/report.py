@@ -250,6 +250,7 @@ class RunReport:
     ``budget`` compares the plan with the memory that a worker may take ("": no limit is set).
     ``self_check`` is what computing rows of the layers a second time gave (None: not known).
     ``held`` says why a gate keeps the version from being current.
+    ``not_current`` says why the version is not current though nothing holds it ("": it is).
     ``not_removed`` says why versions that the job does not keep are still there ("": they are not);
     it is one of the ``warnings`` too.
     ``confirmed`` is True where a run computed nothing, since the current version is what it would
@@ -284,6 +285,7 @@ class RunReport:
     began: float = 0.0
     omissions: Omissions = field(default_factory=Omissions)
     not_removed: str = ""
+    not_current: str = ""
     confirmed: bool = False
     comparison: Comparison | None = None
     held: list[str] = field(default_factory=list)
@@ -302,7 +304,7 @@ class RunReport:
             "Edges": f"{self.edges:,}",
             "Grid": self.grid,
             "Duration": human_seconds(self.total_seconds),
-            "Current": "yes" if self.current else "no",
+            "Current": "yes" if self.current else f"no: {self.not_current}".rstrip(": "),
             "Held": "; ".join(self.held),
         }
         return html_table("Published", facts, self.warnings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from embertide.errors import ObjectMissing, OutputError
@@ -15,6 +16,7 @@ from embertide.telemetry.notebook import html_table
 from embertide.versions.holding import reasons_held
 from embertide.versions.manifest import (
     comparison_in,
+    order_of,
     part_digests,
     read_manifest,
     targets_in,
@@ -60,6 +62,8 @@ class VersionInfo:
             (``inference.targets``); 0 of a version of all.
         not_removed: of a version that was published just now: why older ones are still there
             that the job does not keep; "" where all are gone.
+        not_current: of such a version: why ``LATEST`` names another one, though nothing holds it.
+        clock: of such a version: what is wrong with a clock, as far as is seen; "" for nothing.
     """
 
     version: str
@@ -75,6 +79,8 @@ class VersionInfo:
     comparison: Comparison | None = None
     held: tuple[str, ...] = ()
     not_removed: str = ""
+    not_current: str = ""
+    clock: str = ""
     of_nodes: int = 0
 
     @property
@@ -128,7 +134,7 @@ def list_versions(storage: Storage, output_uri: str) -> list[VersionInfo]:
     """All complete versions, oldest first; [] before the first."""
     pointer = read_pointer(storage, output_uri)
     current = pointer.version if pointer is not None else None
-    found = []
+    found, orders = [], []
     for version, objects in objects_by_version(storage, output_uri).items():
         if not is_complete(objects):
             continue
@@ -138,7 +144,8 @@ def list_versions(storage: Storage, output_uri: str) -> list[VersionInfo]:
         except ObjectMissing:
             continue  # Removed by a run that published just now.
         found.append(describe(output_uri, version, manifest, digest, version == current, held))
-    return found
+        orders.append(order_of(version, manifest))
+    return [info for _, info in sorted(zip(orders, found, strict=True), key=itemgetter(0))]
 
 
 def find_version(storage: Storage, output_uri: str, version: str) -> VersionInfo:

@@ -22,6 +22,7 @@ from embertide.telemetry.comparison import Comparison
 from embertide.telemetry.strict_json import json_text
 from embertide.versions.objects import complete_versions, manifest_uri, objects_of
 from embertide.versions.parts import PartDigest
+from embertide.versions.pointer import Follows
 
 _MISPLACED = (
     "{uri} has the rows of {rows} nodes alone (inference.targets), and is no version of all nodes;"
@@ -60,7 +61,7 @@ def read_manifest(storage: Storage, output_uri: str, version: str) -> tuple[dict
     try:
         manifest = json.loads(data)
         types_in(manifest), manifest["rows"], manifest["dim"], manifest["created"]
-        comparison_in(manifest), targets_in(manifest)
+        comparison_in(manifest), targets_in(manifest), follows_in(manifest)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise OutputError(
             f"{uri} is damaged ({error!r}); go back to another version with embertide rollback"
@@ -68,6 +69,19 @@ def read_manifest(storage: Storage, output_uri: str, version: str) -> tuple[dict
     if targets_in(manifest) is not None and not is_of_targets(output_uri):
         raise OutputError(_MISPLACED.format(uri=uri, rows=manifest["rows"]))
     return manifest, hashlib.sha256(data).hexdigest()
+
+
+def follows_in(manifest: dict[str, Any]) -> Follows | None:
+    """What ``LATEST`` was as the version's run began; None where its release did not note that."""
+    data = manifest.get("follows")
+    return None if data is None else Follows(**data)
+
+
+def order_of(version: str, manifest: dict[str, Any]) -> tuple[int, str]:
+    """What complete versions are sorted by, the oldest first: the generation that its run found,
+    and the time in its name. Versions of releases that did not note the first come before."""
+    follows = follows_in(manifest)
+    return (-1 if follows is None else follows.generation, version)
 
 
 def targets_in(manifest: dict[str, Any]) -> dict[str, Any] | None:

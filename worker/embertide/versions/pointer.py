@@ -2,8 +2,10 @@
 
 The rules for competing runs and rollbacks:
 
-- A publishing run moves it to its own version, unless it names a newer one already: of
-  competing runs the one begun last wins, in whatever order they end.
+- Each move gives it the next generation. A run notes which one it finds as it begins; if LATEST has
+  not moved since, its version becomes current, whatever clocks say.
+- Of competing runs the one begun last wins, in whatever order they end: the one that found the
+  later generation, and of those that found the same one, the one whose name has the later time.
 - A run that would compute the current version again confirms it: LATEST names the same version,
   and when it was checked.
 - A rollback moves it always, and holds against all runs that began before the rollback; so does
@@ -32,12 +34,26 @@ _LONGEST_PAUSE = 10
 """In units of ``_PAUSE_SECONDS``; each is drawn at random up to it."""
 
 
+MOVED_LATER = "version {version} was made current at {at} ({moved_by}), after this run had begun"
+BEGUN_LATER = "version {version} is current, whose run began later than this one"
+
+
+@dataclass(frozen=True)
+class Follows:
+    """What LATEST was as a run began: "" and 0 before the first version."""
+
+    version: str = ""
+    generation: int = 0
+
+
 @dataclass(frozen=True)
 class Pointer:
     """LATEST's contents; times are ISO 8601 in UTC.
 
     Attributes:
         checked_at: when a run last confirmed that it would compute the same; "" before.
+        generation: how often LATEST has moved; 0 where a release that does not count has moved it.
+        follows: the generation that the run of its version found as it began.
     """
 
     version: str
@@ -45,17 +61,37 @@ class Pointer:
     moved_by: Literal["publish", "rollback", "release"]
     moved_at: str
     checked_at: str = ""
+    generation: int = 0
+    follows: int = 0
 
     def to_json(self) -> bytes:
         """As stored, keys in camelCase."""
         names = {_camel(name): value for name, value in asdict(self).items() if value}
         return json.dumps(names, indent=1).encode() + b"\n"
 
-    def holds_against(self, version: str) -> bool:
-        """Whether a run that publishes ``version`` leaves this pointer where it is."""
-        if self.version >= version:
-            return True
-        return self.moved_by != "publish" and begun(version) < _time(self.moved_at)
+    def why_not(self, version: str, follows: Follows | None) -> str:
+        """Why a run that publishes ``version`` leaves this pointer where it is; "" if it moves it.
+
+        Args:
+            follows: what the run found as it began; None where its release did not note that: then
+                the times of names and moves are all that is known.
+        """
+        if self.version == version or (follows is not None and self._found_by(follows)):
+            return ""
+        counted = follows is not None and self.generation > 0
+        if self.moved_by != "publish" and (counted or begun(version) < _time(self.moved_at)):
+            at, moved_by = self.moved_at, self.moved_by
+            return MOVED_LATER.format(version=self.version, at=at, moved_by=moved_by)
+        ours = follows.generation if follows is not None and counted else 0
+        if (self.follows if counted else 0, self.version) > (ours, version):
+            return BEGUN_LATER.format(version=self.version)
+        return ""
+
+    def _found_by(self, follows: Follows) -> bool:
+        """Whether LATEST has not moved since a run found it."""
+        if self.generation == 0:
+            return self.version == follows.version
+        return self.generation <= follows.generation
 
 
 def _camel(name: str) -> str:
@@ -96,7 +132,7 @@ def read_pointer(storage: Storage, output_uri: str) -> Pointer | None:
 def _parse(uri: str, data: bytes) -> Pointer:
     try:
         fields = json.loads(data)
-        fields.setdefault("checkedAt", "")
+        fields = {"checkedAt": "", "generation": 0, "follows": 0, **fields}
         pointer = Pointer(*(fields[_camel(name)] for name in Pointer.__annotations__))
         if not is_version(pointer.version):
             raise ValueError(f"version is {pointer.version!r}")
@@ -109,24 +145,42 @@ def _parse(uri: str, data: bytes) -> Pointer:
     return pointer
 
 
-def advance(storage: Storage, output_uri: str, version: str, digest: str) -> bool:
-    """Make a new version current, if the rules above let it; returns whether it is.
+def found(storage: Storage, output_uri: str) -> Follows:
+    """What a run finds that begins now; before it lists its inputs.
+
+    Raises:
+        OutputError: LATEST is not what this program writes.
+    """
+    pointer = read_pointer(storage, output_uri)
+    return Follows() if pointer is None else Follows(pointer.version, pointer.generation)
+
+
+def advance(
+    storage: Storage, output_uri: str, version: str, digest: str, follows: Follows | None = None
+) -> str:
+    """Make a new version current, if the rules above let it; returns why it is not, "" if it is.
+
+    Args:
+        follows: see :meth:`Pointer.why_not`.
 
     Raises:
         StoreUnavailable: LATEST was moved by competing runs at each of 100 attempts.
     """
-    current = True
+    why = ""
 
     def choose(held: bytes | None) -> bytes | None:
-        nonlocal current
+        nonlocal why
         pointer = _parse(pointer_uri(output_uri), held) if held is not None else None
-        if pointer is not None and pointer.holds_against(version):
-            current = pointer.version == version
+        why = "" if pointer is None else pointer.why_not(version, follows)
+        if why or (pointer is not None and pointer.version == version):
             return None
-        return Pointer(version, digest, "publish", utc_now()).to_json()
+        began = follows or Follows()
+        last = max(began.generation, pointer.generation if pointer is not None else 0)
+        ours = Pointer(version, digest, "publish", utc_now())
+        return replace(ours, generation=last + 1, follows=began.generation).to_json()
 
     _put(storage, pointer_uri(output_uri), choose)
-    return current
+    return why
 
 
 def confirm(storage: Storage, output_uri: str, version: str) -> bool:
@@ -162,12 +216,13 @@ def move_back(
         ObjectMissing: the version was removed meanwhile; LATEST is as before.
         StoreUnavailable: LATEST was moved by competing runs at each of 100 attempts.
     """
-    uri, before = pointer_uri(output_uri), None
-    ours = Pointer(version, digest, moved_by, utc_now()).to_json()
+    uri, before, ours = pointer_uri(output_uri), None, b""
+    pointer = Pointer(version, digest, moved_by, utc_now())
 
     def choose(held: bytes | None) -> bytes:
-        nonlocal before
-        before = held if held != ours else before
+        nonlocal before, ours
+        if not ours or held != ours:
+            before, ours = held, replace(pointer, generation=_next(uri, held)).to_json()
         return ours
 
     _put(storage, uri, choose)
@@ -177,6 +232,15 @@ def move_back(
             f"{version} of {output_uri} was removed by a competing run that published just now;"
             " list the remaining versions with embertide versions"
         )
+
+
+def _next(uri: str, held: bytes | None) -> int:
+    """The generation of a move from these contents; 0 where they are damaged, so that its time
+    holds against runs that have begun before."""
+    try:
+        return _parse(uri, held).generation + 1 if held is not None else 1
+    except OutputError:
+        return 0
 
 
 def _put(storage: Storage, uri: str, choose: Callable[[bytes | None], bytes | None]) -> None:

@@ -9,6 +9,7 @@ run at whatever moment, LATEST names a complete version: the new one or the one 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,10 +17,17 @@ from typing import Any
 from embertide.errors import OutputError, StorageError
 from embertide.spec.version_names import version_uri
 from embertide.storage.protocol import Storage
+from embertide.telemetry.format import human_seconds
 from embertide.versions.catalog import VersionInfo, describe
 from embertide.versions.holding import hold, reasons_held
-from embertide.versions.manifest import check_objects, check_rows, read_manifest, write_manifest
-from embertide.versions.objects import is_complete, objects_of
+from embertide.versions.manifest import (
+    check_objects,
+    check_rows,
+    follows_in,
+    read_manifest,
+    write_manifest,
+)
+from embertide.versions.objects import is_complete, manifest_uri, objects_of
 from embertide.versions.pointer import advance, move_back, utc_now
 from embertide.versions.retention import remove_old
 
@@ -31,6 +39,17 @@ NOT_REMOVED = (
 IS_HELD = (
     "version {version} of {uri} is held: {why}. embertide release makes it current anyway,"
     " embertide discard removes it"
+)
+
+CLOCK_SECONDS = 60
+CLOCK = (
+    "this machine's clock is {seconds} {way} that of {uri}, so that the time in the name of version"
+    " {version} is wrong, and ages are (fullEvery, maxInputAge); set the clock"
+)
+CLOCK_BEFORE = (
+    "the name of version {version} has an earlier time than that of {before}, which was current"
+    " when its run began: a clock was ahead then, or is behind now; versions are in the order in"
+    " which their runs began all the same"
 )
 
 _log = logging.getLogger("embertide")
@@ -48,8 +67,9 @@ def publish(
 
     One process of a run calls. ``manifest`` needs rows, dim and parts (each a PartDigest as a
     dict); version and created are added. The result's ``current`` is False when a newer
-    version or a later rollback keeps LATEST where it is, or the version is held; its
-    ``not_removed`` says why older versions are still there.
+    version or a later rollback keeps LATEST where it is (``not_current`` says which), or the
+    version is held; its ``not_removed`` says why older versions are still there, and ``clock`` what
+    is wrong with a clock.
 
     Args:
         held: why the version does not become current; () where it does.
@@ -64,7 +84,29 @@ def publish(
         hold(storage, output_uri, version, held)
     full = {"version": version, "created": utc_now(), **manifest}
     write_manifest(storage, output_uri, version, full)
-    return finish(storage, output_uri, version, keep)
+    clock = _clock(storage, output_uri, version, full)
+    if clock:
+        _log.warning("%s", clock)
+    return replace(finish(storage, output_uri, version, keep), clock=clock)
+
+
+def _clock(storage: Storage, output_uri: str, version: str, manifest: dict[str, Any]) -> str:
+    """What is wrong with this machine's clock, or that of an earlier run; "" for nothing.
+
+    The store has the time at which the manifest was written, just now.
+    """
+    follows = follows_in(manifest)
+    written = storage.stat(manifest_uri(output_uri, version))
+    if written is not None and written.modified:
+        ahead = time.time() - written.modified
+        if abs(ahead) > CLOCK_SECONDS:
+            way = "ahead of" if ahead > 0 else "behind"
+            return CLOCK.format(
+                version=version, uri=output_uri, seconds=human_seconds(abs(ahead)), way=way
+            )
+    if follows is not None and version < follows.version:
+        return CLOCK_BEFORE.format(version=version, before=follows.version)
+    return ""
 
 
 def finish(storage: Storage, output_uri: str, version: str, keep: int) -> VersionInfo:
@@ -79,16 +121,16 @@ def finish(storage: Storage, output_uri: str, version: str, keep: int) -> Versio
     """
     manifest, digest = read_manifest(storage, output_uri, version)
     held = reasons_held(storage, output_uri, version)
-    current = not held and advance(storage, output_uri, version, digest)
+    why = "" if held else advance(storage, output_uri, version, digest, follows_in(manifest))
     not_removed = _remove_old(storage, output_uri, version, keep)
-    info = describe(output_uri, version, manifest, digest, current, held)
-    return replace(info, not_removed=not_removed)
+    info = describe(output_uri, version, manifest, digest, not (held or why), held)
+    return replace(info, not_removed=not_removed, not_current=why)
 
 
 def _remove_old(storage: Storage, output_uri: str, version: str, keep: int) -> str:
     """Remove old versions; returns what is wrong if they could not be removed, else ""."""
     try:
-        remove_old(storage, output_uri, keep)
+        remove_old(storage, output_uri, keep, published=version)
     except (StorageError, OutputError) as error:
         problem = NOT_REMOVED.format(version=version, uri=output_uri, keep=keep, why=error)
         _log.warning("%s", problem)

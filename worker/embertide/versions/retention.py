@@ -6,13 +6,22 @@ which readers ignore and a later run removes, never a complete one with parts mi
 
 from __future__ import annotations
 
+import json
 import logging
 from datetime import UTC, datetime, timedelta
 
 from embertide.errors import ObjectMissing, StorageError
+from embertide.readers.splits import map_objects
 from embertide.spec.version_names import begun, is_version, version_uri
 from embertide.storage.protocol import ObjectInfo, Storage
-from embertide.versions.objects import is_complete, is_held, manifest_in, objects_by_version
+from embertide.versions.manifest import order_of
+from embertide.versions.objects import (
+    is_complete,
+    is_held,
+    manifest_in,
+    manifest_uri,
+    objects_by_version,
+)
 from embertide.versions.pointer import read_pointer
 
 ABANDONED_AFTER = timedelta(hours=24)
@@ -21,11 +30,20 @@ ABANDONED_AFTER = timedelta(hours=24)
 _log = logging.getLogger("embertide")
 
 
-def remove_old(storage: Storage, output_uri: str, keep: int, now: datetime | None = None) -> None:
+def remove_old(
+    storage: Storage,
+    output_uri: str,
+    keep: int,
+    now: datetime | None = None,
+    published: str = "",
+) -> None:
     """Remove complete versions beyond the newest ``keep``, oldest first, and abandoned ones.
 
     The version LATEST names always stays. Held versions are counted by themselves, so that a week
     of them leaves readers the versions that they may go back to.
+
+    Args:
+        published: a version that was published just now, which stays, whether or not it is current.
 
     Raises:
         StorageError: the store does not allow or fails to remove.
@@ -35,8 +53,16 @@ def remove_old(storage: Storage, output_uri: str, keep: int, now: datetime | Non
     complete = [version for version, objects in found.items() if is_complete(objects)]
     held = [version for version in complete if is_held(found[version])]
     passed = [version for version in complete if version not in held]
-    for version in sorted([*passed[:-keep], *held[:-keep]]):
-        remove_complete(storage, output_uri, version, found[version])
+    if max(len(passed), len(held)) > keep:
+        orders = dict(map_objects(complete, lambda version: _order(storage, output_uri, version)))
+        beyond = [
+            version
+            for of_kind in (passed, held)
+            for version in sorted(of_kind, key=orders.__getitem__)[:-keep]
+            if version != published
+        ]
+        for version in sorted(beyond, key=orders.__getitem__):
+            remove_complete(storage, output_uri, version, found[version])
     oldest = (now or datetime.now(UTC)) - ABANDONED_AFTER
     for version, objects in found.items():
         abandoned = version not in complete and begun(version) < oldest
@@ -44,6 +70,15 @@ def remove_old(storage: Storage, output_uri: str, keep: int, now: datetime | Non
             storage.delete(info.uri for info in objects)
             storage.sweep(version_uri(output_uri, version))
     _abort_lost_uploads(storage, output_uri, oldest)
+
+
+def _order(storage: Storage, output_uri: str, version: str) -> tuple[str, tuple[int, str]]:
+    """A version, and its place; one whose manifest is damaged has no reader, and goes first."""
+    try:
+        manifest = json.loads(storage.read(manifest_uri(output_uri, version)))
+        return version, order_of(version, manifest)
+    except (ObjectMissing, ValueError, TypeError, AttributeError):
+        return version, (-1, version)
 
 
 def _abort_lost_uploads(storage: Storage, output_uri: str, oldest: datetime) -> None:

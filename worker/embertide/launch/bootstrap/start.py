@@ -72,8 +72,10 @@ def prepare(
     from embertide.planning.sizes import check_sizes
     from embertide.planning.unchanged import confirm_unchanged
     from embertide.storage.reading_ahead import begin_to_read
+    from embertide.versions.pointer import found
     from embertide.versions.probe import check_output
 
+    follows = found(storage, job.spec.published_uri)
     inputs = list_inputs(storage, job, tables)
     on_progress(Progress("plan", message=f"{len(inputs.objects())} input objects"))
     check_sizes(storage, job, inputs, lambda text: on_progress(Progress("plan", message=text)))
@@ -102,6 +104,7 @@ def prepare(
             estimate.panel,
             bool(estimate.spill and estimate.spill.graph),
             estimate.budget.sentence if estimate.budget else "",
+            follows,
         )
     )
     folder.write_job(job)
