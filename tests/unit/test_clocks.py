@@ -16,6 +16,7 @@ from embertide.storage.protocol import ObjectInfo, Storage
 from embertide.versions.catalog import VersionInfo, latest
 from embertide.versions.pointer import Follows, found
 from embertide.versions.publish import rollback
+from embertide.versions.releasing import newest_held
 from tests.support.versions import is_intact, names, path_of, publish_one
 
 NOW = datetime.now(UTC)
@@ -101,6 +102,12 @@ def test_a_held_version_is_there_once_it_is_published(storage: Storage, output: 
     night(storage, output, AHEAD, 1, held=["changed"])
     held = night(storage, output, keep=1, held=["changed"])
     assert held.version in names(storage, output)
+
+
+def test_a_held_version_is_newer_whatever_its_name(storage: Storage, output: str) -> None:
+    night(storage, output, AHEAD)
+    held = night(storage, output, held=["changed"])
+    assert newest_held(storage, output) == held.version
 
 
 class _Clock:

@@ -21,7 +21,6 @@ from embertide.planning.unchanged import touched
 from embertide.plans.degrees import kinds_read
 from embertide.primitives.objects import broadcast_object
 from embertide.spec.manifest import Refresh
-from embertide.spec.version_names import begun
 from embertide.stages.changes import (
     Compared,
     EarlierDigests,
@@ -278,9 +277,10 @@ def _unchanged(
         return []
     before = {tensor.name: tensor.made_of for tensor in seal.tensors}
     # What another run or attempt with the same key has sealed stays, though files were touched.
-    since = min(seal.version, store.version, key=begun)
+    versions = (seal.version, store.version)
     return [
         name
         for name, of in made_of.items()
-        if before.get(name) == of.digest and not touched(ctx.storage, since, of.uris)
+        if before.get(name) == of.digest
+        and not any(touched(ctx.storage, since, of.uris) for since in versions)
     ]

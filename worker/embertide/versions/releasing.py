@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from embertide.errors import ObjectMissing, OutputError
 from embertide.storage.protocol import Storage
-from embertide.versions.catalog import VersionInfo, describe
+from embertide.versions.catalog import VersionInfo, describe, list_versions
 from embertide.versions.holding import let_go
 from embertide.versions.manifest import check_objects, read_manifest
-from embertide.versions.objects import is_held, objects_by_version, objects_of
+from embertide.versions.objects import is_held, objects_of
 from embertide.versions.pointer import move_back, read_pointer
 from embertide.versions.retention import remove_complete
 
@@ -24,9 +24,11 @@ def newest_held(storage: Storage, output_uri: str) -> str:
         ObjectMissing: there is none.
     """
     pointer = read_pointer(storage, output_uri)
+    found = list_versions(storage, output_uri)
     current = pointer.version if pointer is not None else ""
-    found = objects_by_version(storage, output_uri)
-    held = [version for version, objects in found.items() if is_held(objects) and version > current]
+    names = [info.version for info in found]
+    at = names.index(current) + 1 if current in names else 0
+    held = [info.version for info in found[at:] if info.held]
     if not held:
         raise ObjectMissing(
             f"{output_uri} has no held version newer than the current one; embertide versions lists"
