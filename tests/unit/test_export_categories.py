@@ -47,9 +47,11 @@ class Typed(nn.Module):
         return self.conv(x_dict | {"user": self.emb(x_dict["user"][:, 0])}, edge_index_dict)
 
 
+TYPES = GraphTypes({"user": 1, "item": 2}, ("user:buys:item", "item:of:user"))
+
+
 def test_categories_by_node_type() -> None:
-    types = GraphTypes({"user": 1, "item": 2}, ("user:buys:item", "item:of:user"))
-    done = export_module(shake(Typed()), graph=types, categories={"user": {"0": 6}})
+    done = export_module(shake(Typed()), graph=TYPES, categories={"user": {"0": 6}})
     assert done.proof.largest_error <= TOLERANCE
 
 
@@ -72,6 +74,15 @@ class AtEdges(nn.Module):
         (Looked, {"width": 3, "categories": {"": {0: 12}}}, r"index out of range.*--categories"),
         (Looked, {"width": 3, "categories": {"": {3: 10}}}, "column 3 .* have 3 columns, 0 to 2"),
         (Looked, {"categories": {"user": {0: 10}}}, "--categories names 'user', but the graph has"),
+        (Looked, {"categories": {"user": {0: 10}}}, """no name; give --categories '{"0": 10}'"""),
+        (Looked, {"width": 3}, r"""with --categories '\{"0": 10\}'"""),
+        (
+            Typed,
+            {"graph": TYPES, "categories": {"0": 6}},
+            """names '0', but the graph has user, item; give --categories '{"user": {"0": 10}}'""",
+        ),
+        (Typed, {"graph": TYPES, "categories": {"user": 6}}, "has 6 for a type; give columns by"),
+        (Typed, {"graph": TYPES}, r"""--categories '\{"user": \{"0": 10\}\}', or --edge-cat"""),
         (Looked, {"categories": {"": {"first": 10}}}, r"'first': 10; give the number of a column"),
         (Looked, {"categories": {"": {0: 0}}}, r"0: 0; give the number of a column"),
         (

@@ -102,6 +102,20 @@ def test_an_overlap_is_reported_beside_other_problems(example: dict[str, Any]) -
         ("spec.workers.grid", {"grap": 1}, "spec.workers.grid.grap", "did you mean 'graph'?"),
         ("spec.workers.device", "gpu", "spec.workers.device", "allowed: cpu, cuda"),
         ("spec.workers.resources", 3, "spec.workers.resources", "must be a mapping"),
+        (
+            "spec.output.delta",
+            True,
+            "spec.output.delta",
+            "is True; must be a mapping, {} for the defaults, or with some of tolerance",
+        ),
+        ("spec.refresh", "auto", "spec.refresh", "a mapping, {} for the defaults, or with some of"),
+        ("spec.model", "s3://b/m", "spec.model", "must be a mapping with uri"),
+        (
+            "spec.input.edges.0",
+            "edges/",
+            "spec.input.edges[0]",
+            "is 'edges/'; must be a mapping with format, and with some of uri, ",
+        ),
         ("spec.storage.endpointUrl", "minio:9000", "spec.storage.endpointUrl", "https?"),
         (
             "spec.storage.connectTimeoutSeconds",

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 import embertide
 from embertide.telemetry.notebook import html_table
 from embertide.versions.catalog import TypeInfo
+from tests.support.pyg import pyg
 from tests.support.run_reports import make_report
 from tests.support.small_job import NODES, SmallJob
 
@@ -38,6 +41,29 @@ def test_an_estimate_is_a_table(tmp_path: Path) -> None:
     assert "What a run will take" in html
     assert f">{NODES}</td>" in html
     assert "on 2x1" in html
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.SAGEConv(300, 40)
+
+    def forward(self, x, edge_index):
+        return self.conv(x, edge_index)
+
+
+def test_an_export_is_a_table_without_weights() -> None:
+    done = embertide.export(Net(), explain=True)
+    html = done._repr_html_()
+    assert "Net, exported" in html
+    assert ">SAGEConv conv, 40 columns, 24,040 parameters</td>" in html
+    assert ">features of the nodes, columns: 300</td>" in done.explanation._repr_html_()
+    for shown in (done, done.explanation):
+        assert "Argument edge_index: the edges\n" in repr(shown)
+        assert len(repr(shown)) < 1000
+    for held in (done.exported, done.exported.program, done.files):
+        assert "tensor(" not in repr(held)
+        assert len(repr(held)) < 2000
 
 
 def test_a_version_with_several_results_is_a_table() -> None:

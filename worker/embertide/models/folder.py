@@ -163,11 +163,11 @@ class FolderFiles:
         tables: name of a file -> an embedding table [N, D] or the ids of its rows, as npy.
     """
 
-    program: bytes
-    weights: bytes
+    program: bytes = field(repr=False)
+    weights: bytes = field(repr=False)
     weights_name: str
-    proof: bytes = b""
-    tables: Mapping[str, bytes] = field(default_factory=dict)
+    proof: bytes = field(default=b"", repr=False)
+    tables: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     def with_proof(self, proof: Mapping[str, Any]) -> FolderFiles:
         """With the proof that holds for this text and these weights."""

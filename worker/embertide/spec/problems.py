@@ -68,7 +68,26 @@ def _explain_one(model: type[BaseModel], loc: Loc, details: ErrorDetails) -> lis
         return [(loc, _unknown_field(_model_at(model, loc[:-1]), str(loc[-1])))]
     if kind == "missing":
         return [(loc, _missing_field(_model_at(model, loc[:-1]), str(loc[-1])))]
-    return [(loc, f"is {shorten(details['input'])}; " + _demand(kind, context, details))]
+    demand = _demand(kind, context, details)
+    if kind in ("model_type", "dict_type"):
+        demand += _fields_of(_model_at(model, loc))
+    return [(loc, f"is {shorten(details['input'])}; {demand}")]
+
+
+def _fields_of(model: type[BaseModel] | None) -> str:
+    """What a mapping has: those of its fields that it needs, or some, and that {} is enough."""
+    if model is None:
+        return ""
+    fields = {one.alias or name: one.is_required() for name, one in model.model_fields.items()}
+    needed = ", ".join(name for name, required in fields.items() if required)
+    others = ", ".join(name for name, required in fields.items() if not required)
+    if needed:
+        return f" with {needed}" + (f", and with some of {others}" if others else "")
+    try:
+        model.model_validate({})
+    except ValidationError:
+        return f" with some of {others}"
+    return f", {{}} for the defaults, or with some of {others}"
 
 
 def _demand(kind: str, context: dict[str, Any], details: ErrorDetails) -> str:

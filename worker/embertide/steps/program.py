@@ -47,7 +47,7 @@ class Program:
     """
 
     steps: tuple[Step, ...]
-    params: dict[str, torch.Tensor]
+    params: dict[str, torch.Tensor] = field(repr=False)
     widths: dict[str, int]
     layers: int
     weights: Mapping[str, WeightsOf] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,11 +32,24 @@ def _of(declared: CategoriesOf, there: list[str], option: str) -> dict[str, dict
     unknown = [name for name in declared if name not in there]
     if unknown:
         known = ", ".join(filter(None, there)) or "one type, which has no name"
-        raise ModelError(f"{option} names {unknown[0]!r}, but the graph has {known}")
+        raise ModelError(
+            f"{option} names {unknown[0]!r}, but the graph has {known}; give"
+            f" {option} '{form_of_categories(there)}'"
+        )
     return {name: _columns(columns, option) for name, columns in declared.items() if columns}
 
 
-def _columns(columns: Mapping[Any, int], option: str) -> dict[int, int]:
+def form_of_categories(names: Sequence[str]) -> str:
+    """An example of what the options take, for a graph with such types or relations."""
+    columns = '{"0": 10}'
+    return columns if not any(names) else f'{{"{names[0]}": {columns}}}'
+
+
+def _columns(columns: Any, option: str) -> dict[int, int]:
+    if not isinstance(columns, Mapping):
+        raise ModelError(
+            f'{option} has {columns!r} for a type; give columns by number: {{"0": 10}}'
+        )
     counts = {}
     for column, count in columns.items():
         if not str(column).isdigit() or type(count) is not int or count < 1:

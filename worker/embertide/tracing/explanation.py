@@ -14,6 +14,7 @@ from torch import nn
 
 from embertide.models.summary import ModelSummary, summarise
 from embertide.steps import Program
+from embertide.telemetry.notebook import html_table
 from embertide.tracing.forward.subject import Subject
 from embertide.tracing.lower.lowering import Lowered
 from embertide.tracing.prove.proof import Proof
@@ -139,6 +140,35 @@ class Explanation:
     scores: list[str]
     proof: Proof | None
 
+    def __repr__(self) -> str:
+        return "\n".join(f"{name}: {value}" for name, value in self.facts().items() if value)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return html_table(f"What was understood of {self.module}", self.facts())
+
+    def facts(self) -> dict[str, str]:
+        """What people read first, a line each; all of it is in the attributes."""
+        summary, proof = self.summary, self.proof
+        layers = () if summary is None else summary.layers
+        return {
+            "Module": self.module,
+            **{f"Argument {one.name}": one.meaning for one in self.arguments},
+            **{f"Nodes {one.name}".strip(): _sizes(one) for one in self.nodes},
+            **{f"Edges {one.name}".strip(): _sizes(one) for one in self.relations},
+            **{
+                f"Layer {number}": f"{layer.name}, {layer.columns} columns,"
+                f" {layer.parameters:,} parameters"
+                for number, layer in enumerate(layers)
+            },
+            "Parameters": "" if summary is None else f"{summary.parameters:,}",
+            "Scores": "; ".join(self.scores),
+            "Agreement": "not compared, or not reached"
+            if proof is None
+            else f"largest error {proof.largest_error:.3g} on"
+            f" {len(proof.graphs) - len(proof.not_compared)} random graphs",
+        }
+
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return {
@@ -151,6 +181,17 @@ class Explanation:
             "scores": self.scores,
             "proof": None if self.proof is None else self.proof.to_json(),
         }
+
+
+def _sizes(of: NodeType | RelationType) -> str:
+    """Columns of features, categories and tables of nodes or edges."""
+    tables = of.tables if isinstance(of, NodeType) else {}
+    parts = [
+        "columns not known" if of.columns is None else f"{of.columns} columns",
+        *(f"column {column} has {count} categories" for column, count in of.categories.items()),
+        *(f"table {name} of {columns} columns" for name, columns in tables.items()),
+    ]
+    return ", ".join(parts)
 
 
 def explain(understood: Understood) -> Explanation | None:

@@ -20,6 +20,7 @@ from embertide.models.weight_files import read_weights
 from embertide.models.weights import Weights
 from embertide.steps import WeightsOf
 from embertide.storage.protocol import Storage
+from embertide.telemetry.notebook import html_table
 from embertide.tracing.categories import CategoriesOf, check_columns, with_features_of_categories
 from embertide.tracing.decoder import export_decoder
 from embertide.tracing.explanation import Explanation, Understood, explain
@@ -72,6 +73,17 @@ class Export:
     proof: Proof
     explanation: Explanation
     sample: Sample | None = None
+
+    def __repr__(self) -> str:
+        return f"Export of {self.explanation!r}{self._sampled()}"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        notes = [self._sampled().strip()] if self.sample is not None else []
+        return html_table(f"{self.explanation.module}, exported", self.explanation.facts(), notes)
+
+    def _sampled(self) -> str:
+        return "" if self.sample is None else f"\nFrom the sample: {self.sample}"
 
     @property
     def summary(self) -> ModelSummary:

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from embertide.tracing.categories import form_of_categories
 from embertide.tracing.dgl.frames import Field
 from embertide.tracing.record.arguments import PLAIN_WEIGHTS
 from embertide.tracing.record.graphs import GraphTypes
@@ -36,10 +37,12 @@ def hint(
             " it otherwise, do without: a method without it, named by FILE.py:NAME.METHOD)"
         )
     if any(word in str(error) for word in _OF_CATEGORIES):
+        form = form_of_categories(list(types.nodes))
+        edges = form_of_categories(types.relations)
         return (
             " (features are random numbers here, of any size and sign; where a column has"
-            " categories, whole numbers from 0, say how many with --categories"
-            """ '{"0": 10}', or --edge-categories, by the number of the column)"""
+            " categories, whole numbers from 0, say how many, by the number of the column, with"
+            f" --categories '{form}', or --edge-categories '{edges}')"
         )
     if tables and "x" in roles.values() and not types.typed:
         names = ", ".join(table.name for table in tables[""])
