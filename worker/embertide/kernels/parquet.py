@@ -77,6 +77,16 @@ def stored(kind: Any, chunk: Any, column: Any) -> Stored | None:
     return Stored(kind, first, last - first, chunk.compression == "SNAPPY", levels)
 
 
+def footer_problem(footer: bytes) -> str:
+    """What is wrong in a footer over which arrow would end the process; "" for nothing, or without
+    native kernels. All else that is wrong arrow refuses by itself.
+
+    Args:
+        footer: its metadata alone, without its length and the magic bytes.
+    """
+    return "" if native.lib is None else str(native.lib.footer_problem(footer))
+
+
 def where_stored(chunk: Any) -> tuple[int, int]:
     """The first byte of a column chunk, and the one after its last."""
     first = chunk.data_page_offset

@@ -15,7 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from embertide.errors import InputError
-from embertide.kernels.parquet import ColumnChunk, NotDecoded, Stored, stored, where_stored
+from embertide.kernels.parquet import (
+    ColumnChunk,
+    NotDecoded,
+    Stored,
+    footer_problem,
+    stored,
+    where_stored,
+)
 from embertide.readers.columns import Column, check_type
 from embertide.readers.ids import to_text
 from embertide.readers.layout import (
@@ -77,31 +84,59 @@ def opened(
     metadata, spans = None, []
     with _readable(storage, info):
         if info.size > BLOCK_BYTES and not is_local(info.uri):
-            metadata = _read_metadata(storage, info)
+            # All that is read of it is fetched ahead: where that is has to be known before.
+            with storage.open(info.uri, info, [_end_of(info, _FOOTER_BYTES)]) as raw:
+                metadata = read_metadata(raw, info)
             spans = _spans(metadata, leaf_columns(metadata, names), row_groups)
         with storage.open(info.uri, info, spans) as raw:
-            source = pa.PythonFile(raw, mode="r")
-            file = pq.ParquetFile(
-                source, metadata=metadata, pre_buffer=False, buffer_size=buffer_bytes
-            )
+            metadata = metadata or read_metadata(raw, info)
+            with _parsed():
+                file = pq.ParquetFile(
+                    pa.PythonFile(raw, mode="r"),
+                    metadata=metadata,
+                    pre_buffer=False,
+                    buffer_size=buffer_bytes,
+                )
             yield file, raw
 
 
-def _read_metadata(storage: Storage, info: ObjectInfo) -> Any:
-    """What the end of an object says of its columns, without the block of it that is there."""
-    end = _read_end(storage, info, _FOOTER_BYTES)
-    needed = int.from_bytes(end[-8:-4], "little") + 8
-    if len(end) < needed <= info.size:
-        end = _read_end(storage, info, needed)
-    return pq.read_metadata(pa.BufferReader(end))
+def read_metadata(raw: Any, info: ObjectInfo) -> Any:
+    """The ``pq.FileMetaData`` at the end of an open object.
+
+    Raises:
+        OSError, ArrowException: it is damaged.
+    """
+    end = _read_end(raw, info, _FOOTER_BYTES)
+    size = int.from_bytes(end[-8:-4], "little")
+    if len(end) < size + 8 <= info.size:
+        end = _read_end(raw, info, size + 8)
+    if size + 8 <= len(end) and (problem := footer_problem(end[-8 - size : -8])):
+        raise OSError(f"its footer is damaged: {problem}")
+    with _parsed():
+        return pq.read_metadata(pa.BufferReader(end))
 
 
-def _read_end(storage: Storage, info: ObjectInfo, count: int) -> bytes:
-    """The last bytes of an object, in the state that was listed."""
-    with storage.open(info.uri, info, [(info.size - count, info.size)]) as raw:
-        raw.seek(info.size - count)
-        end: bytes = raw.read(count)
+def _end_of(info: ObjectInfo, count: int) -> Span:
+    return max(0, info.size - count), info.size
+
+
+def _read_end(raw: Any, info: ObjectInfo, count: int) -> bytes:
+    """The last bytes of an open object."""
+    first, last = _end_of(info, count)
+    raw.seek(first)
+    end: bytes = raw.read(last - first)
     return end
+
+
+@contextmanager
+def _parsed() -> Iterator[None]:
+    """What arrow raises of a damaged footer beside its own errors, as one of these."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
+        raise
+    except (ValueError, LookupError, ArithmeticError, MemoryError, NotImplementedError) as error:
+        raise OSError(f"{type(error).__name__}: {error}") from error
 
 
 def _spans(metadata: Any, leaves: Sequence[int], row_groups: Sequence[int]) -> list[Span]:
@@ -136,12 +171,13 @@ def _readable(storage: Storage, info: ObjectInfo) -> Iterator[None]:
         ) from error
     except (pa.ArrowException, OSError) as error:
         refuse_other_object(storage, info, "parquet", "parquet")
+        text = " ".join(str(error).split())
         for part, cause in _CAUSES.items():
-            if part in str(error):
-                message = f"{info.uri} is not readable as parquet ({error}): {cause}"
+            if part in text:
+                message = f"{info.uri} is not readable as parquet ({text}): {cause}"
                 raise InputError(message) from error
         raise InputError(
-            f"{info.uri} is not readable as parquet ({error}): it is truncated, damaged or in "
+            f"{info.uri} is not readable as parquet ({text}): it is truncated, damaged or in "
             "another format; write it again, or correct format in the manifest"
         ) from error
 

@@ -8,6 +8,7 @@ namespace embertide {
 void bind_reading(nanobind::module_& m);
 void bind_memory(nanobind::module_& m);
 void bind_parquet(nanobind::module_& m);
+void bind_parquet_footer(nanobind::module_& m);
 void bind_shared_memory(nanobind::module_& m);
 void bind_ids(nanobind::module_& m);
 void bind_id_groups(nanobind::module_& m);

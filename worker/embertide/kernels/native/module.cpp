@@ -19,6 +19,7 @@ NB_MODULE(_native, m) {
     bind_reading(m);
     bind_memory(m);
     bind_parquet(m);
+    bind_parquet_footer(m);
     bind_shared_memory(m);
     bind_ids(m);
     bind_rows(m);

@@ -8,7 +8,7 @@
 
 #include "arrays.hpp"
 #include "snappy.hpp"
-#include "varint.hpp"
+#include "thrift.hpp"
 
 namespace embertide {
 namespace {
@@ -16,65 +16,6 @@ namespace {
 constexpr int64_t kRead = 64 << 10;       // bytes that are asked for at least
 constexpr int64_t kLongHeader = 1 << 20;  // statistics of long strings are in it
 constexpr int64_t kMostBytes = INT32_MAX;
-
-// Thrift's compact protocol; `good` is false from the first byte on that is not there.
-struct Compact {
-    const uint8_t* at;
-    const uint8_t* end;
-    bool good = true;
-
-    uint8_t byte() {
-        if (at >= end) {
-            good = false;
-            return 0;
-        }
-        return *at++;
-    }
-    uint64_t varint() {
-        uint64_t value = 0;
-        good &= read_varint(at, end, 10, value);
-        return good ? value : 0;
-    }
-    int64_t number() {
-        const uint64_t value = varint();
-        return static_cast<int64_t>(value >> 1) ^ -static_cast<int64_t>(value & 1);
-    }
-    void pass(uint64_t bytes) {
-        if (bytes > static_cast<uint64_t>(end - at)) good = false;
-        else at += bytes;
-    }
-
-    // The type of the next field and its number; 0 at the end of a struct.
-    int field(int64_t& number_of) {
-        const uint8_t head = byte();
-        if (!good || head == 0) return 0;
-        number_of = head >> 4 ? number_of + (head >> 4) : number();
-        return head & 15;
-    }
-    void skip(int type, int depth) {
-        if (depth > 8) good = false;
-        if (!good) return;
-        if (type == 3) byte();
-        else if (type >= 4 && type <= 6) varint();
-        else if (type == 7) pass(8);
-        else if (type == 8) pass(varint());
-        else if (type == 9 || type == 10) skip_list(depth);
-        else if (type == 12) skip_struct(depth);
-        else if (type != 1 && type != 2) good = false;  // maps are in no header
-    }
-    void skip_list(int depth) {
-        const uint8_t head = byte();
-        const uint64_t count = head >> 4 == 15 ? varint() : head >> 4;
-        for (uint64_t i = 0; good && i < count; ++i) {
-            if ((head & 15) <= 2) byte();
-            else skip(head & 15, depth + 1);
-        }
-    }
-    void skip_struct(int depth) {
-        int64_t id = 0;
-        while (const int type = field(id)) skip(type, depth + 1);
-    }
-};
 
 // Fields of DataPageHeader, DictionaryPageHeader or DataPageHeaderV2.
 void read_kind(Compact& in, PageHeader& header, PageKind kind) {
