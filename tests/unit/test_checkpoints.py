@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import warnings
 from collections import OrderedDict, defaultdict
 from functools import partial
 from pathlib import Path
@@ -191,6 +192,7 @@ def test_what_cannot_be_meant_is_no_question(beside: dict[str, Any]) -> None:
     ("key", "value"),
     [
         ("net_g", {"net_g": GCN, "net_d": other()}),
+        ("folds.1", {"folds": [other(), GCN]}),
         ("ema.module", {"model": other(), "ema": {"module": GCN}}),
         ("state_dict.ema", {"state_dict": {f"ema.{n}": v for n, v in GCN.items()}}),
         ("ema", {"state_dict": {f"ema.{n}": v for n, v in GCN.items()}}),
@@ -425,6 +427,17 @@ def test_packed_integers_are_no_weights() -> None:
     for value in (dynamic, {"state_dict": dynamic}):
         with pytest.raises(ModelError, match="lin is quantised"):
             load_checkpoint(save(value), "w.pt")
+
+
+def test_a_module_without_values() -> None:
+    with torch.device("meta"):
+        module = Net()
+    with pytest.raises(ModelError, match=r"Net: lin.weight is without values"):
+        refuse_types(module)
+    stored = Net().state_dict() | {"norm.weight": torch.ones(2), "norm.bias": torch.zeros(2)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own, that nothing is copied
+        load_weights(module, stored, "w.pt")
 
 
 def test_types_that_hold_the_same_values() -> None:

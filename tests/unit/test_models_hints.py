@@ -51,6 +51,24 @@ def test_jumping_knowledge_is_named_and_the_hint_gives_the_embeddings(conv: str)
     assert_same(run_program(program_of(yaml + more, module), graph, x, weighted=False), expected)
 
 
+def test_a_name_of_another_release_is_explained() -> None:
+    state = shake(pyg.GCN(5, 8, 2, 4)).state_dict()
+    old = {
+        name.replace("lin.weight", "weight"): value.t() if "lin" in name else value
+        for name, value in state.items()
+    }
+    layers = (
+        "  - {conv: gcn, prefix: convs.0, activation: relu}\n  - {conv: gcn, prefix: convs.1}\n"
+    )
+    message = refusal(f"library: pyg\nlayers:\n{layers}", old)
+    assert (
+        "convs.0.lin.weight: another release of PyG has it as convs.0.weight, transposed (and 1"
+        " more alike); convert the file by state['convs.0.lin.weight'] ="
+        " state['convs.0.weight'].t()"
+    ) in message
+    assert "ignore" not in message
+
+
 def test_batch_norms_of_pyg_are_found_by_their_own_name() -> None:
     module = shake(pyg.GCN(5, 8, 2, 4, norm="batch_norm"))
     yaml = "library: pyg\nlayers:\n  - {{conv: gcn{}, activation: relu}}\n  - {{conv: gcn}}\n"

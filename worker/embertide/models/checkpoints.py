@@ -75,6 +75,8 @@ def at_key(loaded: object, key: str, source: str) -> dict[str, torch.Tensor]:
     found: Any = loaded
     rest = key
     while rest:
+        if isinstance(found, list | tuple):
+            found = dict(enumerate(found))
         keys = [str(one) for one in found] if isinstance(found, Mapping) else []
         fit = [one for one in keys if rest == one or rest.startswith(f"{one}.")]
         below = [one for one in keys if one.startswith(f"{rest}.")]

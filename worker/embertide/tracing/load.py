@@ -191,10 +191,12 @@ def _needed(expected: Mapping[str, Tensor]) -> list[tuple[str, ...]]:
     """The names of each tensor of a module, of which a file must have one."""
     names: dict[object, list[str]] = {}
     for name, tensor in expected.items():
-        lazy = nn.parameter.is_lazy(tensor)
-        place = (tensor.data_ptr(), tensor.shape, tensor.stride()) if not lazy else ()
-        alone = lazy or not tensor.numel()
-        names.setdefault(name if alone else place, []).append(name)
+        placed = not nn.parameter.is_lazy(tensor) and tensor.layout is torch.strided
+        if placed and not tensor.is_meta and tensor.numel():
+            place: object = (tensor.data_ptr(), tensor.shape, tensor.stride())
+        else:
+            place = name
+        names.setdefault(place, []).append(name)
     return [tuple(of) for of in names.values() if not _is_count(of[0])]
 
 
