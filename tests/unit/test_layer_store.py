@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +24,14 @@ from embertide.versions.layers.places import attempt_uri, key_uri, layers_uri, s
 from embertide.versions.layers.seals import Block, Damaged, KeptTensor, Seal
 from embertide.versions.layers.some_rows import read_some
 from embertide.versions.layers.store import LayerStore
-from embertide.versions.layers.sweeping import ABANDONED_AFTER, keys, sweep
+from embertide.versions.layers.sweeping import (
+    ABANDONED_AFTER,
+    give_back,
+    has_seals,
+    keys,
+    objects_of,
+    sweep,
+)
 from tests.support.patience import WAIT_SECONDS
 
 KEY, OTHER = "a" * 32, "b" * 32
@@ -341,7 +350,7 @@ def test_abandoned_layers_go_by_age(output: str, monkeypatch: pytest.MonkeyPatch
     later = time.time() + ABANDONED_AFTER.total_seconds() + 1
     monkeypatch.setattr("embertide.versions.layers.sweeping._store_time", lambda *_: later)
     sweep(storage, output, {OTHER})
-    assert keys(storage, output) == []
+    assert not [info for key in keys(storage, output) for info in objects_of(storage, output, key)]
 
 
 def test_what_a_killed_writer_left_goes_too(output: str) -> None:
@@ -356,3 +365,43 @@ def test_a_process_that_has_the_number_of_another_one_is_told_apart() -> None:
     own = psutil.Process()
     assert attempts._began(own.pid) == own.create_time()
     assert attempts._began(2**22 + 1) is None
+
+
+def test_layers_make_room_but_those_that_another_attempt_may_use(output: str) -> None:
+    storage = open_storage(None)
+    every = [KEY, OTHER, "d" * 32, "e" * 32]
+    for key in every:
+        keep(output, key)
+    own = [Attempt(storage, output, KEY, f"{VERSION}{more}") for more in ("", "-keeps")]
+    other = Attempt(storage, output, OTHER, "20261126T180001Z-000000")
+    for attempt in (*own, other):
+        attempt.begin()
+    assert give_back(storage, output, VERSION, every) is False
+    assert give_back(storage, output, VERSION, [every[3]]) is True
+    left = [key for key in every if has_seals(storage, output, key)]
+    assert left == [OTHER, every[3]]
+    for attempt in (*own, other):
+        attempt.__exit__(None, None, None)
+    assert give_back(storage, output, VERSION) is True
+    assert give_back(storage, output, VERSION) is False
+    assert not [info for key in keys(storage, output) for info in objects_of(storage, output, key)]
+
+
+def test_what_killed_attempts_left_beside_layers_that_stay_goes(output: str) -> None:
+    store = keep(output)
+    killed = replace(store, version="20261126T170000Z-000000")
+    write(killed)
+    uri = attempt_uri(output, KEY, "20261126T170000Z-000000-keeps")
+    store.storage.write(uri, b'{"host": "gone"}')
+    before = len(store.storage.list(store.uri, hidden=True))
+    path = Path(uri.removeprefix("file://"))
+    os.utime(path, (0, 0))
+    sweep(store.storage, output, [], [KEY])
+    # A mark that was written a moment ago may be that of an attempt on another machine.
+    assert len(store.storage.list(store.uri, hidden=True)) == before
+    path.write_text(json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "began": 0}))
+    sweep(store.storage, output, [], [KEY])
+    left = [info.uri for info in store.storage.list(store.uri, hidden=True)]
+    assert len(left) == 9
+    assert not [uri for uri in left if "20261126T170000Z" in uri]
+    assert np.array_equal(read(store), VALUES)

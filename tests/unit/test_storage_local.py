@@ -17,6 +17,7 @@ from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.storage.reading_ahead import begin_to_read
 from embertide.storage.write_back import begin_write_back
+from tests.support import small_disk
 from tests.support.storage_contract import StorageContract
 
 
@@ -265,3 +266,46 @@ def test_the_disk_begins_with_files_in_their_order_up_to_a_limit(
     assert begin_to_read(["s3://bucket/x", *uris], 1500) == 1500
     will_need = os.POSIX_FADV_WILLNEED
     assert begun == [("a", 0, 1000, will_need), ("b", 0, 500, will_need)]
+
+
+@pytest.mark.skipif(bool(small_disk.missing()), reason=small_disk.missing())
+def test_a_full_disk_gets_back_what_can_be_missed(tmp_path: Path) -> None:
+    # Two threads find it full at the same time; one of them makes room for both.
+    code = """
+import os, sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from embertide.errors import OutputError
+from embertide.storage.opening import open_storage
+
+disk, storage, given = Path(os.environ["disk"]), open_storage(None), []
+(disk / "kept").write_bytes(bytes(3 << 20))
+data = [os.urandom(1_500_000), os.urandom(900_001)]
+def write(number):
+    with storage.create(f"file://{disk}/a/{number}") as file:
+        for at in range(0, len(data[number]), 70_001):
+            file.write(data[number][at : at + 70_001])
+def give_back():
+    given.append((disk / "kept").unlink(missing_ok=True))
+def all_written():
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, range(2)))
+try:
+    all_written()
+except OutputError as error:
+    print("full" if "No space left on device" in str(error) else error)
+print(storage.free_bytes(f"file://{disk}/not/there") >> 20, given)
+with storage.making_room(f"file://{disk}", give_back):
+    all_written()
+print([storage.read(f"file://{disk}/a/{n}") == data[n] for n in range(2)], len(given))
+try:
+    with storage.making_room(f"file://{disk}", give_back):
+        storage.write(f"file://{disk}/b", bytes(3 << 20))
+except OutputError as error:
+    print("full" if "No space left on device" in str(error) else error, len(given))
+print(sorted(path.name for path in disk.rglob("*")))
+"""
+    out = small_disk.run_with_disk(tmp_path / "disk", 4 << 20, '"$python" -W error -c "$1"', code)
+    assert out.splitlines() == [
+        "full", "0 []", "[True, True] 1", "full 2", "['0', '1', 'a']",
+    ]  # fmt: skip

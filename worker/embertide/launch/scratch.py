@@ -11,11 +11,16 @@ from pathlib import Path
 
 import psutil
 
-from embertide.errors import StorageError
+from embertide.errors import EmbertideError, StorageError
 from embertide.spec import naming
 from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.schemes import is_local
+from embertide.storage.local_errors import to_path
+from embertide.storage.opening import open_storage
 from embertide.telemetry.estimate import Estimate
 from embertide.telemetry.format import human_bytes
+from embertide.versions.layers.places import layers_uri
+from embertide.versions.layers.sweeping import give_back
 
 _IN_MEMORY = ("tmpfs", "ramfs")
 
@@ -48,6 +53,9 @@ def allow_files() -> None:
 def check_scratch(job: EmbeddingJob, plan: Estimate, workers: int) -> None:
     """Refuse a folder that is none, that is in memory, or that has too little room.
 
+    Rows that are kept on the same disk make room: a run with tensors on disk neither reads nor
+    keeps any.
+
     Args:
         workers: how many share the folder.
 
@@ -57,11 +65,26 @@ def check_scratch(job: EmbeddingJob, plan: Estimate, workers: int) -> None:
     if plan.spill is None:
         return
     folder, needed = make_folder(job), plan.spill.disk_bytes * workers
-    if problem := _problem(folder, needed):
+    problem = _problem(folder, needed)
+    if problem and _make_room(job, folder, needed):
+        problem = _problem(folder, needed)
+    if problem:
         raise StorageError(
             f"scratch folder {folder} {problem}; name another folder with --scratch"
             " (spec.workers.scratch), or give workers more memory"
         )
+
+
+def _make_room(job: EmbeddingJob, folder: Path, needed: int) -> bool:
+    """Give back what is kept below the output, if that is on the disk of the folder, which has too
+    little room; whether anything was."""
+    output = job.spec.output.uri
+    with suppress(OSError, EmbertideError):
+        if is_local(output) and shutil.disk_usage(folder).free < needed:
+            layers = to_path(layers_uri(output))
+            if layers.exists() and layers.stat().st_dev == folder.stat().st_dev:
+                return give_back(open_storage(job.spec.storage), output, "")
+    return False
 
 
 def _problem(folder: Path, needed: int) -> str:

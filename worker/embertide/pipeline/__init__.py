@@ -30,7 +30,7 @@ from embertide.context import RunContext
 from embertide.kernels.memory import release_idle
 from embertide.pipeline.compute import compute
 from embertide.pipeline.graph_keeping import graph_keeping
-from embertide.pipeline.keeping import kept_layers, store_of
+from embertide.pipeline.keeping import kept_layers, kept_rows_yield, store_of
 from embertide.pipeline.prepare import prepare
 from embertide.pipeline.publish import publish
 from embertide.pipeline.refresh import plan_refresh
@@ -87,7 +87,8 @@ def run(
                 checked = self_check.finish(embeddings)
                 release_idle()
                 release_memory()
-                published = publish(prepared, order, embeddings, checked, clock)
+                with kept_rows_yield(ctx, order):
+                    published = publish(prepared, order, embeddings, checked, clock)
     ctx = prepared.ctx
     report = gather_report(
         ctx,
@@ -100,7 +101,10 @@ def run(
         published.comparison,
         checked,
     )
-    return None if report is None else keep_report(ctx, report)
+    if report is None:
+        return None
+    with kept_rows_yield(ctx, order):
+        return keep_report(ctx, report)
 
 
 def _make_room(clock: Clock, order: WorkOrder) -> None:

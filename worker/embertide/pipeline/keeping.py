@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 
 from embertide.context import RunContext
 from embertide.errors import EmbertideError
@@ -11,12 +12,21 @@ from embertide.pipeline.refresh import RefreshPlan, on_one_machine
 from embertide.planning.base_version import kept_key
 from embertide.planning.order import WorkOrder
 from embertide.planning.unchanged import touched
+from embertide.spec.schemes import is_local
 from embertide.spec.version_names import begun
 from embertide.stages.infer import Keeping
 from embertide.stages.infer.restoring import NOT_USED
 from embertide.versions.layers.attempts import Attempt
+from embertide.versions.layers.places import key_uri
 from embertide.versions.layers.store import LayerStore
-from embertide.versions.layers.sweeping import seals_of, sweep
+from embertide.versions.layers.sweeping import (
+    GIVEN_BACK,
+    give_back,
+    has_seals,
+    keys,
+    seals_of,
+    sweep,
+)
 
 NOT_SWEPT = "kept layers are not removed, since the current version cannot be read: {why}"
 ON_DISK = (
@@ -32,8 +42,9 @@ def kept_layers(
 ) -> Iterator[Keeping | None]:
     """Where layers are kept, below the output; None where none is.
 
-    The body publishes. Where it ends in an error the layers stay, for the next attempt. Else those
-    of the current version stay, for the next run, and of this version, if it keeps them.
+    The body publishes. Where it ends in an error the layers stay, for the next attempt, if one may
+    resume. Else those of the current version stay, for the next run, and of this version, if it
+    keeps them.
 
     Args:
         layers: of the model.
@@ -58,7 +69,7 @@ def kept_layers(
             store = store_of(ctx, order, refresh)
             if ctx.grid.rank == 0 and refresh.keeps:
                 _drop_touched(ctx, store, uris)
-            yield Keeping(
+            keeping = Keeping(
                 store,
                 range(1, layers + 1) if refresh.keeps else order.keep if resume else (),
                 results=refresh.keeps,
@@ -68,8 +79,44 @@ def kept_layers(
                 touched=lambda version: touched(storage, version, uris),
                 how=refresh.record,
             )
+            try:
+                yield keeping
+            except Exception:
+                if ctx.grid.rank == 0 and not resume and refresh.key != base.key:
+                    others = set(keys(storage, output)) - {refresh.key}
+                    give_back(storage, output, order.version, others)
+                raise
     if ctx.grid.rank == 0:
+        note_given_back(ctx, refresh.key)
+        if refresh.keeps and ctx.graph_facts.refresh.keeps is None:
+            ctx.graph_facts.kept.none()
         _sweep(ctx, refresh)
+
+
+def kept_rows_yield(ctx: RunContext, order: WorkOrder) -> AbstractContextManager[None]:
+    """While the block writes a version, a disk that is full gets back the room of all kept layers.
+
+    Nothing may read or write them for this run any more.
+    """
+    output = ctx.job.spec.output.uri
+    give = partial(give_back, ctx.storage, output, order.version)
+    return ctx.storage.making_room(output, give)
+
+
+def note_given_back(ctx: RunContext, key: str) -> None:
+    """Say so where what a run has kept had to make room; rank 0 calls.
+
+    Args:
+        key: of the run's layers.
+    """
+    facts, output = ctx.graph_facts, ctx.job.spec.published_uri
+    if not is_local(output) or not (facts.kept.kept_bytes or facts.kept.graph_bytes):
+        return
+    with suppress(EmbertideError):
+        if not has_seals(ctx.storage, output, key):
+            facts.kept.none()
+            facts.refresh.keeps = None
+            facts.kept.warn(f"{GIVEN_BACK}: {key_uri(output, key)}")
 
 
 def store_of(ctx: RunContext, order: WorkOrder, refresh: RefreshPlan) -> LayerStore:
@@ -102,5 +149,5 @@ def _sweep(ctx: RunContext, refresh: RefreshPlan) -> None:
     except EmbertideError as error:
         ctx.graph_facts.kept.warn(NOT_SWEPT.format(why=error))
         return
-    stay = {current, *([refresh.key] if refresh.keeps else [])}
+    stay = {current, *([refresh.key] if ctx.graph_facts.refresh.keeps else [])}
     sweep(storage, output, {refresh.key, refresh.base.key} - stay, stay)

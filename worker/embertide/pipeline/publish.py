@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from embertide.context import RunContext
+from embertide.pipeline.keeping import note_given_back
 from embertide.pipeline.prepare import Prepared
 from embertide.planning.model_tables import UNREAD
 from embertide.planning.order import WorkOrder
@@ -136,8 +137,10 @@ def _targets(prepared: Prepared) -> dict[str, Any]:
 
 
 def _refreshed(ctx: RunContext, order: WorkOrder) -> dict[str, Any]:
-    """What the manifest has of rows that were taken over, and of those that are kept."""
+    """What the manifest has of rows that were taken over, and of those that are kept by now."""
     facts = ctx.graph_facts.refresh
+    if facts.keeps and ctx.grid.rank == 0:
+        note_given_back(ctx, facts.keeps["key"])
     entry: dict[str, Any] = {"mode": facts.mode, "full": facts.full or order.version}
     if facts.mode == "incremental":
         entry |= {"from": facts.base, "rows": facts.rows, "of": facts.all_rows}

@@ -68,7 +68,9 @@ def plan_refresh(prepared: Prepared, order: WorkOrder) -> RefreshPlan:
         ctx.graph_facts.refresh.whole(base.why)
         if ctx.grid.rank == 0:
             _log.info(FULL_RUN.format(why=base.why))
-    return RefreshPlan(base, spec.keep and not unfit, key, how)
+    if order.no_room and ctx.grid.rank == 0:
+        ctx.graph_facts.kept.warn(order.no_room)
+    return RefreshPlan(base, spec.keep and not unfit and not order.no_room, key, how)
 
 
 def on_one_machine(ctx: RunContext) -> bool:

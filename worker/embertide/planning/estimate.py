@@ -23,7 +23,7 @@ from embertide.planning.excerpt_memory import excerpt_memory
 from embertide.planning.graph import PlannedGraph, plan_graph
 from embertide.planning.grids import grids_to_compare, may_read_in_place
 from embertide.planning.inputs import Inputs, list_inputs, with_tables
-from embertide.planning.keeping import describe_kept, layers_to_keep
+from embertide.planning.keeping import bytes_beside, describe_kept, layers_to_keep
 from embertide.planning.matching import check_model, unread, weight_warnings
 from embertide.planning.memory import planned_gpu_memory, planned_memory
 from embertide.planning.next_version import next_version_notes
@@ -354,6 +354,7 @@ def estimate_program(
         relations=_relations_of(graph),
         model_digest=program.digest,
         layers=layers,
+        kept_bytes=0 if apart else bytes_beside(job, plan, graph, layers),
         spill=stored_elsewhere(graph, plan) if panel and not gpu else None,
         staged=stored_elsewhere(graph, plan, gpu=True) if panel and gpu else None,
     )

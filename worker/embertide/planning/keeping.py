@@ -11,11 +11,14 @@ from dataclasses import replace
 from typing import Literal
 
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, GraphSize
+from embertide.planning.digest_memory import digest_bytes
 from embertide.planning.duration import KEPT_BYTES, likely_seconds, work_of
 from embertide.planning.graph import PlannedGraph
-from embertide.plans.boundaries import Boundary, boundaries
+from embertide.plans.boundaries import Boundary, boundaries, results_of
+from embertide.plans.dirty import why_whole
 from embertide.plans.plan import Plan
 from embertide.primitives.shuffle import histogram_size
+from embertide.spec.manifest import EmbeddingJob
 from embertide.telemetry.estimate import LayerToKeep
 from embertide.telemetry.report import PlannedTraffic
 
@@ -100,6 +103,42 @@ def graph_bytes(graph: PlannedGraph) -> int:
         total += relation.edges * (size.index_bytes + relation.carried_bytes)
         total += size.nodes * FLOAT_BYTES + buckets * 2 * ID_BYTES
     return int(total)
+
+
+def unfit_to_keep(job: EmbeddingJob, plan: Plan) -> str:
+    """Why no rows can be taken over or kept for the next run, as far as the job and the plan have
+    it; "": they can."""
+    if job.spec.workers.device != "cpu":
+        return "rows are computed alone on a CPU only"
+    if plan.target.panel:
+        return "tensors of nodes are on disk, since they exceed the memory of a worker"
+    if plan.target.grid.feature > 1 and job.spec.inference.rows != "float32":
+        return "inference.rows is not float32, on a grid with feature slices"
+    return why_whole(plan, sampled=job.spec.inference.fanout != "full")
+
+
+def kept_sizes(job: EmbeddingJob, plan: Plan, graph: PlannedGraph) -> dict[str, int]:
+    """Bytes of what ``refresh.keep`` keeps of a version: "rows", "digests" and "graph"."""
+    rounded, ends = job.spec.inference.rows != "float32", [*boundaries(plan), results_of(plan)]
+    return {
+        "rows": kept_bytes(plan, graph.size, ends, rounded=rounded),
+        "digests": digest_bytes(plan, graph.size),
+        "graph": graph_bytes(graph),
+    }
+
+
+def bytes_beside(
+    job: EmbeddingJob, plan: Plan, graph: PlannedGraph, layers: Sequence[LayerToKeep]
+) -> int:
+    """Bytes that a run keeps beside its version, for the next run or attempt, if all rows are new.
+
+    Args:
+        layers: those that may be kept for a next attempt.
+    """
+    if job.spec.refresh.keep and not unfit_to_keep(job, plan):
+        return sum(kept_sizes(job, plan, graph).values())
+    kept = sum(layer.bytes for layer in layers if layer.kept)
+    return kept + graph_bytes(graph) if kept else 0
 
 
 def describe_kept(layers: Sequence[LayerToKeep], resume: str) -> list[str]:

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from embertide.errors import EmbertideError
 from embertide.planning.base_version import planned_how, read_base
-from embertide.planning.digest_memory import digest_bytes
 from embertide.planning.graph import PlannedGraph, plan_graph
 from embertide.planning.inputs import Inputs, with_tables
-from embertide.planning.keeping import graph_bytes, kept_bytes
+from embertide.planning.keeping import kept_sizes, unfit_to_keep
 from embertide.planning.publishing import published
+from embertide.planning.room import room_notes
 from embertide.planning.unchanged import change_since
-from embertide.plans.boundaries import boundaries, results_of
-from embertide.plans.dirty import why_whole
 from embertide.plans.passes import make_plan
 from embertide.plans.plan import Plan, Target
 from embertide.spec.manifest import EmbeddingJob
@@ -41,13 +39,18 @@ KEEPS_NONE = "no rows are kept for the run that follows (refresh.keep): {why}"
 def next_version_notes(
     storage: Storage, job: EmbeddingJob, inputs: Inputs, program: Program, estimate: Estimate
 ) -> list[str]:
-    """Notes on the next run: what it would do, and what it keeps for the one that follows."""
+    """Notes on the next run: what it would do, what it keeps for the one that follows, and whether
+    the disk has room."""
     arranged = with_tables(job, inputs.model_tables)
     sampled, grid = job.spec.inference.fanout != "full", estimate.grid
     target = Target(grid=grid, sampled=sampled, panel=estimate.panel)
     plan = make_plan(published(arranged, program), target)
-    graph, unfit = plan_graph(arranged, inputs, plan.program, grid), _unfit(job, plan)
-    return [*_does(storage, job, inputs, plan, unfit), *_kept(job, plan, graph, unfit)]
+    graph, unfit = plan_graph(arranged, inputs, plan.program, grid), unfit_to_keep(job, plan)
+    return [
+        *_does(storage, job, inputs, plan, unfit),
+        *_kept(job, plan, graph, unfit),
+        *room_notes(storage, job, inputs, estimate),
+    ]
 
 
 def _does(storage: Storage, job: EmbeddingJob, inputs: Inputs, plan: Plan, unfit: str) -> list[str]:
@@ -69,23 +72,10 @@ def _does(storage: Storage, job: EmbeddingJob, inputs: Inputs, plan: Plan, unfit
     return [GOES_ON.format(version=base.version, unless=unless, full=base.full)]
 
 
-def _unfit(job: EmbeddingJob, plan: Plan) -> str:
-    """Why no rows can be taken over or kept, as far as the job and the plan have it."""
-    if job.spec.workers.device != "cpu":
-        return "rows are computed alone on a CPU only"
-    if plan.target.panel:
-        return "tensors of nodes are on disk, since they exceed the memory of a worker"
-    if plan.target.grid.feature > 1 and job.spec.inference.rows != "float32":
-        return "inference.rows is not float32, on a grid with feature slices"
-    return why_whole(plan, sampled=job.spec.inference.fanout != "full")
-
-
 def _kept(job: EmbeddingJob, plan: Plan, graph: PlannedGraph, unfit: str) -> list[str]:
     if not job.spec.refresh.keep:
         return []
     if unfit:
         return [KEEPS_NONE.format(why=unfit)]
-    rounded, size = job.spec.inference.rows != "float32", graph.size
-    rows = kept_bytes(plan, size, [*boundaries(plan), results_of(plan)], rounded=rounded)
-    sizes = {"rows": rows, "digests": digest_bytes(plan, size), "graph": graph_bytes(graph)}
+    sizes = kept_sizes(job, plan, graph)
     return [KEEPS.format(**{name: human_bytes(of) for name, of in sizes.items()})]

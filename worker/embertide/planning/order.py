@@ -24,6 +24,7 @@ class WorkOrder:
         panel: columns of a tensor that are in memory at a time; 0: all tensors are in memory.
         spills_graph: edges and the graph are on disk, too.
         follows: what ``LATEST`` was before the inputs were listed.
+        no_room: why nothing is kept: the version would not fit beside it; "" where it does.
         budget: how the plan compares with the memory that a worker may take; "" without a limit.
     """
 
@@ -39,6 +40,7 @@ class WorkOrder:
     spills_graph: bool = False
     budget: str = ""
     follows: Follows = field(default_factory=Follows)
+    no_room: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; :meth:`from_json` is the way back."""

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import stat as modes
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from embertide.errors import InputChanged, ObjectMissing, StorageError
 from embertide.spec.storage import Store
 from embertide.storage.file_lock import locked
+from embertide.storage.full_disk import FullDisk
 from embertide.storage.local_errors import UNFINISHED, reading, to_path, writing
 from embertide.storage.local_files import FileSink, etag_of, sync, uri_of
 from embertide.storage.protocol import (
@@ -46,6 +48,7 @@ class LocalStore:
 
     def __init__(self) -> None:
         self._made: set[Path] = set()
+        self._full_disk = FullDisk()
 
     @property
     def stats(self) -> TransferStats:
@@ -196,6 +199,21 @@ class LocalStore:
             self.write(uri, data)
             return True
 
+    def free_bytes(self, uri: str) -> int | None:
+        """Free bytes of the file system, as far as this user may have them."""
+        path = to_path(uri)
+        with reading(uri):
+            there = next(folder for folder in (path, *path.parents) if folder.exists())
+            return shutil.disk_usage(there).free
+
+    def making_room(
+        self,
+        uri: str,  # noqa: ARG002
+        give_back: Callable[[], object],
+    ) -> AbstractContextManager[None]:
+        """All that is written meanwhile, wherever that is."""
+        return self._full_disk.making_room(give_back)
+
     def try_upload(self, uri: str) -> None:
         """Nothing: a large file is written as a small one is."""
 
@@ -221,7 +239,7 @@ class LocalStore:
 
     def _sink(self, uri: str) -> FileSink:
         self._make_directory(uri)
-        return FileSink(uri)
+        return FileSink(uri, self._full_disk)
 
     @contextmanager
     def _locked(self, uri: str) -> Iterator[None]:
@@ -233,7 +251,8 @@ class LocalStore:
         self._make_directory(uri)
         with ExitStack() as stack:
             with writing(uri):
-                stack.enter_context(locked(path.with_name(f".{path.name}.lock")))
+                lock = path.with_name(f".{path.name}.lock")
+                self._full_disk.tried(lambda: stack.enter_context(locked(lock)))
             yield
 
     def _make_directory(self, uri: str) -> None:
@@ -241,7 +260,7 @@ class LocalStore:
         folder = to_path(uri).parent
         with writing(uri):
             missing = [path for path in (folder, *folder.parents) if not path.exists()]
-            folder.mkdir(parents=True, exist_ok=True)
+            self._full_disk.tried(lambda: folder.mkdir(parents=True, exist_ok=True))
         self._made.update(missing)
 
     def _remove_empty(self, folder: Path) -> None:

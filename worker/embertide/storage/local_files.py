@@ -6,9 +6,11 @@ import io
 import os
 import secrets
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from embertide.storage.full_disk import FullDisk
 from embertide.storage.local_errors import UNFINISHED, to_path, writing
 from embertide.storage.protocol import ObjectInfo
 from embertide.storage.write_back import begin_write_back
@@ -21,12 +23,13 @@ _WRITE_BACK_BYTES = 8 << 20
 class FileSink(io.BufferedIOBase):
     """A hidden file that `commit` gives its name. Closing it decides nothing."""
 
-    def __init__(self, uri: str) -> None:
-        self._uri, self._path = uri, to_path(uri)
+    def __init__(self, uri: str, full_disk: FullDisk) -> None:
+        self._uri, self._path, self._full_disk = uri, to_path(uri), full_disk
         self._hidden = self._path.with_name(f".{secrets.token_hex(6)}{UNFINISHED}")
         with writing(uri):
-            self._file = self._hidden.open("xb", buffering=_BUFFER_BYTES)
-        # Bytes written, and those of them that the disk was asked to begin with.
+            self._file = full_disk.tried(lambda: io.FileIO(str(self._hidden), "xb"))
+        self._pending = bytearray()
+        # Bytes that the file has, and those of them that the disk was asked to begin with.
         self._written = self._begun = 0
 
     def writable(self) -> bool:
@@ -35,7 +38,7 @@ class FileSink(io.BufferedIOBase):
 
     def tell(self) -> int:
         """Bytes written so far."""
-        return self._file.tell()
+        return self._written + len(self._pending)
 
     def write(self, data: Any) -> int:
         """Write all of ``data``.
@@ -43,37 +46,64 @@ class FileSink(io.BufferedIOBase):
         Raises:
             OutputError: the disk is full.
         """
+        view = memoryview(data).cast("B")
+        if len(self._pending) + len(view) < _BUFFER_BYTES:
+            self._pending += view
+            return len(view)
         with writing(self._uri):
-            count = self._file.write(data)
-            self._written += count
+            self._drain()
+            self._put(view)
             if self._written - self._begun >= _WRITE_BACK_BYTES:
-                self._file.flush()
-                begin_write_back(self._file.fileno(), self._begun, self._written - self._begun)
-                self._begun = self._written
-        return count
+                self._begin()
+        return len(view)
+
+    def flush(self) -> None:
+        """Give the system what is pending.
+
+        Raises:
+            OutputError: the disk is full.
+        """
+        with writing(self._uri):
+            self._drain()
+
+    def _drain(self) -> None:
+        pending, self._pending = self._pending, bytearray()
+        self._put(memoryview(pending))
+
+    def _put(self, view: memoryview) -> None:
+        """Have the file take all bytes; a system may take some of them and refuse the rest."""
+        while view:
+            count = self._full_disk.tried(partial(self._file.write, view))
+            self._written += count
+            view = view[count:]
+
+    def _begin(self) -> None:
+        """Have the disk begin with what the file has."""
+        begin_write_back(self._file.fileno(), self._begun, self._written - self._begun)
+        self._begun = self._written
 
     def commit(self) -> ObjectInfo:
         """Make the file durable, then visible."""
         with writing(self._uri):
-            self._file.flush()
+            self._drain()
             status = os.fstat(self._file.fileno())
             os.fsync(self._file.fileno())
             self._file.close()
-            self._hidden.replace(self._path)
+            self._full_disk.tried(lambda: self._hidden.replace(self._path))
             sync(self._path.parent)
         return ObjectInfo(uri_of(self._path), status.st_size, etag_of(status))
 
     def show(self) -> None:
         """Make the file visible, and have the disk begin with what is left of it."""
         with writing(self._uri):
-            self._file.flush()
-            begin_write_back(self._file.fileno(), self._begun, self._written - self._begun)
+            self._drain()
+            self._begin()
             self._file.close()
-            self._hidden.replace(self._path)
+            self._full_disk.tried(lambda: self._hidden.replace(self._path))
 
     def remove(self) -> None:
         """Remove the hidden file, unless `commit` renamed it already."""
-        # What a full disk did not take is flushed again by close, and fails again.
+        self._pending.clear()
         with suppress(OSError):
             self._file.close()
         with suppress(OSError):

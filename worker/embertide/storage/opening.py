@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO
 
@@ -158,6 +158,18 @@ class Stores:
         """See :meth:`Storage.try_upload`."""
         uri = as_uri(uri)
         self._store(uri).try_upload(uri)
+
+    def free_bytes(self, uri: str) -> int | None:
+        """See :meth:`Storage.free_bytes`."""
+        uri = as_uri(uri)
+        return self._store(uri).free_bytes(uri)
+
+    def making_room(
+        self, uri: str, give_back: Callable[[], object]
+    ) -> AbstractContextManager[None]:
+        """See :meth:`Storage.making_room`."""
+        uri = as_uri(uri)
+        return self._store(uri).making_room(uri, give_back)
 
     def unfinished(self, folder: str) -> Sequence[str]:
         """See :meth:`Storage.unfinished`."""

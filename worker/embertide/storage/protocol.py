@@ -179,6 +179,19 @@ class Storage(Protocol):
     def delete(self, uris: Iterable[str]) -> None:
         """Remove objects; those that do not exist are ignored."""
 
+    def free_bytes(self, uri: str) -> int | None:
+        """What the disk that an object would be on has room for; None where that is not known."""
+
+    def making_room(
+        self, uri: str, give_back: Callable[[], object]
+    ) -> AbstractContextManager[None]:
+        """While the block runs, what a full disk does not take of any object is tried once more
+        after ``give_back``, which any thread may call. Remote stores do not call it.
+
+        Args:
+            uri: of the folder that is written to.
+        """
+
     def unfinished(self, folder: str) -> Sequence[str]:
         """What writers have begun below a folder and not finished: hidden files, open uploads.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, BinaryIO, cast
 
@@ -237,6 +237,18 @@ class S3Store:
 
     def settle(self, uris: Iterable[str]) -> None:
         """Nothing is left to do."""
+
+    def free_bytes(self, uri: str) -> int | None:  # noqa: ARG002
+        """None: a store does not say."""
+        return None
+
+    def making_room(
+        self,
+        uri: str,  # noqa: ARG002
+        give_back: Callable[[], object],  # noqa: ARG002
+    ) -> AbstractContextManager[None]:
+        """Nothing is tried again."""
+        return nullcontext()
 
     def create(self, uri: str) -> AbstractContextManager[BinaryIO]:
         """A stream that becomes a multipart upload, or one put if it is small."""

@@ -133,7 +133,8 @@ class Estimate:
     cannot be written, "" if it can or was not asked. ``types`` and ``relations`` are those that a
     run reads; ``nodes``, ``edges`` and ``output_bytes`` are of all of them, the widths those of the
     widest. ``model_digest`` is that of the model's files. ``layers`` are those that can be kept for
-    a next attempt. ``budget`` compares the plan with the job's ``workers.memory``; None without.
+    a next attempt, ``kept_bytes`` what is kept beside the version, if all rows are computed.
+    ``budget`` compares the plan with the job's ``workers.memory``; None without.
     ``budget_here`` does it for a run on this machine, where workers read each other's memory; None
     where that is the same.
     ``spill`` is what goes to disk for it; None where all fits in memory. ``device_budget`` compares
@@ -168,6 +169,7 @@ class Estimate:
     relations: list[RelationCount] = field(default_factory=list)
     model_digest: str = ""
     layers: list[LayerToKeep] = field(default_factory=list)
+    kept_bytes: int = 0
     budget: MemoryBudget | None = None
     budget_here: MemoryBudget | None = None
     spill: PlannedSpill | None = None

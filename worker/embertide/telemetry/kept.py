@@ -53,6 +53,12 @@ class KeptFacts:
         self.kept_bytes -= size
         self.written_bytes = (self.written_bytes or 0) - written
 
+    def none(self) -> None:
+        """Nothing that was kept is there any more."""
+        self.kept.clear()
+        self.kept_bytes = self.graph_bytes = self.graph_written_bytes = 0
+        self.written_bytes = None
+
     def warn(self, problem: str) -> None:
         """Note a problem, and log it."""
         self.problems.append(problem)

@@ -6,6 +6,7 @@ Both are called inside ``fork_server(*preloads(...))``. Importing this module do
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import psutil
@@ -69,9 +70,11 @@ def prepare(
     """
     from embertide.planning.inputs import list_inputs
     from embertide.planning.order import WorkOrder
+    from embertide.planning.room import make_room
     from embertide.planning.sizes import check_sizes
     from embertide.planning.unchanged import confirm_unchanged
     from embertide.storage.reading_ahead import begin_to_read
+    from embertide.versions.layers.sweeping import give_back
     from embertide.versions.pointer import found
     from embertide.versions.probe import check_output
 
@@ -90,7 +93,10 @@ def prepare(
         raise GridError(estimate.problem)
     check_scratch(job, estimate, workers_here or estimate.grid.workers)
     on_planned(estimate)
-    check_output(storage, job.spec.published_uri, version)
+    no_room = make_room(storage, job, inputs, estimate, version)
+    output = job.spec.output.uri
+    with storage.making_room(output, partial(give_back, storage, output, version)):
+        check_output(storage, job.spec.published_uri, version)
     folder.write_order(
         WorkOrder(
             inputs,
@@ -100,11 +106,12 @@ def prepare(
             estimate.traffic,
             began,
             estimate.model_digest,
-            [layer.layer for layer in estimate.layers if layer.kept],
+            [layer.layer for layer in estimate.layers if layer.kept and not no_room],
             estimate.panel,
             bool(estimate.spill and estimate.spill.graph),
             estimate.budget.sentence if estimate.budget else "",
             follows,
+            no_room,
         )
     )
     folder.write_job(job)

@@ -114,14 +114,18 @@ class LayerKeeper:
             self._writing.wait()
             self._writing = None
             self._execution.tensors.hold({})
-        self._sealer.take_back()
+        self._take_back()
         self._earlier.clear()
         self._beside.clear()
         self._basis = ""
         self._known = [(end, self._name(end)) for end in boundaries(self._plan)]
+        self._ctx.exchange.barrier()
+
+    def _take_back(self) -> None:
+        """Remove the layers that this attempt has kept."""
+        self._sealer.take_back()
         self._facts.kept.clear()
         self._facts.kept_bytes, self._facts.written_bytes = 0, None
-        self._ctx.exchange.barrier()
 
     def resume(self) -> int:
         """The first operation to run, with the tensors that those before it have made.
@@ -274,6 +278,10 @@ class LayerKeeper:
         if self._ctx.grid.rank == 0:
             self._facts.warn(NOT_KEPT.format(layer=writing.boundary.layer, why=problems[0]))
             self._sealer.discard(parts)
+        if self._keeping.results:
+            # No run goes on from some layers of a version, and what is short is room.
+            self._ctx.graph_facts.refresh.keeps = None
+            self._take_back()
 
     def _sealed(self, writing: Writing, parts: list[tuple[Block, ...]]) -> None:
         """All is written: a thread of rank 0 seals the layer."""

@@ -25,7 +25,7 @@ class LayerSealer:
         self._store, self._facts = store, facts
         self._pool = ThreadPoolExecutor(1, "seals")
         self._sealing: list[Future[None]] = []
-        self._names: list[str] = []
+        self._begun: list[tuple[str, list[tuple[Block, ...]]]] = []
 
     def begin(self, seal: Seal, parts: list[tuple[Block, ...]]) -> None:
         """Seal a layer soon.
@@ -33,7 +33,7 @@ class LayerSealer:
         Args:
             parts: the blocks of each tensor that were written for it.
         """
-        self._names.append(seal.name)
+        self._begun.append((seal.name, parts))
         self._sealing.append(self._pool.submit(self._seal, seal, parts))
 
     def _seal(self, seal: Seal, parts: list[tuple[Block, ...]]) -> None:
@@ -56,11 +56,12 @@ class LayerSealer:
         self._sealing.clear()
 
     def take_back(self) -> None:
-        """Let every layer that was sealed be incomplete again."""
+        """Remove every layer that was sealed."""
         self.finish()
-        for name in self._names:
+        for name, parts in self._begun:
             self._store.drop(name)
-        self._names.clear()
+            self.discard(parts)
+        self._begun.clear()
 
     def discard(self, parts: list[tuple[Block, ...]]) -> None:
         """Remove what was written in vain."""

@@ -26,6 +26,8 @@ from embertide.versions.layers.seals import Damaged, Seal, from_bytes
 ABANDONED_AFTER = timedelta(hours=24)
 """Age of the newest object of a key at which no job's next attempt is expected any more."""
 
+GIVEN_BACK = "kept layers were removed, since the disk has no room for them beside the version"
+
 _TIME = "_time-"
 """How names of objects begin that are written to read the store's clock."""
 
@@ -43,6 +45,15 @@ def objects_of(storage: Storage, output_uri: str, key: str) -> list[ObjectInfo]:
         return storage.list(f"{key_uri(output_uri, key)}/", hidden=True)
     except ObjectMissing:
         return []
+
+
+def has_seals(storage: Storage, output_uri: str, key: str) -> bool:
+    """Whether a layer, a graph or digests of a key are complete.
+
+    Raises:
+        StorageError: the store refuses or does not answer.
+    """
+    return any(name.endswith(SEAL) for name in storage.all_names(key_uri(output_uri, key)))
 
 
 def seals_of(storage: Storage, output_uri: str, key: str) -> Iterator[Seal]:
@@ -130,8 +141,60 @@ def sweep(
             if key not in stay and not in_use(storage, output_uri, key, there[key], now)
         }
         remove(storage, output_uri, gone)
+        for key in [key for key in stay if key in there]:
+            if not in_use(storage, output_uri, key, there[key], now):
+                storage.delete(_left_behind(storage, output_uri, key, there[key]))
     except EmbertideError as error:
         _log.warning("kept layers below %s are not removed: %s", layers_uri(output_uri), error)
+
+
+def _left_behind(
+    storage: Storage, output_uri: str, key: str, objects: list[ObjectInfo]
+) -> list[str]:
+    """What attempts that were killed have left beside the layers of a key that stay: URIs of marks,
+    and of blocks that no seal has."""
+    folder = key_uri(output_uri, key)
+    blocks, marks = (
+        [info.uri for info in objects if info.uri.startswith(f"{folder}/{name}/")]
+        for name in ("blocks", "attempts")
+    )
+    versions = {uri.removeprefix(f"{folder}/blocks/").partition("/")[0] for uri in blocks}
+    if len(versions) < 2:
+        return marks
+    stay = referred(storage, output_uri, keys(storage, output_uri))
+    return [*marks, *(uri for uri in blocks if uri not in stay)]
+
+
+def give_back(storage: Storage, output_uri: str, version: str, stay: Collection[str] = ()) -> bool:
+    """Make room where an output lies: remove all layers that no other attempt may read or write;
+    whether there were any.
+
+    Any process of a run calls. What cannot be removed is a warning.
+
+    Args:
+        version: of the attempt that needs the room; its own marks hold nothing.
+        stay: keys whose layers are left.
+    """
+    try:
+        now, gone = time.time(), dict[str, list[ObjectInfo]]()
+        for key in keys(storage, output_uri):
+            marks = f"{key_uri(output_uri, key)}/attempts/"
+            own = f"{marks}{version}"
+            objects = [
+                info
+                for info in objects_of(storage, output_uri, key)
+                if not (version and info.uri.startswith(own))
+            ]
+            kept = any(not info.uri.startswith(marks) for info in objects)
+            if kept and key not in stay and not in_use(storage, output_uri, key, objects, now):
+                gone[key] = objects
+        remove(storage, output_uri, gone)
+    except EmbertideError as error:
+        _log.warning("kept layers below %s are not removed: %s", layers_uri(output_uri), error)
+        return False
+    if gone:
+        _log.info("%s: %s", GIVEN_BACK, layers_uri(output_uri))
+    return bool(gone)
 
 
 def folders_of(storage: Storage, output_uri: str, of_keys: Collection[str]) -> set[str]:
