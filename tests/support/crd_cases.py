@@ -107,6 +107,7 @@ TAKEN = (
         | {f"{EDGE}.key": "edge_index"}
         | {f"{NODE}.features": NPY | {"idsUri": "s3://shop/i.npy", "key": "x"}},
     ),
+    Case("a history of features", {f"{NODE}.features.latestBy": "at"}),
     Case("relations in one input", {f"{EDGE}.where": {"column": "type", "equals": "BUYS"}}),
     Case("relations by number", {f"{EDGE}.where": {"column": "type", "equals": 3}}),
     Case("edges to unknown nodes", {f"{EDGE}.unknownNodes": {"action": "drop", "maxShare": "1%"}}),

@@ -211,12 +211,22 @@ RULES = (
             {NODE: {"features": NPY | {column: value}}},
             f"features.{column}: Forbidden: {_NO_COLUMNS}",
         )
-        for column, value in {"idColumn": "id", "vectorColumn": "x", "columns": ["x"]}.items()
+        for column, value in {
+            "idColumn": "id",
+            "vectorColumn": "x",
+            "columns": ["x"],
+            "latestBy": "t",
+        }.items()
     ),
     Case(
         "parquet features without columns",
         {f"{NODE}.features.vectorColumn": ABSENT},
         "is required unless format is npy: name the column that holds the vectors",
+    ),
+    Case(
+        "a history of rows without ids",
+        {f"{NODE}.ids": "dense", f"{NODE}.features.idColumn": "", f"{NODE}.features.latestBy": "t"},
+        "needs idColumn: rows without ids are those of different nodes",
     ),
     Case(
         "idsUri with parquet",

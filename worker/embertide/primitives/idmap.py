@@ -119,7 +119,8 @@ class HashedIds:
             first = min(name for _, names in by_rank for name in names)
             raise InputError(
                 f"{describe}: {total} duplicate row{'s' if total > 1 else ''};"
-                f" id {first!r} occurs more than once. Keep one row per id."
+                f" id {first!r} occurs more than once. Keep one row per id;"
+                " in features that are a history, latestBy names the column that says which."
             )
 
     def _ids(self, start: int, stop: int) -> Ids:

@@ -19,8 +19,9 @@ from embertide.kernels.arrow import to_numpy
 from embertide.readers.types import holds_integers, holds_numbers, holds_text, holds_vectors, plain
 from embertide.readers.where import Where
 
-Kind = Literal["integer", "text", "id", "number", "vector"]
-"""What a column must hold; ``id`` is integer or text (the kind of ids is not known yet)."""
+Kind = Literal["integer", "text", "id", "number", "vector", "order"]
+"""What a column must hold; ``id`` is integer or text (the kind of ids is not known yet), ``order``
+what rows can be put in order by."""
 
 Int64s = npt.NDArray[np.int64]
 Float32s = npt.NDArray[np.float32]
@@ -34,6 +35,7 @@ _WANTED = {
     "number": "numbers",
     "vector": "lists of numbers, one vector in every row; or text such as [0.1, 0.2], or vectors of"
     " Spark ML",
+    "order": "times, dates, numbers or strings",
 }
 _HINTS = {
     "integer": " (or set ids: string for nodes named by strings)",
@@ -94,6 +96,8 @@ def _fits(kind: Kind, held: Any) -> bool:
         return True  # Without any value; a row of it is refused where it is read.
     if kind == "vector":
         return holds_vectors(held)
+    if kind == "order":
+        return holds_numbers(held) or holds_text(held) or bool(pa.types.is_temporal(held))
     if kind == "number":
         return holds_numbers(held)
     is_integer = kind != "text" and holds_integers(held)

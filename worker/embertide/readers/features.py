@@ -7,7 +7,7 @@ judged here: NaN and Inf are counted by `non_finite`, so that ranks can add up t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -16,6 +16,7 @@ from embertide.readers.column_patterns import patterns_of
 from embertide.readers.columns import Column, Float32s, Int64s
 from embertide.readers.feature_schema import FeatureSchema, feature_schema, vector_column
 from embertide.readers.ids import IdKind, Ids, Mask, id_column, to_ids
+from embertide.readers.latest import order_column, without_earlier
 from embertide.readers.layout import keep_rows
 from embertide.readers.npy_features import read_npy_features, row_numbers, split_npy_features
 from embertide.readers.scaling import Scaling
@@ -68,7 +69,12 @@ def split_features(
         return split_npy_features(storage, features, target_bytes, ids)
     if schema is None:
         schema = feature_schema(storage, features, sources=sources)
-    return split_table(storage, _table(features, ids, schema), target_bytes, sources)
+    table = _table(features, ids, schema)
+    if features.latest_by is None:
+        return split_table(storage, table, target_bytes, sources)
+    columns = (*table.columns, order_column(features.latest_by))
+    splits = split_table(storage, replace(table, columns=columns), target_bytes, sources)
+    return splits if ids is None else without_earlier(storage, features, ids, splits)
 
 
 def read_features(

@@ -209,7 +209,7 @@ def check_constant(uri: str, column: Column, text: str | None) -> None:
     Raises:
         InputError: names the column and its value.
     """
-    if text is None or column.kind in ("text", "id"):
+    if text is None or column.kind in ("text", "id", "order"):
         return
     try:
         if column.kind == "vector":
@@ -238,6 +238,7 @@ _ARROW = {
     "integer": pa.int64(),
     "text": pa.string(),
     "id": pa.string(),
+    "order": pa.string(),
     "number": pa.float64(),
     "vector": pa.list_(pa.float32()),
 }

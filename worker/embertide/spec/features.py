@@ -97,6 +97,8 @@ class FeatureScaling(SpecModel):
 _FORMAT = or_default("self.format", "'parquet'")
 _NO_ORDER = "is required with a table, whose rows have no order"
 
+_NO_HISTORY = "needs idColumn: rows without ids are those of different nodes"
+
 _FEATURE_RULES = (
     *(
         Rule(
@@ -105,7 +107,13 @@ _FEATURE_RULES = (
             f".{column}",
             "FieldValueForbidden",
         )
-        for column in ("idColumn", "vectorColumn", "columns")
+        for column in ("idColumn", "vectorColumn", "columns", "latestBy")
+    ),
+    Rule(
+        "!has(self.latestBy) || !has(self.idColumn) || self.idColumn != ''",
+        _NO_HISTORY,
+        ".latestBy",
+        "FieldValueForbidden",
     ),
     Rule(
         f"{_FORMAT} == 'npy' || has(self.vectorColumn) || has(self.columns)",
@@ -164,6 +172,11 @@ class FeatureInput(ObjectInput):
         "order. In a name, * stands for any characters and ? for one: all columns that match, "
         "except idColumn and vectorColumn, in the order of the first object.",
     )
+    latest_by: ColumnName | None = Field(
+        default=None,
+        description="parquet: column of times, numbers or texts by which the last of an id's rows "
+        "is the one that counts, where the table is a history. If unset, an id may have one row.",
+    )
     ids_uri: Uri | None = Field(
         default=None,
         description="npy: URI of one object, or of a prefix, with the node ids of uri's rows, "
@@ -205,6 +218,7 @@ class FeatureInput(ObjectInput):
             "idColumn": self.id_column,
             "vectorColumn": self.vector_column,
             "columns": self.columns,
+            "latestBy": self.latest_by,
         }
         problems: list[Problem] = [
             ((name,), f"is {value!r}; npy has no columns; omit it (idsUri gives the ids)")
@@ -226,6 +240,8 @@ class FeatureInput(ObjectInput):
             )
         if self.format in TABLE_FORMATS and self.id_column is None:
             problems.append((("idColumn",), _NO_ORDER))
+        if self.latest_by is not None and self.id_column is None:
+            problems.append((("latestBy",), _NO_HISTORY))
         if self.ids_uri is not None:
             problems.append((("idsUri",), "is for format npy; with parquet use idColumn"))
         repeated = sorted({c for c in self.columns or [] if (self.columns or []).count(c) > 1})

@@ -19,6 +19,11 @@ from embertide.primitives.directory import LOCATED_ROWS
 from embertide.spec.nodes import NodeInput
 from embertide.stages.features.nodes import LoadedNodes, name_of
 
+_ONE_ROW = (
+    "Keep one row per id; in features that are a history, latestBy names the column that says"
+    " which."
+)
+
 
 def locate_features(ctx: RunContext, nodes: LoadedNodes, ranges: RowRanges) -> torch.Tensor:
     """Send the owner of each node the location of its features: the rank that loaded them and
@@ -95,6 +100,6 @@ def refuse_rows(
     first = [name_of(names, int(at)) for at in rows[:1]]
     firsts = [name for found in ctx.exchange.all_objects(first) for name in found]
     what = "duplicate feature rows" if several else "no features"
-    advice = "Keep one row per id." if several else _missing_advice(nodes.node)
+    advice = _ONE_ROW if several else _missing_advice(nodes.node)
     those = "1 node has" if total == 1 else f"{total} nodes have"
     raise InputError(f"{nodes.uri}: {those} {what}, first node id {firsts[0]!r}. {advice}")
