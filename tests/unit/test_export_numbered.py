@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
@@ -16,9 +17,11 @@ from embertide.tracing.graph_types import named_types
 from embertide.tracing.prove.agreement import TOLERANCE, layer_graphs
 from embertide.tracing.record.graphs import GraphTypes, RandomGraph, random_graph
 from embertide.tracing.record.precision import quiet
+from tests.support import export_relations
 from tests.support.exact import relative_error
 from tests.support.export_models_numbered import DGL, GRAPH, IN, PYG, Entities, OnTogether
 from tests.support.models import Files, shake
+from tests.support.pyg import pyg
 
 needs_dgl = pytest.mark.skipif(why_no_dgl() != "", reason=f"DGL's modules: {why_no_dgl()}")
 
@@ -134,3 +137,45 @@ def test_numbers_must_fit_the_graph() -> None:
     wide = types_of({"nodes": {"a": IN, "b": 2}, "edges": ["a:x:b", "b:y:a", "a:z:a"]})
     with pytest.raises(ModelError, match="their features have different columns: a 6, b 2"):
         export_module(shake(OnTogether("")), graph=wide)
+
+
+@pytest.mark.parametrize("types", [SEVERAL, ONE_TYPE], ids=["several types", "one type"])
+@pytest.mark.parametrize("name", export_relations.CASES)
+def test_numbers_in_code_of_any_kind(name: str, types: GraphTypes) -> None:
+    graph, module = random_graph(types, 23, seed=9), shake(export_relations.CASES[name]())
+    done = export_module(module, graph=types)
+    names = list(inspect.signature(module.forward).parameters)[1:]
+    with quiet():
+        x = torch.cat(list(graph.x.values()))
+        own = module.double()(x, *(graph.merged[role] for role in names))
+    assert_gives(done, graph, own)
+
+
+def _with_loops(x: Any, edge_index: Any, edge_type: Any) -> Any:
+    from torch_geometric import utils
+
+    del edge_type
+    return utils.add_self_loops(edge_index, num_nodes=x.size(0))[0]
+
+
+PICKED: dict[str, tuple[Any, str]] = {
+    "no number": (lambda x, e, t: e[:, t == 7], "a mask that keeps none of the relations"),
+    "features": (lambda x, e, t: e[:, x[e[0], 0] > 0], "the mask as a number"),
+    "self-loops": (_with_loops, "several relations together.*let self-loops be a relation"),
+}
+
+
+@pytest.mark.parametrize("name", PICKED)
+def test_edges_that_no_number_picks(name: str) -> None:
+    pick, says = PICKED[name]
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = pyg.SAGEConv(IN, 3)
+
+        def forward(self, x, edge_index, edge_type):
+            return self.conv(x, pick(x, edge_index, edge_type))
+
+    with pytest.raises(ModelError, match=says):
+        export_module(shake(Net()), graph=ONE_TYPE)

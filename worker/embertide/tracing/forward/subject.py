@@ -28,8 +28,9 @@ from embertide.tracing.record.recording import Recording
 from embertide.tracing.record.roles import ALL
 from embertide.tracing.record.scopes import Scopes
 from embertide.tracing.record.tables import Tables, columns_of, filled, parts_of_input
-from embertide.tracing.record.traced import Node, Traced
+from embertide.tracing.record.traced import Node, Traced, plain
 from embertide.tracing.record.user_code import place_of, refuse
+from embertide.tracing.typed.all_edges import AllEdges
 from embertide.tracing.typed.homogeneous import separated, spans
 
 _NORM: Field = ("norm", ALL)
@@ -177,6 +178,7 @@ class Subject:
             merged = {
                 role: recording.tape.input(role, value, ALL) for role, value in graph.merged.items()
             }
+            AllEdges.of(recording, merged["edge_index"], plain(merged["edge_weight"]))
         stands_for = self._stands_for(recording, merged) if self._takes_dgl else None
         with recorded(self.module, recording), filled(self.module, self.tables, recording.x):
             out = returned(

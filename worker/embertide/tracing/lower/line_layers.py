@@ -31,6 +31,8 @@ def product(lines: Writer, node: Node) -> str:
         raise _unknown_product(node)
     if isinstance(weight, Node):
         return _of_matrices(lines, node, x, weight)
+    if isinstance(weight, Tensor) and weight.dim() > 2 and weight.shape[:-2].numel() == 1:
+        weight = weight.reshape(weight.shape[-2:])
     if not isinstance(weight, Tensor) or weight.dim() != 2:
         raise _unknown_product(node)
     matrix = weight if node.op == "linear" else weight.t()

@@ -146,8 +146,7 @@ class Lines:
             if number is not None:
                 return _number(number)
             if torch.equal(tensor, tensor[:1].expand_as(tensor)):
-                like = self.of(next(iter(at.sources())))
-                return self.add(f"repeat({self.param(tensor[0].contiguous())}, {like})")
+                return self._repeated_as(tensor, next(iter(at.sources())))
             raise refuse(
                 at.where,
                 f"a constant of shape {list(tensor.shape)} has a row for each node of one graph; it"
@@ -268,7 +267,16 @@ class Lines:
 
     def _joined(self, node: Node) -> str:
         dim = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)
-        return self.add(f"{node.op}({self._value(node.args[0])}, {dim})")
+        like = next(iter(node.sources()))
+        parts = [
+            self._repeated_as(part, like) if _is_one_row(part) else self._value(part)
+            for part in node.args[0]
+        ]
+        return self.add(f"{node.op}([{', '.join(parts)}], {dim})")
+
+    def _repeated_as(self, constant: Tensor, like: Node) -> str:
+        """A constant with one row as every row of a tensor."""
+        return self.add(f"repeat({self.param(constant[0].contiguous())}, {self.of(like)})")
 
     def _looked_up(self, node: Node) -> str:
         """Rows of a parameter by categories."""
@@ -351,6 +359,10 @@ def _leading_to(node: Node) -> set[Node]:
         reached |= new
         left.extend(new)
     return reached
+
+
+def _is_one_row(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dim() > 1 and len(value) == 1
 
 
 def _is_whole(value: Any) -> bool:

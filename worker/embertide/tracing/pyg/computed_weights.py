@@ -17,7 +17,7 @@ from torch import Tensor
 
 from embertide.tracing.record.edges import Edges
 from embertide.tracing.record.recording import Recording
-from embertide.tracing.record.roles import edges_of, is_weight
+from embertide.tracing.record.roles import edges_of, is_of_several, is_weight
 from embertide.tracing.record.traced import Node, Traced, map_nodes
 from embertide.tracing.record.user_code import refuse
 
@@ -49,7 +49,8 @@ def _own_edges(recording: Recording, edge_index: Any) -> Edges | None:
     """The edges of a relation as the job has them; None for other ones."""
     name = edges_of(edge_index.node) if isinstance(edge_index, Traced) else None
     edges = recording.edges.get(str(name))
-    return edges if edges is not None and edges.view.loops == "keep" else None
+    own = edges is not None and edges.view.loops == "keep" and not is_of_several(edge_index.node)
+    return edges if own else None
 
 
 def _is_computed(weight: Any) -> bool:

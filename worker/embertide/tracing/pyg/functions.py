@@ -11,7 +11,14 @@ from torch import Tensor
 from embertide.tracing.record.edges import Edges
 from embertide.tracing.record.one_graph import DENSE, OneGraph
 from embertide.tracing.record.recording import Recording
-from embertide.tracing.record.roles import edges_of, is_features, is_weight, shaped, target_of
+from embertide.tracing.record.roles import (
+    edges_of,
+    is_features,
+    is_of_several,
+    is_weight,
+    shaped,
+    target_of,
+)
 from embertide.tracing.record.scatter import ends_of, summed
 from embertide.tracing.record.self_loops import Change, View
 from embertide.tracing.record.traced import Traced, plain
@@ -180,6 +187,12 @@ def _view(recording: Recording, edge_index: Any, change: Change) -> View | None:
         raise refuse(
             here(),
             f"{change} is known of the job's own edges, of one relation; change those in the job",
+        )
+    if is_of_several(edge_index.node):
+        raise refuse(
+            here(),
+            f"{change} of the edges of several relations together is not known; leave it out"
+            " (add_self_loops=False of a convolution), and let self-loops be a relation",
         )
     return recording.edges[str(name)].view
 

@@ -8,7 +8,7 @@ from typing import Any
 from embertide.tracing.pyg.aggregations import aggregated
 from embertide.tracing.record.edges import Edges
 from embertide.tracing.record.recording import Recording
-from embertide.tracing.record.roles import ALL, edges_of
+from embertide.tracing.record.roles import edges_of
 from embertide.tracing.record.traced import Traced
 from embertide.tracing.record.user_code import here, refuse
 
@@ -86,7 +86,7 @@ class Propagate:
                 f"{self.name} is given no edges: its relation is not among the graph's, which has"
                 f" {self.recording.types}",
             )
-        if relation is None or relation == ALL:
+        if relation is None:
             raise refuse(
                 here(),
                 f"{self.name} propagates along edges that were changed; only the job's own edges"

@@ -50,6 +50,9 @@ class EdgeEnds:
             return self._both(args[0])
         if op == "__getitem__":
             x, key = args
+            picked = self._picked(x, key)
+            if picked is not None:
+                return picked
             if self._is_whole(x):
                 return self._both(x)[key] if type(key) is int and -2 <= key < 2 else None
             return self._taken(x, key)
@@ -65,6 +68,11 @@ class EdgeEnds:
     def of_relation(self, name: str) -> Edges | None:
         """The edges whose tensors are of a name; None for the edges of all relations."""
         return self.edges.get(name)
+
+    def _picked(self, x: Any, key: Any) -> Any:
+        """Tensors of all relations' edges at those of one; None for other keys."""
+        known = isinstance(x, Traced) and x.node.edges and x.node.of in self.edges
+        return self.edges[x.node.of].picked(x, key) if known else None
 
     def _is_whole(self, x: Any) -> bool:
         return isinstance(x, Traced) and edges_of(x.node) in self.edges and x.shape[:1] == (2,)

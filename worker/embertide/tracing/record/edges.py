@@ -59,7 +59,8 @@ class Edges:
         return self._taken("target", x, self.own.dst, self.ends[1])
 
     def _taken(self, op: str, x: Any, ends: Tensor, node_type: str) -> Any:
-        if type(x) in (Tensor, Parameter) and x.shape[:1] == (self.graph.counts[node_type],):
+        nodes = self.sources if op == "source" else self.destinations
+        if type(x) in (Tensor, Parameter) and x.shape[:1] == (nodes,):
             raise refuse(
                 here(),
                 "rows of a parameter with one for each node are taken to edges; it is an embedding"
@@ -113,6 +114,11 @@ class Edges:
             degrees: Any = self.degree("weight", values)
             return degrees.view(-1, 1)  # type: ignore[no-any-return]
         return self.aggregate(values, "sum", None)
+
+    def picked(self, x: Traced, key: Any) -> Any:
+        """What stands at the edges that a mask keeps; None, as it is known of all relations'."""
+        del x, key
+        return None
 
     def _check(self, message: Any) -> None:
         if not isinstance(message, Traced) or not message.node.edges:

@@ -20,6 +20,11 @@ SHAPING = (
 """Operations that change a tensor's shape or type alone."""
 
 
+def is_of_several(node: Node) -> bool:
+    """Whether its rows are of the nodes of all types, or of the edges of several relations."""
+    return node.of.startswith(ALL)
+
+
 def is_numbers(node: Node) -> bool:
     """Whether it is the nodes' own numbers, which ``forward`` gets in place of features."""
     return _input(node, "numbers") is not None

@@ -155,6 +155,9 @@ class Tape:
                 f"{name} changes a tensor in place, so that it is not known what other names"
                 " of it see; make a new tensor (torch.cat, torch.where, an operator)",
             )
+        by_number = name == "__getitem__" or (name == "index_select" and args[1:2] == (0,))
+        if by_number and (rows := _looked_up(args[0], args[-1])) is not None:
+            return rows
         if name not in OF_TRUTH and any(is_truth(x.node) for x in traced_in(args)):
             return self._of_numbers(func, args, kwargs)
         if name == "to" and func(*plain(args), **plain(kwargs)).dtype is torch.bool:
@@ -283,6 +286,15 @@ def _minus_infinity(args: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, Any]] | N
             left = torch.isneginf(constant)
             return left, (x, constant.masked_fill(left, 0.0))
     return None
+
+
+def _looked_up(table: Any, key: Any) -> Any:
+    """Rows of a constant by categories or numbers of relations; None for other calls."""
+    whole = isinstance(key, Traced) and _is_whole(key.node.value)
+    if not whole or isinstance(table, Traced) or not isinstance(table, Tensor):
+        return None
+    rows = torch.nn.functional.embedding(key, table.reshape(len(table), -1))
+    return rows.view(*key.shape, *table.shape[1:])
 
 
 def _takes_a_step(x: Any, key: Any) -> bool:

@@ -17,7 +17,7 @@ from torch import Tensor
 from embertide.spec.result_names import result_key
 from embertide.tracing.record.graphs import RandomGraph
 from embertide.tracing.record.recording import Recording
-from embertide.tracing.record.roles import ALL
+from embertide.tracing.record.roles import ALL, is_of_several
 from embertide.tracing.record.traced import Node, Traced, map_nodes, plain
 from embertide.tracing.record.user_code import refuse
 
@@ -78,7 +78,9 @@ class _Separation:
         self._numbers = 0
 
     def add(self, node: Node) -> None:
-        """One more operation."""
+        """One more operation; those of all edges are there once more for each relation."""
+        if node.edges and is_of_several(node):
+            return
         if node.of != ALL or node.edges:
             self.same[node] = self._within(node)
         elif node.op == "input":
