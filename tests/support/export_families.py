@@ -123,6 +123,18 @@ class Adapted(nn.Module):
         return self.base(x) + x @ self.a.T @ self.b.T
 
 
+class Quantised(nn.Module):
+    """The nearest row of a codebook for each node."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.book = pyg.SAGEConv(WIDTH, OUT), nn.Parameter(torch.randn(6, OUT))
+
+    def forward(self, x, edge_index):
+        h = self.conv(x, edge_index)
+        return self.book[torch.cdist(h, self.book).argmin(dim=1)]
+
+
 def _adapted(conv: nn.Module, name: str, by: Callable[[nn.Module], nn.Module]) -> nn.Module:
     """A convolution one of whose parts is wrapped."""
     setattr(conv, name, by(getattr(conv, name)))
@@ -152,6 +164,7 @@ ROWS: dict[str, Callable[[], nn.Module]] = {
     "clamp": lambda: Rows(lambda h: h.clamp(-0.5, 0.5)),
     "pooled": Pooled,
     "tokens": Tokens,
+    "codebook": Quantised,
 }
 ADAPTED: dict[str, Callable[[], nn.Module]] = {
     "sage lora": lambda: _adapted(pyg.SAGEConv(WIDTH, OUT), "lin_l", Adapted),

@@ -120,6 +120,23 @@ class Encoder(Base):
         return self.layer(self.conv(x, edge_index))
 
 
+class Picked(Base):
+    def forward(self, x, edge_index):
+        row, col = edge_index
+        return self.conv(x, edge_index[:, x[row, 0] > x[col, 0]])
+
+
+class Nearest(Base):
+    def forward(self, x, edge_index):
+        near = torch.cdist(x, x).topk(3, largest=False).indices
+        return self.conv(x, near)
+
+
+class Made(Base):
+    def forward(self, x, edge_index):
+        return self.conv(x, torch.stack([x[:, 0], x[:, 1]]).long())
+
+
 class Gps(nn.Module):
     def __init__(self):
         super().__init__()

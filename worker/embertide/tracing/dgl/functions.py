@@ -7,12 +7,14 @@ from typing import Any
 
 from embertide.tracing.dgl.graph import RecordingGraph
 from embertide.tracing.record.recording import Recording
+from embertide.tracing.record.traced import Traced
 from embertide.tracing.record.user_code import here, refuse
 
 REFUSED = (
     *("add_edges", "add_nodes", "add_reverse_edges", "edge_subgraph", "edge_type_subgraph"),
     *("in_subgraph", "khop_graph", "line_graph", "metapath_reachable_graph", "node_subgraph"),
     *("node_type_subgraph", "out_subgraph", "remove_edges", "remove_nodes", "reverse"),
+    *("knn_graph", "segmented_knn_graph", "radius_graph"),
     *("to_bidirected", "to_block", "to_heterogeneous", "to_homogeneous", "to_simple"),
 )
 """Functions of the package that make other edges of a graph's."""
@@ -31,6 +33,8 @@ _INSTEAD = {
         "leave the call out: all nodes are computed, over all of their neighbours",
     ),
 }
+_NEAR = "make the edges of nearest neighbours before, as the job's edges or a relation of it"
+_INSTEAD |= dict.fromkeys(("knn_graph", "segmented_knn_graph", "radius_graph"), _NEAR)
 _CHANGE = "change the job's edges before (reverse, directed and selfLoops in the manifest)"
 
 
@@ -61,7 +65,7 @@ def refused(name: str) -> Callable[[Recording, Callable[..., Any]], Callable[...
 
     def make(_recording: Recording, real: Callable[..., Any]) -> Callable[..., Any]:
         def replacing(g: Any, *args: Any, **kwargs: Any) -> Any:
-            if not isinstance(g, RecordingGraph):
+            if not isinstance(g, RecordingGraph | Traced):
                 return real(g, *args, **kwargs)
             raise refuse(
                 here(),

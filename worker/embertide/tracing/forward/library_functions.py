@@ -48,7 +48,10 @@ _MAKERS: dict[tuple[str, str], Maker] = {
     ): pyg_functions.add_remaining_self_loops,
     ("torch_geometric.utils", "remove_self_loops"): pyg_functions.remove_self_loops,
     **{
-        ("torch_geometric.utils", name): pyg_functions.refused(name)
+        (
+            f"torch_geometric.{'nn.pool' if name in pyg_functions.NEAR else 'utils'}",
+            name,
+        ): pyg_functions.refused(name)
         for name in pyg_functions.REFUSED
     },
     ("torch_geometric.nn.conv.gcn_conv", "gcn_norm"): computed_weights.gcn_norm,

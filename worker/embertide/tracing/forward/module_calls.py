@@ -28,7 +28,7 @@ from embertide.tracing.pyg.graph_norms import NormCall, graph_norm_of
 from embertide.tracing.pyg.propagation import Propagate
 from embertide.tracing.record.counts import counted_lengths
 from embertide.tracing.record.recording import Recording
-from embertide.tracing.record.roles import ALL, edges_of, is_features, is_weight
+from embertide.tracing.record.roles import ALL, edges_of, is_features, is_weight, other_edges
 from embertide.tracing.record.scopes import Called
 from embertide.tracing.record.traced import Traced, plain
 from embertide.tracing.record.user_code import here, refuse
@@ -261,13 +261,7 @@ class _Call:
             )
         relation = edges_of(value.node) if isinstance(value, Traced) else None
         if relation is None:
-            where = f" at {value.node.where}" if isinstance(value, Traced) else ""
-            raise self._refuse(
-                f"is given edges that were changed{where}; convolutions here read the"
-                " job's edges: change those (in the manifest reverse turns edges, as a relation of"
-                " their own, directed: false adds the other way), or let the convolution do it"
-                " (add_self_loops)"
-            )
+            raise self._refuse(other_edges(value))
         if relation == ALL:
             raise self._refuse(
                 "is given the edges of all relations together; known with them are RGCNConv and"

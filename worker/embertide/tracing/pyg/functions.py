@@ -28,6 +28,8 @@ Function = Callable[..., Any]
 _FILLS = ("add", "mean", "min", "max", "mul")
 _UNDIRECTED = "say directed: false in the manifest, and leave the call out"
 _OTHERS = "change the job's edges before, and give the module these"
+NEAR = ("knn_graph", "radius_graph", "knn", "radius")
+"""Functions of `torch_geometric.nn.pool` that make edges."""
 REFUSED: dict[str, str] = {
     "to_undirected": f"to_undirected adds the edges the other way; {_UNDIRECTED}",
     "is_undirected": "is_undirected looks at all edges; decide by an argument of the module",
@@ -43,8 +45,13 @@ REFUSED: dict[str, str] = {
             "to_scipy_sparse_matrix",
         )
     },
+    **{
+        name: f"{name} makes edges of nearest neighbours; make them before, as the job's edges or a"
+        " relation of it"
+        for name in NEAR
+    },
 }
-"""Functions of `torch_geometric.utils` that no program does -> why, and what to do."""
+"""Functions of PyG that no program does -> why, and what to do."""
 
 
 def softmax(recording: Recording, real: Function) -> Function:

@@ -8,7 +8,7 @@ from typing import Any
 from embertide.tracing.pyg.aggregations import aggregated
 from embertide.tracing.record.edges import Edges
 from embertide.tracing.record.recording import Recording
-from embertide.tracing.record.roles import edges_of
+from embertide.tracing.record.roles import edges_of, other_edges
 from embertide.tracing.record.traced import Traced
 from embertide.tracing.record.user_code import here, refuse
 
@@ -87,12 +87,7 @@ class Propagate:
                 f" {self.recording.types}",
             )
         if relation is None:
-            raise refuse(
-                here(),
-                f"{self.name} propagates along edges that were changed; only the job's own edges"
-                " are known, one relation at a time, with PyG's functions for self-loops: drop or"
-                " turn edges in the job",
-            )
+            raise refuse(here(), f"{self.name} {other_edges(edge_index)}")
         if self.module.flow != "source_to_target":
             raise refuse(
                 here(), f"{self.name} has flow={self.module.flow!r}; turn the edges in the manifest"

@@ -244,6 +244,29 @@ def _tile(x: Tensor, *dims: Any) -> Tensor:
     return x.repeat(*dims)
 
 
+def _place(x: Tensor, dim: Any, keepdim: bool, extreme: str) -> Tensor:
+    """The number of the first of a row's values that is the largest, or the smallest."""
+    place = _own(dim) % x.dim()
+    if place == 0:
+        raise refuse(here(), "argmax and argmin over all rows give a node's number; keep all rows")
+    size = x.shape[place]
+    numbers = torch.arange(size, dtype=torch.float64).view(-1, *[1] * (x.dim() - place - 1))
+    there = x == getattr(x, extreme)(place, keepdim=True)
+    return torch.where(there, numbers, float(size)).amin(place, keepdim).long()
+
+
+def _distances(x: Tensor, other: Tensor, p: float = 2.0, **_kwargs: Any) -> Tensor:
+    """torch.cdist of rows and a table of the module's own."""
+    if isinstance(other, Traced) or not isinstance(x, Traced) or x.dim() != 2 or p != 2:
+        raise refuse(
+            here(),
+            "cdist of nodes and nodes looks at every pair of them, which needs the whole graph at"
+            " once; known is that of nodes and a table of the module's own, with p=2: make nearest"
+            " neighbours before, as the job's edges or a relation of it",
+        )
+    return (x.unsqueeze(1) - other).square().sum(-1).sqrt()
+
+
 def _own(dim: Any) -> Any:
     """A dimension of each row's own."""
     if dim is None:
@@ -349,6 +372,9 @@ DECOMPOSED: dict[str, Callable[..., Any]] = {
     "narrow": lambda x, dim, start, length: torch.split(
         x, [n for n in (start, length, x.shape[dim] - start - length) if n], dim
     )[int(start > 0)],
+    "argmax": lambda x, dim=None, keepdim=False: _place(x, dim, keepdim, "amax"),
+    "argmin": lambda x, dim=None, keepdim=False: _place(x, dim, keepdim, "amin"),
+    "cdist": _distances,
     "isnan": lambda x: x != x,
     "isinf": lambda x: x.abs() == float("inf"),
     "isfinite": lambda x: x.abs() < float("inf"),

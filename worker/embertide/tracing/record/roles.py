@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from embertide.tracing.record.traced import Node
+from embertide.tracing.record.traced import Node, Traced
 from embertide.tracing.record.user_code import refuse
 
 ALL = "*"
@@ -66,6 +66,42 @@ def target_of(node: Node) -> str | None:
 def origin_of(node: Node) -> str | None:
     """Which edges it is the sources of, edge by edge; None if it is no such."""
     return _input(node, "origin")
+
+
+def other_edges(value: Any) -> str:
+    """What a message says of edges that are not the job's own."""
+    if not isinstance(value, Traced) or not _is_of_edges(value.node):
+        where = f" at {value.node.where}" if isinstance(value, Traced) else ""
+        return (
+            f"is given edges that forward makes itself{where}, such as those of nearest neighbours;"
+            " a job's edges come from its files: make them before, as its edges or a relation"
+        )
+    where = f" at {value.node.where}"
+    if value.node.picked:
+        return (
+            f"is given edges that a mask picks{where}; give each kind of edges a relation (edge_type"
+            " == NUMBER, named by --graph), or let the mask, as a number, be their weight or"
+            " multiply their messages"
+        )
+    return (
+        f"is given edges that were changed{where}; convolutions here read the"
+        " job's edges: change those (in the manifest reverse turns edges, as a relation of"
+        " their own, directed: false adds the other way), or let the convolution do it"
+        " (add_self_loops)"
+    )
+
+
+def _is_of_edges(node: Node) -> bool:
+    """Whether it is made of the job's own edges, changed or not."""
+    left, seen = [node], {node}
+    while left:
+        one = left.pop()
+        if one.op == "input" and one.args[0] in ("edge_index", "index", "origin"):
+            return True
+        new = set(one.sources()) - seen
+        seen |= new
+        left.extend(new)
+    return False
 
 
 def _input(node: Node, role: str) -> str | None:
