@@ -79,9 +79,9 @@ def other_edges(value: Any) -> str:
     where = f" at {value.node.where}"
     if value.node.picked:
         return (
-            f"is given edges that a mask picks{where}; give each kind of edges a relation (edge_type"
-            " == NUMBER, named by --graph), or let the mask, as a number, be their weight or"
-            " multiply their messages"
+            f"is given edges that a mask picks{where}; give each kind of edges a relation"
+            " (edge_type == NUMBER, named by --graph), or let the mask, as a number, be their"
+            " weight or multiply their messages"
         )
     return (
         f"is given edges that were changed{where}; convolutions here read the"
