@@ -208,6 +208,14 @@ def test_a_version_says_what_it_was_made_from(tmp_path: Path, storage: Storage) 
     assert described(storage, npy) == {"width": 3, "scaling": {"uri": uri, "scale": SCALE}}
 
 
+def test_vectors_and_columns_in_the_manifest(tmp_path: Path, storage: Storage) -> None:
+    pq.write_table(pa.table({"id": [0], "x": [[1.0, 2.0]], "a": [3]}), tmp_path / "f.parquet")
+    both = FeatureInput.model_validate(
+        {"uri": f"file://{tmp_path}/f.parquet", "vectorColumn": "x", "columns": ["a"]}
+    )
+    assert described(storage, both) == {"width": 3, "columns": ["a"], "vectorColumn": "x"}
+
+
 def described(storage: Storage, features: FeatureInput) -> Any:
     """As it stands in the version's manifest."""
     node = NodeInput(count=3, features=features)

@@ -182,7 +182,7 @@ def test_bad_vectors(tmp_path: Path, storage: Storage) -> None:
     assert f"{where} has no value (null); fill it in" in bad_table(
         tmp_path, storage, id=ids, x=[*two, None]
     )
-    assert f"{where} has no value (null) at position 1" in bad_table(
+    assert f"{where} has no value (null, not NaN) at position 1; fill it in" in bad_table(
         tmp_path, storage, id=ids, x=[*two, [1.0, None]]
     )
     assert "row 3 (from 0): column 'id' (features.idColumn) has no value" in bad_table(
@@ -190,6 +190,23 @@ def test_bad_vectors(tmp_path: Path, storage: Storage) -> None:
     )
     assert "row 3 (from 0): column 'id' (features.idColumn) is -1; dense ids" in bad_table(
         tmp_path, storage, id=[0, 1, 2, -1], x=[*two, [1.0, 2.0]]
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "position"), [("[1, null]", 1), ("[None, 2]", 0), ("[, 2]", 0), ("{1,NA}", 1)]
+)
+def test_a_vector_as_text_without_a_value(
+    tmp_path: Path, storage: Storage, text: str, position: int
+) -> None:
+    message = bad_table(tmp_path, storage, id=[0, 1], x=["[1, 2]", text])
+    assert f"is {text!r}, which has no value at position {position} (not NaN); fill it" in message
+
+
+def test_a_first_vector_without_values(tmp_path: Path, storage: Storage) -> None:
+    message = bad_table(tmp_path, storage, id=[0, 1], x=[[], [1.0, 2.0]])
+    assert (
+        "column 'x' (features.vectorColumn) holds a vector without values in the first" in message
     )
 
 

@@ -132,7 +132,7 @@ _WHERE = "row 1 (from 0): column 'x' (features.vectorColumn) "
 @pytest.mark.parametrize(
     ("array", "says"),
     [
-        (["[1, 2]", "[1, null]"], _WHERE + "is '[1, null]'; a vector as text is [0.1, 0.2]"),
+        (["[1, 2]", "[1, null]"], _WHERE + "is '[1, null]', which has no value at"),
         (["[1, 2]", "[0,1 0,2]"], _WHERE + "is '[0,1 0,2]'; a vector as text"),
         (["[1 2]", "[1 ... 2]"], _WHERE + "is '[1 ... 2]'; a vector as text"),
         (["[1, 2]", "[1_0, 2]"], _WHERE + "is '[1_0, 2]'; a vector as text"),

@@ -113,6 +113,11 @@ def _width(storage: Storage, features: FeatureInput, sources: Sources) -> int:
     width = vector_width(storage, objects, vector_column(features), RECURSIVE_FIELD)
     if width is None:
         raise InputError(f"{features.location} holds no feature rows; every node needs one")
+    if width == 0:
+        raise InputError(
+            f"{features.location}: {vector_column(features)} holds a vector without values in the"
+            " first row; all rows must have the same number"
+        )
     return width
 
 

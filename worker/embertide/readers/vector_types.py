@@ -23,6 +23,7 @@ from embertide.readers.where import Where
 _DENSE = 1
 """Spark's ``type`` of a vector; 0 is sparse."""
 _BRACKETS = {"[": "]", "{": "}"}
+_MISSING = ("", "null", "none", "na", "<na>")
 _SHOWN_CHARACTERS = 80
 
 
@@ -82,6 +83,12 @@ def _parts(text: str) -> list[str]:
 
 def _no_vector(texts: list[str], rows: list[list[str]], column: Column, where: Where) -> InputError:
     for i, parts in enumerate(rows):
+        lacking = [at for at, part in enumerate(parts) if part.strip().casefold() in _MISSING]
+        if lacking:
+            return InputError(
+                f"{where.row(i)}: {column} is {texts[i][:_SHOWN_CHARACTERS]!r}, which has no value"
+                f" at position {lacking[0]} (not NaN); fill it in or drop the row"
+            )
         try:
             list(map(float, parts))
         except ValueError:

@@ -43,8 +43,8 @@ def vectors(array: Any, column: Column, width: int, where: Where) -> Numbers:
     if flat.null_count:
         i, d = divmod(int(np.argmax(flat.is_null().to_numpy(zero_copy_only=False))), width)
         raise InputError(
-            f"{where.row(i)}: {column} has no value (null) at position {d}; fill it in or drop "
-            "the row"
+            f"{where.row(i)}: {column} has no value (null, not NaN) at position {d}; fill it in or "
+            "drop the row"
         )
     return as_numbers(flat).reshape(len(array), width)
 

@@ -242,7 +242,7 @@ def describe_features(node: NodeInput, schema: FeatureSchema | None) -> dict[str
     found: dict[str, Any] = {"width": schema.width}
     if schema.columns is not None:
         found["columns"] = list(schema.columns)
-    elif features.vector_column is not None:
+    if features.vector_column is not None:
         found["vectorColumn"] = features.vector_column
     if schema.scaling is not None:
         mean, scale = schema.scaling.mean, schema.scaling.scale
