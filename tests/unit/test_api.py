@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+import yaml
 
 import embertide
 from embertide.errors import ManifestError, ObjectMissing, OutputError
@@ -22,6 +23,7 @@ from embertide.storage.opening import open_storage
 from embertide.versions.formats import FORMATS
 from embertide.versions.parts import PartWriter
 from embertide.versions.publish import publish, rollback
+from tests.support.cli import JOB
 from tests.support.paths import ROOT
 from tests.support.patience import WAIT_SECONDS
 from tests.support.versions import (
@@ -126,6 +128,21 @@ def test_versions_are_listed_oldest_first(output: Path) -> None:
     assert [(info.version, info.current) for info in found] == [(OLD, False), (CURRENT, True)]
     assert np.array_equal(embertide.read(output, OLD).to_numpy()[1], values_of(OLD))
     assert embertide.list_versions(output.parent / "none") == []
+
+
+def test_placeholders_of_a_job_are_filled_at_a_time(tmp_path: Path) -> None:
+    text = JOB.replace("edges.parquet", f"'{tmp_path}/dt={{date-1d}}.parquet'")
+    for name in ("x.parquet", "model}", "out}"):
+        text = text.replace(f" {name}", f" {tmp_path}/{name}")
+    for job in (text, yaml.safe_load(text)):
+        with pytest.raises(ObjectMissing, match=r"/dt=2026-11-21\.parquet"):
+            embertide.plan(job, at="2026-11-22T00:30", time_zone="Europe/Berlin")
+        with pytest.raises(ObjectMissing, match=r"\{date-1d\} is a placeholder: .* --at"):
+            embertide.plan(job)
+    with pytest.raises(ValueError, match="at is 'tomorrow'; must be now, or a time"):
+        embertide.plan(text, at="tomorrow")
+    with pytest.raises(ValueError, match="this is an EmbeddingJob"):
+        embertide.plan(embertide.EmbeddingJob.model_construct(), at="now")
 
 
 def test_other_libraries_take_it_as_it_is(output: Path) -> None:
