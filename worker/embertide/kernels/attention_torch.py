@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
-from torch.nn.functional import embedding_bag, leaky_relu, leaky_relu_
+from torch.nn.functional import leaky_relu, leaky_relu_
 
 from embertide.kernels.block import Block, chunk_edges
 from embertide.kernels.heads import NO_SCORES, PairScore, RowSums
 from embertide.kernels.nodewise import head_dot, pair_dot
+from embertide.kernels.sums import sum_rows
 
 PAIR_VALUES = 1 << 23
 """Float values gathered at a time for pair scores."""
@@ -179,17 +180,13 @@ def _weighted(values: torch.Tensor, run: _Rows, weighted: bool) -> torch.Tensor:
 
 def _sum(run: _Rows, source: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """[rows, width] sum of weight * source[j] over each row."""
-    return embedding_bag(
-        run.indices,
-        source,
-        run.offsets,
-        mode="sum",
-        per_sample_weights=weights.contiguous(),
-        include_last_offset=True,
-    )
+    return sum_rows(source, run.indices, run.offsets, weights.contiguous())
 
 
 def _segments(values: torch.Tensor, reduce: str, lengths: torch.Tensor) -> torch.Tensor:
     """[rows, H] maximum or sum of each run of rows of ``values``; of none -inf or zero."""
-    initial = NONE if reduce == "max" else 0.0
-    return torch.segment_reduce(values, reduce, lengths=lengths, axis=0, initial=initial)
+    if reduce == "max":
+        return torch.segment_reduce(values, "max", lengths=lengths, axis=0, initial=NONE)
+    # A long row's shares are too many to be summed one after the other in float32.
+    total = torch.segment_reduce(values.double(), "sum", lengths=lengths, axis=0, initial=0.0)
+    return total.float()

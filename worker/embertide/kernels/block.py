@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.nn.functional import embedding_bag
 
 from embertide.kernels import native
 from embertide.kernels.pieces import Pieces, cut
 from embertide.kernels.staging import Staging
+from embertide.kernels.sums import sum_rows
 
 CHUNK_EDGES = 1 << 17
 """Non-zeros reduced at a time: the sums of a chunk's rows stay in the cache. A longer row is one
@@ -213,14 +213,7 @@ class Chunk:
 
 def sum_chunk(chunk: Chunk, source: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
     """[rows, width] sum of w * source[j] over each row of the chunk; source is contiguous."""
-    return embedding_bag(
-        chunk.indices,
-        source,
-        chunk.offsets,
-        mode="sum",
-        per_sample_weights=weights,
-        include_last_offset=True,
-    )
+    return sum_rows(source, chunk.indices, chunk.offsets, weights)
 
 
 def segment_max(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:

@@ -123,8 +123,10 @@ def _filled(rows: torch.Tensor, values: torch.Tensor, count: int, fill: LoopFill
     """[count] the fill of each row, of its edges' values [e]."""
     if not isinstance(fill, str):
         return values.new_full((count,), float(fill))
-    empty = values.new_zeros(count)
-    return empty.scatter_reduce(0, rows, values, _REDUCTIONS[fill], include_self=False)
+    # In float64: a hub adds up millions of them.
+    empty = values.new_zeros(count, dtype=torch.float64)
+    how = _REDUCTIONS[fill]
+    return empty.scatter_reduce(0, rows, values.double(), how, include_self=False).float()
 
 
 def _loops(csr: Csr) -> torch.Tensor:

@@ -7,16 +7,17 @@ worth: the result so far, and what merging another part into it takes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
 
 from embertide.kernels.block import Block
 from embertide.kernels.heads import NO_SCORES
 from embertide.kernels.memory import empty_as
+from embertide.kernels.sums import sum_rows
 
 Reduce = Literal["sum", "mean", "max", "min", "var", "std", "softmax"]
 
@@ -29,11 +30,15 @@ class EdgeRun:
         rows: [r] int64 output rows, each once.
         lengths: [r] int64 non-zeros of each, at least 1.
         span: the non-zeros, in the block's order.
+        begun: the first row has non-zeros in the run before.
+        open: the last row has non-zeros in the run behind.
     """
 
     rows: Tensor
     lengths: Tensor
     span: slice
+    begun: bool = False
+    open: bool = False
 
     def spread(self, values: Tensor) -> Tensor:
         """[e, k] a row's values for each of its non-zeros."""
@@ -42,13 +47,30 @@ class EdgeRun:
 
     def total(self, values: Tensor) -> Tensor:
         """[r, k] sums of values [e, k] by row."""
-        ends = self.lengths.cumsum(0)
-        every = torch.arange(len(values), device=values.device)
-        return embedding_bag(every, values.contiguous(), ends - self.lengths, mode="sum")
+        offsets = torch.cat([self.lengths.new_zeros(1), self.lengths.cumsum(0)])
+        return sum_rows(values.contiguous(), torch.arange(len(values)).to(offsets), offsets)
 
     def largest(self, values: Tensor) -> Tensor:
         """[r, k] maxima of values [e, k] by row."""
         return torch.segment_reduce(values.contiguous(), "max", lengths=self.lengths, axis=0)
+
+    def parts(self) -> Iterator[EdgeRun]:
+        """Rows that other runs have a part of, each by itself, and between them all others."""
+        count = len(self.rows)
+        first = 1 if self.begun or (count == 1 and self.open) else 0
+        last = count - 1 if self.open and count > first else count
+        start, cuts = self.span.start, sorted({0, first, last, count})
+        for low, high in pairwise(cuts):
+            lengths = self.lengths[low:high]
+            stop = self.span.stop if high == count else start + int(lengths.sum())
+            yield EdgeRun(
+                self.rows[low:high],
+                lengths,
+                slice(start, stop),
+                begun=self.begun and low == 0,
+                open=self.open and high == count,
+            )
+            start = stop
 
 
 def edge_runs(block: Block, limit: int) -> Iterator[EdgeRun]:
@@ -63,7 +85,42 @@ def edge_runs(block: Block, limit: int) -> Iterator[EdgeRun]:
         rows = (first + touched.nonzero()[:, 0]).to(device)
         if block.rows is not None:
             rows = block.rows[rows].long()
-        yield EdgeRun(rows, lengths[touched].to(device), slice(start, stop))
+        span = slice(start, stop)
+        begun, open_ = start > int(indptr[first]), stop < int(indptr[last])
+        yield EdgeRun(rows, lengths[touched].to(device), span, begun, open_)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What some messages of each of r rows come to.
+
+    Attributes:
+        count: [r, 1] messages.
+        out: [r, width] their sum or extreme, their squared distances from the mean, or what the
+            softmax of their scores makes of them, not divided by its total.
+        mean: [r, width]; for ``var`` and ``std``.
+        top, total: [r, heads] largest score and sum of exp(score - top); for ``softmax``.
+    """
+
+    count: Tensor
+    out: Tensor
+    mean: Tensor | None = None
+    top: Tensor | None = None
+    total: Tensor | None = None
+
+    def double(self) -> _Part:
+        return replace(self, **{name: value.double() for name, value in self._each()})
+
+    def of(self, rows: Tensor) -> _Part:
+        return replace(self, **{name: value[rows] for name, value in self._each()})
+
+    def put(self, rows: Tensor, values: _Part) -> None:
+        for name, value in self._each():
+            value[rows] = getattr(values, name).to(value.dtype)
+
+    def _each(self) -> list[tuple[str, Tensor]]:
+        named = vars(self).items()
+        return [(name, value) for name, value in named if value is not None]
 
 
 class Segments:
@@ -72,75 +129,116 @@ class Segments:
     - ``var``: the mean square distance from the row's mean, merged part by part (Chan et al.);
       ``std`` its root;
     - ``softmax``: the sum of messages weighed by the softmax of their scores, one score a head.
+
+    The parts of a row that several runs of a block have are merged in float64.
     """
 
     def __init__(self, reduce: Reduce, like: Tensor, rows: int, width: int, heads: int = 1) -> None:
         self._reduce = reduce
-        self._out = empty_as(like, rows, width)
-        self._out.fill_({"max": -torch.inf, "min": torch.inf}.get(reduce, 0.0))
-        self._count = like.new_zeros(rows, 1)
+        out = empty_as(like, rows, width)
+        out.fill_({"max": -torch.inf, "min": torch.inf}.get(reduce, 0.0))
+        self._all = _Part(like.new_zeros(rows, 1), out)
         if reduce in ("var", "std"):
-            self._mean = torch.zeros_like(self._out)
+            self._all = replace(self._all, mean=torch.zeros_like(out))
         if reduce == "softmax":
-            self._top = like.new_full((rows, heads), -torch.inf)
-            self._total = like.new_zeros(rows, heads)
+            top = like.new_full((rows, heads), -torch.inf)
+            self._all = replace(self._all, top=top, total=like.new_zeros(rows, heads))
+        self._open: _Part | None = None
 
     def add(self, run: EdgeRun, values: Tensor, scores: Tensor | None = None) -> None:
         """Merge some messages [e, width], for softmax with their scores [e, heads]."""
-        rows, lengths = run.rows, run.lengths.to(values.dtype).unsqueeze(1)
-        before = self._count[rows]
-        self._count.index_add_(0, rows, lengths)
+        for part in run.parts():
+            span = slice(part.span.start - run.span.start, part.span.stop - run.span.start)
+            found = self._measure(part, values[span], None if scores is None else scores[span])
+            if part.begun:
+                assert self._open is not None
+                found = self._join(self._open, found.double())
+            if part.open:
+                self._open = found.double()
+                continue
+            if self._reduce in ("sum", "mean"):
+                self._all.count.index_add_(0, part.rows, found.count.to(values.dtype))
+                self._all.out.index_add_(0, part.rows, found.out.to(values.dtype))
+                continue
+            before = self._all.of(part.rows)
+            joined = self._join(before.double() if part.begun else before, found)
+            self._all.put(part.rows, joined)
+
+    def _measure(self, run: EdgeRun, values: Tensor, scores: Tensor | None) -> _Part:
+        """What the messages of a run come to."""
+        count = run.lengths.to(values.dtype).unsqueeze(1)
         match self._reduce:
-            case "sum" | "mean":
-                self._out.index_add_(0, rows, run.total(values))
             case "max":
-                self._out[rows] = torch.maximum(self._out[rows], run.largest(values))
+                return _Part(count, run.largest(values))
             case "min":
-                self._out[rows] = torch.minimum(self._out[rows], -run.largest(-values))
+                return _Part(count, -run.largest(-values))
             case "var" | "std":
-                self._spread(run, values, before, lengths)
+                mean = run.total(values) / count
+                squares = run.total((values - run.spread(mean)).square())
+                return _Part(count, squares, mean)
             case "softmax":
                 assert scores is not None
-                self._weigh(run, values, scores)
+                top, heads = run.largest(scores), scores.shape[1]
+                share = (scores - run.spread(top)).exp()
+                weighed = values.view(len(values), heads, -1) * share.unsqueeze(2)
+                return _Part(count, run.total(weighed.flatten(1)), top=top, total=run.total(share))
+        return _Part(count, run.total(values))
 
-    def _spread(self, run: EdgeRun, values: Tensor, before: Tensor, lengths: Tensor) -> None:
-        """Merge means and squared distances from them."""
-        mean = run.total(values) / lengths
-        squares = run.total((values - run.spread(mean)).square())
-        step, after = mean - self._mean[run.rows], before + lengths
-        self._mean.index_add_(0, run.rows, step * (lengths / after))
-        self._out.index_add_(0, run.rows, squares + step.square() * (before * lengths / after))
-
-    def _weigh(self, run: EdgeRun, values: Tensor, scores: Tensor) -> None:
-        """Continue the softmax with a new largest score."""
-        rows, heads = run.rows, scores.shape[1]
-        top = torch.maximum(self._top[rows], run.largest(scores))
-        share = (scores - run.spread(top)).exp()
-        shrink = (self._top[rows] - top).exp()
-        self._top[rows] = top
-        self._total[rows] = self._total[rows] * shrink + run.total(share)
-        weighed = values.view(len(values), heads, -1) * share.unsqueeze(2)
-        so_far = self._out[rows].view(len(rows), heads, -1) * shrink.unsqueeze(2)
-        self._out[rows] = so_far.flatten(1) + run.total(weighed.flatten(1))
+    def _join(self, a: _Part, b: _Part) -> _Part:
+        """Messages of the same rows, put together."""
+        count = a.count + b.count
+        match self._reduce:
+            case "max":
+                return _Part(count, torch.maximum(a.out, b.out))
+            case "min":
+                return _Part(count, torch.minimum(a.out, b.out))
+            case "var" | "std":
+                assert a.mean is not None
+                assert b.mean is not None
+                step = b.mean - a.mean
+                between = step.square() * (a.count * b.count / count)
+                return _Part(count, a.out + b.out + between, a.mean + step * (b.count / count))
+            case "softmax":
+                return _joined_softmax(a, b, count)
+        return _Part(count, a.out + b.out)
 
     def finish(self) -> Tensor:
         """[rows, width], after the last run."""
-        out, count = self._out, self._count.clamp(min=1)
+        out, count = self._all.out, self._all.count.clamp(min=1)
         match self._reduce:
             case "mean" | "var":
                 return out.div_(count)
             case "std":
                 return out.div_(count).sqrt_()
             case "max" | "min":
-                return out.masked_fill_(self._count == 0, 0.0)
+                return out.masked_fill_(self._all.count == 0, 0.0)
             case "softmax":
-                heads = self._total.shape[1]
-                total = self._total.masked_fill(self._count == 0, 1.0)
+                assert self._all.total is not None
+                heads = self._all.total.shape[1]
+                total = self._all.total.masked_fill(self._all.count == 0, 1.0)
                 # torch does not infer -1 where there are no rows.
                 out.view(len(out), heads, out.shape[1] // heads).div_(total.unsqueeze(2))
         return out
 
     def log_sums(self) -> Tensor:
         """[rows, heads] log of the sum of exp(score), which several softmaxes are merged by."""
-        found = self._top + self._total.log()
-        return found.masked_fill_(self._count == 0, NO_SCORES)
+        assert self._all.top is not None
+        assert self._all.total is not None
+        found = self._all.top + self._all.total.log()
+        return found.masked_fill_(self._all.count == 0, NO_SCORES)
+
+
+def _joined_softmax(a: _Part, b: _Part, count: Tensor) -> _Part:
+    assert a.top is not None
+    assert a.total is not None
+    assert b.top is not None
+    assert b.total is not None
+    top = torch.maximum(a.top, b.top)
+    shrink, other = (a.top - top).exp(), (b.top - top).exp()
+    heads = top.shape[1]
+    out = [
+        (one.out.view(len(one.out), heads, -1) * factor.unsqueeze(2)).flatten(1)
+        for one, factor in ((a, shrink), (b, other))
+    ]
+    total = a.total * shrink + b.total * other
+    return _Part(count, out[0].add_(out[1]), top=top, total=total)

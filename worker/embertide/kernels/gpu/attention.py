@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from embertide.kernels.block import Block
-from embertide.kernels.gpu.tiles import tile
+from embertide.kernels.gpu.tiles import TILES, tile
 from embertide.kernels.heads import HeadColumns, RowSums
 from embertide.kernels.memory import empty_as
 from embertide.kernels.pieces import Runs, short
@@ -108,6 +108,7 @@ def _launch(
         PROGRAMS=programs,
         LIMIT=runs.limit,
         EDGES=edges,
+        RUN=TILES * edges,
         COLUMNS=columns,
         num_warps=1,
     )
@@ -138,6 +139,7 @@ def _attend(
     PROGRAMS: tl.constexpr,
     LIMIT: tl.constexpr,
     EDGES: tl.constexpr,
+    RUN: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
     program = tl.program_id(0).to(tl.int64)
@@ -154,40 +156,52 @@ def _attend(
         output = tl.load(rows + row).to(tl.int64)
     to = out + output * out_stride + column
     state = output * heads + head
-    best, mass = float("-inf"), 0.0
-    found = tl.zeros([COLUMNS], tl.float32)
+    best = tl.full([], float("-inf"), tl.float32)
+    mass = tl.full([], 0.0, tl.float64)
+    found = tl.zeros([COLUMNS], tl.float64)
     if top_before is not None:
-        best, mass = tl.load(top_before + state), tl.load(total_before + state)
-        found = tl.load(to, mask=inside, other=0.0) * mass
+        best = tl.load(top_before + state)
+        mass = tl.load(total_before + state).to(tl.float64)
+        found = tl.load(to, mask=inside, other=0.0).to(tl.float64) * mass
     of_target = 0.0
     if target is not None:
         of_target = tl.load(target + state)
-    for at in range(start, stop, EDGES):
-        edge = at + tl.arange(0, EDGES)
-        there = edge < stop
-        if indices is not None:
-            index = tl.load(indices + edge, mask=there, other=0).to(tl.int64)
-        else:
-            index = edge.to(tl.int64)
-        both = there[:, None] & inside[None, :]
-        values = tl.load(x + index[:, None] * x_stride + column[None, :], mask=both, other=0.0)
-        score = tl.load(source + index * heads + head, mask=there, other=0.0)
-        if target is not None:
-            score += of_target
-            score = tl.where(score > 0, score, score * slope)
-        score = tl.where(there, score, float("-inf"))
-        after = tl.maximum(best, tl.max(score, 0))
-        shrink = tl.exp(best - after)
-        share = tl.exp(score - after)
-        mass = mass * shrink + tl.sum(share, 0)
-        if weights is not None:
-            share *= tl.load(weights + edge, mask=there, other=0.0)
-        found = found * shrink + tl.sum(share[:, None] * values.to(tl.float32), 0)
-        best = after
-    tl.store(to, tl.where(mass > 0, found / tl.where(mass > 0, mass, 1.0), 0.0), mask=inside)
+    for first in range(start, stop, RUN):
+        before = best
+        share_of_run = tl.full([], 0.0, tl.float32)
+        sum_of_run = tl.zeros([COLUMNS], tl.float32)
+        for at in range(first, tl.minimum(first + RUN, stop), EDGES):
+            edge = at + tl.arange(0, EDGES)
+            there = edge < stop
+            if indices is not None:
+                index = tl.load(indices + edge, mask=there, other=0).to(tl.int64)
+            else:
+                index = edge.to(tl.int64)
+            both = there[:, None] & inside[None, :]
+            place = x + index[:, None] * x_stride + column[None, :]
+            values = tl.load(place, mask=both, other=0.0)
+            score = tl.load(source + index * heads + head, mask=there, other=0.0)
+            if target is not None:
+                score += of_target
+                score = tl.where(score > 0, score, score * slope)
+            score = tl.where(there, score, float("-inf"))
+            after = tl.maximum(best, tl.max(score, 0))
+            shrink = tl.exp(best - after)
+            share = tl.exp(score - after)
+            share_of_run = share_of_run * shrink + tl.sum(share, 0)
+            if weights is not None:
+                share *= tl.load(weights + edge, mask=there, other=0.0)
+            more = tl.sum(share[:, None] * values.to(tl.float32), 0)
+            sum_of_run = sum_of_run * shrink + more
+            best = after
+        kept = tl.exp(before - best).to(tl.float64)
+        mass = mass * kept + share_of_run.to(tl.float64)
+        found = found * kept + sum_of_run.to(tl.float64)
+    mean = tl.where(mass > 0, found / tl.where(mass > 0, mass, 1.0), 0.0)
+    tl.store(to, mean.to(tl.float32), mask=inside)
     if part % PROGRAMS == 0:
         if total is not None:
             tl.store(top + state, best)
-            tl.store(total + state, mass)
+            tl.store(total + state, mass.to(tl.float32))
         elif top is not None:
-            tl.store(top + state, best + tl.log(tl.where(mass > 0, mass, 1.0)))
+            tl.store(top + state, best + tl.log(tl.where(mass > 0, mass, 1.0).to(tl.float32)))

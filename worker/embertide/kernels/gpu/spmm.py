@@ -8,7 +8,7 @@ import triton.language as tl
 
 from embertide.kernels.block import Block
 from embertide.kernels.epilogue import ACTIVATIONS, NOTHING, Epilogue, Factors
-from embertide.kernels.gpu.tiles import tile
+from embertide.kernels.gpu.tiles import TILES, tile
 from embertide.kernels.memory import empty_as
 from embertide.kernels.pieces import Runs, short
 
@@ -96,6 +96,7 @@ def _launch(
         ACCUMULATE=accumulate,
         LIMIT=runs.limit,
         EDGES=edges,
+        RUN=TILES * edges,
         COLUMNS=columns,
         num_warps=1,
     )
@@ -127,6 +128,7 @@ def _reduce(
     ACCUMULATE: tl.constexpr,
     LIMIT: tl.constexpr,
     EDGES: tl.constexpr,
+    RUN: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
@@ -135,33 +137,38 @@ def _reduce(
         return
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < width
-    if LARGEST:
-        found = tl.full([EDGES, COLUMNS], float("-inf"), tl.float32)
-    else:
-        found = tl.zeros([EDGES, COLUMNS], tl.float32)
-    for at in range(start, stop, EDGES):
-        edge = at + tl.arange(0, EDGES)
-        there = edge < stop
-        if indices is not None:
-            index = tl.load(indices + edge, mask=there, other=0).to(tl.int64)
-        else:
-            index = edge.to(tl.int64)
-        place = source + index[:, None] * source_stride + column[None, :]
-        both = there[:, None] & inside[None, :]
-        x = tl.load(place, mask=both, other=0.0).to(tl.float32)
-        if weights is not None:
-            x *= tl.load(weights + edge, mask=there, other=0.0)[:, None]
-        if factor is not None:
-            x *= tl.load(factor + index, mask=there, other=0.0)[:, None]
+    total = tl.zeros([COLUMNS], tl.float64)
+    best = tl.full([COLUMNS], float("-inf"), tl.float32)
+    for first in range(start, stop, RUN):
         if LARGEST:
-            found = tl.maximum(found, tl.where(both, x, float("-inf")))
+            found = tl.full([EDGES, COLUMNS], float("-inf"), tl.float32)
         else:
-            found += x
+            found = tl.zeros([EDGES, COLUMNS], tl.float32)
+        for at in range(first, tl.minimum(first + RUN, stop), EDGES):
+            edge = at + tl.arange(0, EDGES)
+            there = edge < stop
+            if indices is not None:
+                index = tl.load(indices + edge, mask=there, other=0).to(tl.int64)
+            else:
+                index = edge.to(tl.int64)
+            place = source + index[:, None] * source_stride + column[None, :]
+            both = there[:, None] & inside[None, :]
+            x = tl.load(place, mask=both, other=0.0).to(tl.float32)
+            if weights is not None:
+                x *= tl.load(weights + edge, mask=there, other=0.0)[:, None]
+            if factor is not None:
+                x *= tl.load(factor + index, mask=there, other=0.0)[:, None]
+            if LARGEST:
+                found = tl.maximum(found, tl.where(both, x, float("-inf")))
+            else:
+                found += x
+        if LARGEST:
+            best = tl.maximum(best, tl.max(found, 0))
+        else:
+            total += tl.sum(found, 0).to(tl.float64)
+    value = total.to(tl.float32)
     if LARGEST:
-        value = tl.max(found, 0)
-        value = tl.where(stop > start, value, empty)
-    else:
-        value = tl.sum(found, 0)
+        value = tl.where(stop > start, best, empty)
     output = row
     if rows is not None:
         output = tl.load(rows + row).to(tl.int64)

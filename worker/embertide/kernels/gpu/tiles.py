@@ -5,6 +5,9 @@ from __future__ import annotations
 _PROGRAMS_OF_COLUMNS = 128
 _EDGES = 8
 
+TILES = 8
+"""Tiles of a row that are summed in float32; their sums are added up in float64."""
+
 
 def tile(width: int) -> tuple[int, int, int]:
     """The tile of so many columns: programs for a row, columns of each, rows at a time."""

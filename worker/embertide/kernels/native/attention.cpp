@@ -44,6 +44,7 @@ void run(const Attention& a, int64_t rows, int64_t sources, int64_t shares, int6
     const auto piece_of = EMBERTIDE_PICK(attend_piece);
     const auto merge = EMBERTIDE_PICK(attend_merge);
     const int64_t size = a.columns + 2 * a.heads;
+    const auto room = [&a] { return scratch<0>(room_for(a.columns)); };
     const auto& pieces = tasks.pieces();
     const auto& hubs = tasks.hubs();
     check_rows(a, 0, rows, rows, outputs);
@@ -51,15 +52,15 @@ void run(const Attention& a, int64_t rows, int64_t sources, int64_t shares, int6
     parallel_for(static_cast<int64_t>(pieces.size()), [&](int64_t i) {
         const auto& piece = pieces[i];
         check_edges(a, piece.begin, piece.end, sources, shares);
-        piece_of(a, piece.row, piece.begin, piece.end, sums.data() + i * size);
+        piece_of(a, piece.row, piece.begin, piece.end, sums.data() + i * size, room());
         count_entries(piece.end - piece.begin);
     });
     parallel_for(static_cast<int64_t>(hubs.size()), [&](int64_t i) {
-        merge(a, hubs[i].row, sums.data() + hubs[i].first_piece * size, hubs[i].pieces);
+        merge(a, hubs[i].row, sums.data() + hubs[i].first_piece * size, hubs[i].pieces, room());
     });
     tasks.each_range([&](int64_t first, int64_t last) {
         check_edges(a, number_at(a.indptr, first), number_at(a.indptr, last), sources, shares);
-        attend(a, first, last);
+        attend(a, first, last, room());
         count_entries(number_at(a.indptr, last) - number_at(a.indptr, first));
     });
 }
@@ -153,8 +154,7 @@ void attend(Matrix<float> out, Maybe<Matrix<float>> top, Maybe<Matrix<float>> to
                 "vector: contiguous, one row for each head");
         a.vector = vector->data();
     }
-    // Past the last column there are as many entries as a vector may have lanes.
-    std::vector<int32_t> head_of(a.columns + 16);
+    std::vector<int32_t> head_of(a.columns + kPadding);
     for (int64_t c = 0; c < a.columns; ++c)
         head_of[c] = static_cast<int32_t>((c + offset) / per_head);
     a.head_of = head_of.data();

@@ -30,7 +30,7 @@ struct Attention {
     float *top, *total;      // [outputs, heads] maximum and sum so far, or null
     bool fresh;              // nothing has been summed yet: what `out` and the state hold is ignored
     int64_t heads, nonzeros;
-    const int32_t* head_of;  // [columns + 16] head of each column
+    const int32_t* head_of;  // [columns + kPadding] head of each column
     Scoring scoring;
     const void* source;      // scalars or shares, float32; or keys
     const float *target, *vector;  // scalars or queries; GATv2's
@@ -38,13 +38,18 @@ struct Attention {
     float slope, scale;
 };
 
+constexpr int64_t kPadding = 16;  // entries past the last column, as many as a vector may have lanes
+
+// Floats that a thread needs for the sums of a long row, at a cache line: `room` below.
+constexpr int64_t room_for(int64_t columns) { return 3 * (columns + kPadding); }
+
 // All non-zeros of the block's rows [first, last).
-EMBERTIDE_KERNEL(void, attend_rows, const Attention& a, int64_t first, int64_t last)
+EMBERTIDE_KERNEL(void, attend_rows, const Attention& a, int64_t first, int64_t last, float* room)
 // Non-zeros [begin, end) of one row, as columns sums (not normalised), heads maxima, heads totals.
 EMBERTIDE_KERNEL(void, attend_piece, const Attention& a, int64_t row, int64_t begin, int64_t end,
-                 float* piece)
+                 float* piece, float* room)
 // A row from its pieces, in order.
 EMBERTIDE_KERNEL(void, attend_merge, const Attention& a, int64_t row, const float* pieces,
-                 int64_t count)
+                 int64_t count, float* room)
 
 }  // namespace embertide

@@ -3,11 +3,12 @@
 
 #include "pair_lanes.hpp"
 #include "prefetch.hpp"
+#include "wide.hpp"
 
 namespace embertide::EMBERTIDE_ISA {
 namespace {
 
-constexpr int kBatch = 32;  // non-zeros whose scores are held at a time
+constexpr int kBatch = 2 * kRun;  // non-zeros whose scores are held at a time
 constexpr float kNone = -__builtin_inff();
 
 // As many heads as a vector has lanes, and their columns [low, high).
@@ -109,9 +110,13 @@ inline Floats renew(Softmax& s, Batch& b) {
     for (int i = 0; i < b.count; ++i) top = larger(top, b.shares[i]);
     const Floats before = exp_lanes(s.top - top);
     Floats total = s.total * before;
-    for (int i = 0; i < b.count; ++i) {
-        b.shares[i] = exp_lanes(b.shares[i] - top);
-        total += b.shares[i];
+    for (int from = 0; from < b.count; from += kRun) {
+        Floats run{};
+        for (int i = from; i < b.count && i < from + kRun; ++i) {
+            b.shares[i] = exp_lanes(b.shares[i] - top);
+            run += b.shares[i];
+        }
+        total += run;
     }
     s = {top, total};
     return before;

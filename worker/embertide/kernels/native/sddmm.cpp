@@ -94,9 +94,9 @@ void head_dots(Matrix<float> out, InMatrix<float> x, InMatrix<float> vector) {
 }
 
 // The logarithms of the sum of exp(score), as far as there are any scores.
-void store_logs(const float* top, const float* total, int64_t heads, float* logs) {
+void store_logs(const float* top, const double* total, int64_t heads, float* logs) {
     for (int64_t h = 0; h < heads; ++h)
-        logs[h] = total[h] > 0 ? top[h] + std::log(total[h]) : kNoScores;
+        logs[h] = total[h] > 0 ? static_cast<float>(top[h] + std::log(total[h])) : kNoScores;
 }
 
 void row_softmax(Matrix<float> scores, AnyNumbers indptr, std::optional<Matrix<float>> logs) {
@@ -116,7 +116,8 @@ void row_softmax(Matrix<float> scores, AnyNumbers indptr, std::optional<Matrix<f
     const auto divide = EMBERTIDE_PICK(divide_scores);
     float* data = scores.data();
     const auto& pieces = tasks.pieces();
-    std::vector<float> tops(pieces.size() * heads), totals(pieces.size() * heads);
+    std::vector<float> tops(pieces.size() * heads);
+    std::vector<double> totals(pieces.size() * heads);
     const auto every_piece = [&](auto&& body) {
         parallel_for(static_cast<int64_t>(pieces.size()), body);
     };
@@ -142,7 +143,8 @@ void row_softmax(Matrix<float> scores, AnyNumbers indptr, std::optional<Matrix<f
                tops.data() + first_of[i] * heads, totals.data() + first_of[i] * heads);
     });
     tasks.each_range([&](int64_t first, int64_t last) {
-        std::vector<float> top(heads), total(heads);
+        std::vector<float> top(heads);
+        std::vector<double> total(heads);
         for (int64_t r = first; r < last; ++r) {
             const int64_t begin = number_at(ends, r), length = number_at(ends, r + 1) - begin;
             measure(data + begin * heads, length, heads, top.data(), total.data());

@@ -23,12 +23,12 @@ EMBERTIDE_KERNEL(void, dot_heads, const float* x, int64_t stride, int64_t rows,
                  const float* vector, int64_t heads, int64_t per_head, float* out)
 // Maximum and sum of exp(score - maximum) of scores [count, heads], per head.
 EMBERTIDE_KERNEL(void, measure_scores, const float* scores, int64_t count, int64_t heads,
-                 float* top, float* total)
+                 float* top, double* total)
 // Joins a second run's maximum and sum with the first's.
-EMBERTIDE_KERNEL(void, join_measures, float* top, float* total, const float* other_top,
-                 const float* other_total, int64_t heads)
+EMBERTIDE_KERNEL(void, join_measures, float* top, double* total, const float* other_top,
+                 const double* other_total, int64_t heads)
 // exp(score - top) / total, in place.
 EMBERTIDE_KERNEL(void, divide_scores, float* scores, int64_t count, int64_t heads,
-                 const float* top, const float* total)
+                 const float* top, const double* total)
 
 }  // namespace embertide

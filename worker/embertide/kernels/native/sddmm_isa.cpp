@@ -2,6 +2,7 @@
 
 #include "pair_lanes.hpp"
 #include "prefetch.hpp"
+#include "wide.hpp"
 
 namespace embertide::EMBERTIDE_ISA {
 namespace {
@@ -47,38 +48,43 @@ void dot_heads(const float* x, int64_t stride, int64_t rows, const float* vector
                           [&](int64_t h, Four scores) { put(out, heads, h, scores); });
 }
 
-void measure_scores(const float* scores, int64_t count, int64_t heads, float* top, float* total) {
+void measure_scores(const float* scores, int64_t count, int64_t heads, float* top, double* total) {
     for (int64_t h = 0; h < heads; h += kLanes) {
         const int lanes = lanes_from(h, heads);
-        Floats most = all(-__builtin_inff()), sums{};
+        Floats most = all(-__builtin_inff());
         for (int64_t i = 0; i < count; ++i)
             most = larger(most, load_some(scores + i * heads + h, lanes));
-        for (int64_t i = 0; i < count; ++i)
-            sums += exp_lanes(load_some(scores + i * heads + h, lanes) - most);
+        alignas(64) double sums[kLanes] = {};
+        for (int64_t from = 0; from < count; from += kRun) {
+            Floats run{};
+            for (int64_t i = from; i < count && i < from + kRun; ++i)
+                run += exp_lanes(load_some(scores + i * heads + h, lanes) - most);
+            add_to<kLanes>(sums, run);
+        }
         store_some(top + h, most, lanes);
-        store_some(total + h, sums, lanes);
+        for (int i = 0; i < lanes; ++i) total[h + i] = sums[i];
     }
 }
 
-void join_measures(float* top, float* total, const float* other_top, const float* other_total,
+void join_measures(float* top, double* total, const float* other_top, const double* other_total,
                    int64_t heads) {
     for (int64_t h = 0; h < heads; h += kLanes) {
         const int lanes = lanes_from(h, heads);
         const Floats a = load_some(top + h, lanes), b = load_some(other_top + h, lanes);
-        const Floats most = larger(a, b);
-        const Floats sums = load_some(total + h, lanes) * exp_lanes(a - most) +
-                            load_some(other_total + h, lanes) * exp_lanes(b - most);
+        const Floats most = larger(a, b), ours = exp_lanes(a - most), theirs = exp_lanes(b - most);
+        for (int i = 0; i < lanes; ++i)
+            total[h + i] = total[h + i] * ours[i] + other_total[h + i] * theirs[i];
         store_some(top + h, most, lanes);
-        store_some(total + h, sums, lanes);
     }
 }
 
 void divide_scores(float* scores, int64_t count, int64_t heads, const float* top,
-                   const float* total) {
+                   const double* total) {
     for (int64_t h = 0; h < heads; h += kLanes) {
         const int lanes = lanes_from(h, heads);
         const Floats most = load_some(top + h, lanes);
-        const Floats inverse = 1.0f / load_some(total + h, lanes);
+        Floats inverse{};
+        for (int i = 0; i < lanes; ++i) inverse[i] = 1.0f / static_cast<float>(total[h + i]);
         for (int64_t i = 0; i < count; ++i) {
             float* at_edge = scores + i * heads + h;
             store_some(at_edge, exp_lanes(load_some(at_edge, lanes) - most) * inverse, lanes);

@@ -2,6 +2,7 @@
 
 #include "lanes.hpp"
 #include "prefetch.hpp"
+#include "wide.hpp"
 
 namespace embertide::EMBERTIDE_ISA {
 namespace {
@@ -77,29 +78,101 @@ inline void reduce_columns(const Gather& g, const Epilogue& last, int64_t column
         finish<lanes>(g, last, column + v * lanes, ends, sums[v], to);
 }
 
-// All columns of one row: the widest runs of registers first.
-template <bool maximum, typename Index, typename Value>
-void reduce_row(const Gather& g, const Epilogue& last, int64_t begin, int64_t end, Ends ends,
-                float* to) {
+// As reduce_columns, for a sum of more than kRun non-zeros: in float64, two runs at a time.
+template <int lanes, int vectors, typename Index, typename Value>
+void sum_columns(const Gather& g, const Epilogue& last, int64_t column, int64_t begin,
+                        int64_t end, Ends ends, float* to) {
+    const Index* index = static_cast<const Index*>(g.indices);
+    const Value* x = static_cast<const Value*>(g.x.data) + column;
+    const int64_t stride = g.x_stride, final = g.nnz - 1;
+    alignas(64) double total[lanes * vectors];
+    alignas(64) float earlier[lanes * vectors];
+    float ones[kRun], products[kRun];
+    for (float& one : ones) one = 1.0f;
+    for (int v = 0; v < vectors; ++v) set_to<lanes>(total + v * lanes, Vec<lanes>{});
+    bool second = false;
+    for (int64_t at = begin; at < end; at += kRun, second = !second) {
+        const int64_t count = end - at < kRun ? end - at : kRun;
+        const float* factors = g.weights ? g.weights + at : ones;
+        if (g.source_scale) {
+            for (int64_t i = 0; i < count; ++i) {
+                const int64_t far = at + i + kFar;
+                __builtin_prefetch(g.source_scale + index[far < final ? far : final]);
+                products[i] = factors[i] * g.source_scale[index[at + i]];
+            }
+            factors = products;
+        }
+        Vec<lanes> sums[vectors];
+#pragma GCC unroll 16
+        for (int v = 0; v < vectors; ++v) sums[v] = Vec<lanes>{};
+        for (int64_t i = 0; i < count; ++i) {
+            const int64_t e = at + i, far = e + kFar < final ? e + kFar : final;
+            prefetch_far(x + index[far] * stride, lanes * vectors);
+            if (kAsksTwice) {
+                const int64_t near = e + kNear < final ? e + kNear : final;
+                prefetch_near(x + index[near] * stride, lanes * vectors);
+            }
+            const Value* row = x + index[e] * stride;
+            const Vec<lanes> f = splat<lanes>(factors[i]);
+#pragma GCC unroll 16
+            for (int v = 0; v < vectors; ++v) sums[v] += f * load<lanes>(row + v * lanes);
+        }
+        if (second)
+#pragma GCC unroll 16
+            for (int v = 0; v < vectors; ++v) sums[v] += load<lanes>(earlier + v * lanes);
+        if (!second && at + kRun < end)
+#pragma GCC unroll 16
+            for (int v = 0; v < vectors; ++v) store<lanes>(earlier + v * lanes, sums[v]);
+        else
+#pragma GCC unroll 16
+            for (int v = 0; v < vectors; ++v) add_to<lanes>(total + v * lanes, sums[v]);
+    }
+    for (int v = 0; v < vectors; ++v)
+        finish<lanes>(g, last, column + v * lanes, ends,
+                      rounded<lanes, Vec<lanes>>(total + v * lanes), to);
+}
+
+template <int lanes, int vectors, bool maximum, bool many, typename Index, typename Value>
+inline void make_columns(const Gather& g, const Epilogue& last, int64_t column, int64_t begin,
+                         int64_t end, Ends ends, float* to) {
+    if constexpr (many)
+        sum_columns<lanes, vectors, Index, Value>(g, last, column, begin, end, ends, to);
+    else
+        reduce_columns<lanes, vectors, maximum, Index, Value>(g, last, column, begin, end, ends, to);
+}
+
+// All columns of one row: the widest runs of registers first. With `many`, a sum of several runs.
+template <bool maximum, bool many, typename Index, typename Value>
+void make_row(const Gather& g, const Epilogue& last, int64_t begin, int64_t end, Ends ends,
+              float* to) {
     constexpr int lanes = EMBERTIDE_LANES, most = EMBERTIDE_SUM_VECTORS;
     int64_t at = 0;
     const int64_t width = g.width;
     for (; at + lanes * most <= width; at += lanes * most)
-        reduce_columns<lanes, most, maximum, Index, Value>(g, last, at, begin, end, ends, to);
+        make_columns<lanes, most, maximum, many, Index, Value>(g, last, at, begin, end, ends, to);
     for (; at + lanes * most / 2 <= width; at += lanes * most / 2)
-        reduce_columns<lanes, most / 2, maximum, Index, Value>(g, last, at, begin, end, ends, to);
+        make_columns<lanes, most / 2, maximum, many, Index, Value>(g, last, at, begin, end, ends, to);
     for (; at + lanes * most / 4 <= width; at += lanes * most / 4)
-        reduce_columns<lanes, most / 4, maximum, Index, Value>(g, last, at, begin, end, ends, to);
+        make_columns<lanes, most / 4, maximum, many, Index, Value>(g, last, at, begin, end, ends, to);
     for (; at + lanes <= width; at += lanes)
-        reduce_columns<lanes, 1, maximum, Index, Value>(g, last, at, begin, end, ends, to);
+        make_columns<lanes, 1, maximum, many, Index, Value>(g, last, at, begin, end, ends, to);
     if constexpr (lanes > 8)
         for (; at + 8 <= width; at += 8)
-            reduce_columns<8, 1, maximum, Index, Value>(g, last, at, begin, end, ends, to);
+            make_columns<8, 1, maximum, many, Index, Value>(g, last, at, begin, end, ends, to);
     if constexpr (lanes > 4)
         for (; at + 4 <= width; at += 4)
-            reduce_columns<4, 1, maximum, Index, Value>(g, last, at, begin, end, ends, to);
+            make_columns<4, 1, maximum, many, Index, Value>(g, last, at, begin, end, ends, to);
     for (; at < width; ++at)
-        reduce_columns<1, 1, maximum, Index, Value>(g, last, at, begin, end, ends, to);
+        make_columns<1, 1, maximum, many, Index, Value>(g, last, at, begin, end, ends, to);
+}
+
+template <bool maximum, typename Index, typename Value>
+void reduce_row(const Gather& g, const Epilogue& last, int64_t begin, int64_t end, Ends ends,
+                float* to) {
+    if constexpr (!maximum)
+        if (end - begin > kRun)
+            return make_row<false, true, Index, Value>(g, last, begin, end, ends, to);
+    make_row<maximum, false, Index, Value>(g, last, begin, end, ends, to);
 }
 
 using ReduceRow = void (*)(const Gather&, const Epilogue&, int64_t, int64_t, Ends, float*);
@@ -182,12 +255,12 @@ void join_pieces(const Gather& g, const Epilogue& last, int64_t row, const float
     const int64_t out = g.rows ? g.rows[row] : row;
     const Ends ends = ends_of(g, last, out);
     for (int64_t column = 0; column < g.width; ++column) {
-        float value = pieces[column];
+        double value = pieces[column];
         for (int64_t piece = 1; piece < count; ++piece) {
             const float other = pieces[piece * g.width + column];
             value = g.maximum ? (other > value ? other : value) : value + other;
         }
-        finish<1>(g, last, column, ends, value, to);
+        finish<1>(g, last, column, ends, static_cast<float>(value), to);
     }
 }
 
