@@ -106,6 +106,26 @@ def test_graphs_on_which_forward_fails_are_named() -> None:
     assert "error" not in first
 
 
+class NormOfEqualRows(nn.Module):
+    """On features of zeros the norms divide what rounding has left by next to nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gin = pyg.models.GIN(16, 24, 3, 10, norm="instance_norm")
+
+    def forward(self, x, edge_index):
+        return self.gin(x, edge_index)
+
+
+def test_roundings_that_a_norm_magnifies_are_no_difference() -> None:
+    torch.manual_seed(0)
+    proof = export_module(NormOfEqualRows().eval()).proof
+    assert "a graph with features of zeros" in [one.name for one in proof.not_compared]
+    assert proof.largest_error <= TOLERANCE
+    (left,) = (one for one in proof.to_json()["graphs"] if "not_compared" in one)
+    assert "magnifies roundings" in left["not_compared"]
+
+
 class Defaults(silent.Base):
     def forward(self, x, edge_index, pe=None, temperature=1.0, *more, **others):
         return self.conv(x if pe is None else x + pe, edge_index) / temperature

@@ -147,7 +147,7 @@ def proved(module: str, proof: Proof) -> Iterator[str]:
         f" (up to {proof.tolerance:g} is agreement)"
     )
     for graph in proof.not_compared:
-        yield f"Not compared on {graph.name}, where forward fails: {graph.problem}"
+        yield f"Not compared on {graph.name}, where {graph.reason}"
     if proof.left_out:
         yield f"Not passed to forward, so that their defaults hold: {', '.join(proof.left_out)}"
 

@@ -27,12 +27,19 @@ from embertide.tracing.prove.agreement import (
 from embertide.tracing.prove.difference import Lower, difference
 from embertide.tracing.prove.kept_state import check_kept
 from embertide.tracing.record.graphs import GraphTypes
-from embertide.tracing.record.trials import Trial, trials
+from embertide.tracing.record.trials import Trial, nudged, trials
 
 LIMIT_FLOAT32 = 0.05
 """Largest error of the module in float32: rounding, also to bfloat16, gives less."""
 _LEAST = 1e-3
 """Share of a type's largest value that its values on other graphs are compared as if they had."""
+
+
+_ROUNDINGS = 64
+"""Times that a result may differ by what a rounding of all features changes in the module's own."""
+_MOST_MAGNIFIED = 1e-4
+"""A larger error is never taken for a rounding that a module magnifies."""
+_MAGNIFIED = "forward magnifies roundings of its features, as a norm of equal values does"
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,8 @@ class Compared:
     Attributes:
         name: what is special about it.
         weighted: whether it had edge weights, for each comparison.
-        error: the largest, as a share of the largest value; None where ``forward`` fails on it.
+        error: the largest, as a share of the largest value; None where ``forward`` fails on it,
+            or magnifies roundings so that nothing is compared.
         problem: why it fails.
     """
 
@@ -53,9 +61,17 @@ class Compared:
     error: float | None
     problem: str = ""
 
+    @property
+    def reason(self) -> str:
+        """Why nothing was compared."""
+        return f"forward fails: {self.problem}" if self.problem else _MAGNIFIED
+
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        outcome = {"forward_fails": self.problem} if self.error is None else {"error": self.error}
+        outcome: dict[str, Any] = {"error": self.error}
+        if self.error is None:
+            failed = {"forward_fails": self.problem}
+            outcome = failed if self.problem else {"not_compared": _MAGNIFIED}
         return {
             "graph": self.name,
             "nodes": self.nodes,
@@ -158,10 +174,13 @@ class _Comparison:
                 if trial.usual or failure.__cause__ is None:
                     raise
                 return replace(compared, problem=str(failure))
-            errors.append(self._compare(trial, weighted, out))
+            if (error := self._compare(trial, weighted, out)) is None:
+                return compared
+            errors.append(error)
         return replace(compared, error=max(errors))
 
-    def _compare(self, trial: Trial, weighted: bool, out: Sequence[Returned]) -> float:
+    def _compare(self, trial: Trial, weighted: bool, out: Sequence[Returned]) -> float | None:
+        """The largest error; None where it is no more than what the module makes of a rounding."""
         graph, program = trial.graph, self.program
         computed = run_typed_reference(
             program, layer_graphs(program, graph, weighted), graph.x, graph.counts
@@ -172,10 +191,19 @@ class _Comparison:
             usual = self.largest.setdefault(key, largest_of(value))
             error = error_of(rows, value, _LEAST * usual, finite=trial.usual)
             if not error <= TOLERANCE:
+                if not trial.usual and error <= self._magnified(trial, weighted, key, value):
+                    return None
                 raise ModelError(difference(error, label, program, trial, weighted, self.lower))
             self.errors[label] = max(self.errors[label], error)
             largest = max(largest, error)
         return largest
+
+    def _magnified(self, trial: Trial, weighted: bool, key: str, value: Any) -> float:
+        """What agreement is on a graph where the module magnifies a rounding of its features."""
+        moved = result_of(self.subject.forward(nudged(trial.graph), weighted), key)
+        moved = moved.double().reshape(len(moved), -1)
+        change = error_of(moved, value, _LEAST * self.largest[key], finite=False)
+        return min(_ROUNDINGS * change, _MOST_MAGNIFIED)
 
     def float32(self, trial: Trial) -> float | None:
         """How far the module is from itself in the numbers that it was trained in.

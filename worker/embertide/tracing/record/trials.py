@@ -113,6 +113,17 @@ def _light(graph: RandomGraph) -> RandomGraph:
     return replace(graph, edges={name: light(edges) for name, edges in graph.edges.items()})
 
 
+def nudged(graph: RandomGraph) -> RandomGraph:
+    """The same graph with features that differ by a rounding, of 1 where they are less."""
+    g = torch.Generator().manual_seed(SEED)
+    x = {}
+    for name, features in graph.x.items():
+        noise = torch.empty_like(features).uniform_(-1, 1, generator=g)
+        noise[:, list(graph.types.categories.get(name, {}))] = 0.0
+        x[name] = features + noise * features.abs().clamp(min=1.0) * torch.finfo(features.dtype).eps
+    return replace(graph, x=x)
+
+
 def _scaled(graph: RandomGraph, factor: float) -> RandomGraph:
     scaled = {}
     for name, x in graph.x.items():
