@@ -12,11 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from embertide.errors import EmbertideError
+from embertide.errors import EmbertideError, OutputError
 from embertide.kernels import native
 from embertide.readers.columns import Column
 from embertide.readers.parquet import opened, split_parquet
 from embertide.storage.opening import open_storage
+from embertide.versions.formats.parquet import id_batches
+from embertide.versions.rows import ID_COLUMN
 
 pytestmark = pytest.mark.skipif(native.lib is None, reason="without native kernels")
 
@@ -99,3 +101,14 @@ def test_a_healthy_footer_has_no_problem(tmp_path: Path) -> None:
     path = tmp_path / "edges.parquet"
     path.write_bytes(data)
     assert _read(path.as_uri()) == ""
+
+
+@pytest.mark.parametrize("value", [0, 255])
+def test_another_name_of_a_published_column_is_damage(value: int, tmp_path: Path) -> None:
+    out, path = io.BytesIO(), tmp_path / "part.parquet"
+    pq.write_table(pa.table({ID_COLUMN: pa.array(["a", "b"])}), out)
+    data = out.getvalue()
+    at = data.index(ID_COLUMN.encode(), _footer(data).start)
+    path.write_bytes(data[:at] + bytes([value]) + data[at + 1 :])
+    with pytest.raises(OutputError, match="of a published version is missing or damaged"):
+        list(id_batches(open_storage(None), path.as_uri(), len(data), 16))

@@ -23,12 +23,24 @@ def find_object(storage: Storage, uri: str) -> ObjectInfo:
     return info
 
 
+_DAMAGE = (
+    pa.ArrowException,
+    OSError,
+    EOFError,
+    ValueError,
+    LookupError,
+    ArithmeticError,
+    MemoryError,
+)
+"""What reading an object raises that is not what was written."""
+
+
 @contextmanager
 def readable(uri: str) -> Iterator[None]:
     """Name the object of a version that is damaged; other objects' damage passes as it is."""
     try:
         yield
-    except (pa.ArrowException, OSError, EOFError, InputError, ObjectMissing) as error:
+    except (*_DAMAGE, InputError, ObjectMissing) as error:
         raise OutputError(
             f"{uri} of a published version is missing or damaged ({error}); go back to another"
             " version with embertide rollback, or run the job again"
