@@ -62,6 +62,16 @@ def test_ids_that_begin_at_one(
     assert ("drop" in message.replace("Correct or drop", "")) != from_one
 
 
+def test_dropped_edges_of_ids_that_begin_at_one(tmp_path: Path) -> None:
+    edges = edge_input(
+        tmp_path / "e", "parquet", unknownNodes={"action": "drop", "maxShare": "50%"}
+    )
+    unknown = UnknownEnds(edges=1, beyond={("source", 4)})
+    dropped = settle(lambda ours: [ours], 0, edges, unknown, 4, [], (4, 4))
+    assert dropped is not None
+    assert "the ids seem to begin at 1" in dropped.examples[-1]
+
+
 @pytest.mark.parametrize(
     ("stranger", "hint"),
     [

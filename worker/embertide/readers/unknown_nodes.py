@@ -24,6 +24,10 @@ from embertide.telemetry.omissions import DroppedEdges
 
 _EXAMPLES = 3
 _ENDS = ("source", "destination")
+_FROM_ONE = (
+    "Each of these ends is the number of nodes, one more than the last id: the ids seem to begin at"
+    " 1, but nodes are rows, which count from 0"
+)
 _FEW_IDS = 4
 _SHOWN_CHARACTERS = 80
 """How much of an id a message shows."""
@@ -143,10 +147,12 @@ def settle(
     shown = unknown.examples[: max(0, _EXAMPLES - before)]
     by_rank = gather([example.describe(edge, with_line=refused) for example in shown])
     examples = [text for ours in by_rank for text in ours]
+    beyond = {(end, dense_id) for *_, ids in found for end, dense_id in ids}
+    from_one = bool(beyond) and beyond <= set(zip(_ENDS, counts, strict=True))
     if refused:
-        beyond = {(end, dense_id) for *_, ids in found for end, dense_id in ids}
-        from_one = bool(beyond) and beyond <= set(zip(_ENDS, counts, strict=True))
         raise _refusal(edge, rule, total, read, examples, nodes, noun, from_one=from_one)
+    if from_one:
+        examples.append(_FROM_ONE)
     return DroppedEdges(str(edge.relation), total, read, examples)
 
 
@@ -167,10 +173,8 @@ def _refusal(
         rules = f" ({rule.text})"
     if from_one:
         what = (
-            "Each of these ends is the number of nodes, one more than the last id: the ids seem to"
-            " begin at 1, but nodes are rows, which count from 0. Subtract 1 from all ids in the"
-            f" {noun}s, or set ids: int64 and give the features the ids of their rows (idColumn, or"
-            " idsUri of npy)"
+            f"{_FROM_ONE}. Subtract 1 from all ids in the {noun}s, or set ids: int64 and give the"
+            " features the ids of their rows (idColumn, or idsUri of npy)"
         )
     elif rule.action == "refuse" and noun == "edge":
         what += "; unknownNodes: {action: drop, maxShare: 1%} leaves a few such edges out"
