@@ -132,6 +132,17 @@ class Nearest(Base):
         return self.conv(x, near)
 
 
+class Packed(Base):
+    def __init__(self):
+        super().__init__()
+        self.gru = nn.GRU(1, 4, batch_first=True)
+
+    def forward(self, x, edge_index):
+        tokens, lengths = x.unsqueeze(-1), (x > 0).sum(1).clamp(min=1)
+        packed = nn.utils.rnn.pack_padded_sequence(tokens, lengths, batch_first=True)
+        return self.gru(packed)[1][-1]
+
+
 class Made(Base):
     def forward(self, x, edge_index):
         return self.conv(x, torch.stack([x[:, 0], x[:, 1]]).long())

@@ -111,6 +111,8 @@ def _truths(m: Any, h: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     some, other = x > 0, ~(x < 0.5) ^ (x.long() == 1)
     counts = some.sum(1, keepdim=True) + other.cumsum(1)[:, -1:] + some.long().amax(1)[:, None]
     both = torch.cat([some, other], 1).to(h.dtype)
+    either, first = (some + other).sum(1, keepdim=True), h.sum(-1).max(1, keepdim=True)[1]
+    counts = counts + either * first + torch.count_nonzero(x.long(), 1).unsqueeze(1)
     return h.sum(1) * counts + both[:, :1] - (some & other).float().mean(1, keepdim=True)
 
 

@@ -25,6 +25,7 @@ AT_A_LINE = {
     "Reversed": "given edges that were changed.*reverse turns edges.*directed: false",
     "Picked": "is given edges that a mask picks.*edge_type == NUMBER.*be their weight",
     "Nearest": "cdist of nodes and nodes.*nearest neighbours before, as the job's edges",
+    "Packed": r"take each node's last state: h\[torch.arange\(len\(h\)\), lengths - 1\]",
     "Made": "edges that forward makes itself.*make them before, as its edges or a relation",
     "Both": "given edges that were changed.*directed: false adds the other way",
     "Undirected": "to_undirected adds the edges the other way; say directed: false",

@@ -15,6 +15,7 @@ from embertide.tracing.dgl.graph import RecordingGraph
 from embertide.tracing.pyg import computed_weights
 from embertide.tracing.pyg import functions as pyg_functions
 from embertide.tracing.record.recording import Recording
+from embertide.tracing.record.traced import Traced
 from embertide.tracing.record.user_code import here, refuse
 
 Function = Callable[..., Any]
@@ -36,6 +37,19 @@ def _edge_softmax(_recording: Recording, real: Function) -> Function:
     return edge_softmax
 
 
+def _packed(_recording: Recording, real: Function) -> Function:
+    def pack(input: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(input, Traced):
+            return real(input, *args, **kwargs)
+        raise refuse(
+            here(),
+            "pack_padded_sequence puts tokens of all nodes into one tensor; give the layer the"
+            " padded tokens, and take each node's last state: h[torch.arange(len(h)), lengths - 1]",
+        )
+
+    return pack
+
+
 _MAKERS: dict[tuple[str, str], Maker] = {
     ("torch_geometric.utils", "softmax"): pyg_functions.softmax,
     ("torch_geometric.utils", "degree"): pyg_functions.degree,
@@ -55,6 +69,7 @@ _MAKERS: dict[tuple[str, str], Maker] = {
         for name in pyg_functions.REFUSED
     },
     ("torch_geometric.nn.conv.gcn_conv", "gcn_norm"): computed_weights.gcn_norm,
+    ("torch.nn.utils.rnn", "pack_padded_sequence"): _packed,
     ("dgl.ops", "edge_softmax"): _edge_softmax,
     ("dgl", "add_self_loop"): dgl_functions.add_self_loop,
     ("dgl", "remove_self_loop"): dgl_functions.remove_self_loop,

@@ -258,12 +258,26 @@ class Lines:
         whole, place = node.args
         if whole.op in ("max", "min") and place == 0:
             return self.of(whole)
+        if whole.op in ("max", "min") and len(whole.args) + len(whole.kwargs) > 1:
+            return self._place_of(whole)
         if whole.op in ("chunk", "split"):
             dim = whole.kwargs.get("dim", whole.args[2] if len(whole.args) > 2 else 0)
             before = sum(part.shape[dim] for part in whole.value[:place])
             size = whole.value[place].shape[dim]
             return self.add(f"narrow({self.of(whole.args[0])}, {dim}, {before}, {size})")
         raise unsupported(whole)
+
+    def _place_of(self, whole: Node) -> str:
+        """The number of the first of the largest, or smallest, values of a row."""
+        x, dim = whole.args[0], whole.kwargs.get("dim", (*whole.args[1:], None)[0])
+        keep = whole.kwargs.get("keepdim", len(whole.args) > 2 and whole.args[2])
+        place = dim % x.value.dim()
+        size = x.value.shape[place]
+        shape = [size, *[1] * (x.value.dim() - place - 1)]
+        numbers = self.param(torch.arange(size, dtype=torch.float64).view(shape))
+        most = self.add(f"{REDUCTIONS[whole.op]}({self.of(x)}, {place}, True)")
+        each = self.add(f"where({self.add(f'eq({self.of(x)}, {most})')}, {numbers}, {float(size)})")
+        return self.add(f"amin({each}, {place}, {bool(keep)})")
 
     def _joined(self, node: Node) -> str:
         dim = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)

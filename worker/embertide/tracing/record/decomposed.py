@@ -375,6 +375,7 @@ DECOMPOSED: dict[str, Callable[..., Any]] = {
     "argmax": lambda x, dim=None, keepdim=False: _place(x, dim, keepdim, "amax"),
     "argmin": lambda x, dim=None, keepdim=False: _place(x, dim, keepdim, "amin"),
     "cdist": _distances,
+    "count_nonzero": lambda x, dim=None: (x != 0).sum(_own(dim)),
     "isnan": lambda x: x != x,
     "isinf": lambda x: x.abs() == float("inf"),
     "isfinite": lambda x: x.abs() < float("inf"),

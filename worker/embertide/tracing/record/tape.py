@@ -204,8 +204,10 @@ class Tape:
         """What a function gives of truth values as 1 and 0, of the type that torch gives it."""
         whole = func(*plain(args), **plain(kwargs))
         value = func(*map(as_numbers, args), **kwargs)
-        if isinstance(value, Traced) and not value.is_floating_point():
+        if not (isinstance(value, Traced) and value.is_floating_point()):
             return value
+        if isinstance(whole, Tensor) and whole.dtype is torch.bool:
+            return value != 0
         return value.long() if isinstance(whole, Tensor) and _is_whole(whole) else value
 
     def edges_of(self, x: Traced) -> EdgeSums | None:
@@ -311,6 +313,8 @@ def _takes_a_step(x: Any, key: Any) -> bool:
 
 def _is_in_order(index: Any, rows: int) -> bool:
     """Whether it names all rows, one after another."""
+    if isinstance(index, range):
+        return index == range(rows)
     return (
         type(index) is Tensor
         and index.dtype is torch.int64
