@@ -7,6 +7,8 @@ changes of the description are tried on the same graph, and the first layer that
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ import torch
 from embertide.check.alternatives import Change
 from embertide.check.comparison import Check, prepare_check
 from embertide.check.data_cause import find_cause
+from embertide.check.data_files import DataFiles
 from embertide.check.diagnose import Difference, Tried, first_difference
 from embertide.check.samples import read_samples
 from embertide.context import RunContext
@@ -77,6 +80,7 @@ class Checked:
             "layer": None if difference is None else difference.layer,
             "changes": [] if difference is None else [_plain(fix) for fix in difference.fixes],
             "nearest": None if nearest is None else _plain(nearest),
+            "tried": [] if difference is None else list(difference.tried),
             "omissions": self.omissions.to_json(),
         }
 
@@ -122,24 +126,27 @@ def _explained(difference: Difference | None) -> list[str]:
 
 
 def _of_data(difference: Difference) -> list[str]:
-    """Which change of the manifest would help."""
-    first = "The model was proved to be the module, so it is the data."
+    """Which change of the manifest would help, or what was tried, and what was not."""
+    first = "The model was proved to be the module."
     if difference.fixes:
         several = len(difference.fixes) > 1
         which = "Each of these changes" if several else "This change"
         return [
-            f"{first} {which} of the manifest makes all rows agree:",
+            f"{first} {which} of the data makes all rows agree:",
             *(f"  {tried}" for tried in difference.fixes),
         ]
+    tried = "No change of the data could be tried."
+    if difference.tried:
+        tried = f"Tried: {', '.join(difference.tried)}; they don't explain it."
     lines = [
-        f"{first} No change of the manifest that was tried makes them agree: direction, self-loops,"
-        " duplicates and weights of edges, scaling, order of columns and of rows. So it is other"
-        " edges or features than the reference's, ids that were numbered in another way, or other"
-        " weights than those that were exported."
+        f"{first} {tried}",
+        "Not tried: a reference made in train mode (dropout, batch norms with the batch's"
+        " statistics: call eval() first) or by other weights or statistics than were exported,"
+        " other edges or features than the reference's, ids numbered in another way.",
     ]
     if difference.nearest is not None:
-        lines.append(f"The change that helps most leaves {difference.nearest.error:.3g}:")
-        lines.append(f"  {difference.nearest}")
+        nearest = f"The change that helps most leaves {difference.nearest.error:.3g}: "
+        lines.append(f"{nearest}{difference.nearest}")
     return lines
 
 
@@ -201,9 +208,9 @@ def check_job(
     if search and isinstance(files, ExportedModel) and checked.agreement and not checked.agrees:
         on_progress(Progress("infer", message="looking for the cause"))
         expected, error = torch.from_numpy(check.expected.reference.values), checked.agreement
-        difference = find_cause(
-            job, rows, expected, error.largest_error, limit, _spread(check, inputs)
-        )
+        with TemporaryDirectory(prefix="embertide-check-") as folder:
+            data = DataFiles(storage, job, inputs, Path(folder), _spread(check, inputs))
+            difference = find_cause(job, rows, expected, error.largest_error, limit, data)
         checked = replace(checked, difference=difference)
     return replace(checked, node_type=node.name if several else "")
 

@@ -53,6 +53,7 @@ class Difference:
         fixes: changes that make all vectors agree, in the order of the layers or of the manifest.
         nearest: the change that leaves least, where none is enough; None where none helps.
         of_data: changes are of the manifest, not of the model's description.
+        tried: what the changes that were computed are about; only of the manifest's.
     """
 
     error: float
@@ -60,6 +61,7 @@ class Difference:
     fixes: tuple[Tried, ...]
     nearest: Tried | None
     of_data: bool = False
+    tried: tuple[str, ...] = ()
 
     @property
     def layer(self) -> int | None:
