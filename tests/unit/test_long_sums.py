@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 
+from embertide.grid import Axis
 from embertide.kernels.attention import add_additive, add_shares, row_softmax_
 from embertide.kernels.block import Block
 from embertide.kernels.csr import Csr
@@ -16,6 +18,8 @@ from embertide.kernels.epilogue import NOTHING, Factors
 from embertide.kernels.heads import HeadColumns, RowSums
 from embertide.kernels.segments import Reduce, Segments, edge_runs
 from embertide.kernels.spmm import reduce_linear, reduce_rows
+from embertide.primitives.sources import Sources
+from embertide.primitives.spmm import HubSums
 
 BOUND = 1e-6
 HUB = 2**24 + 1
@@ -130,6 +134,28 @@ def test_messages_of_a_hub_in_many_runs(reduce: Reduce, limit: int) -> None:
     wanted = terms.double().square() if reduce == "var" else terms
     times = 1 if reduce == "sum" else edges
     assert_near(found * times, wanted, rows_of(edges))
+
+
+@pytest.mark.parametrize("values", [_constant, _thirds])
+def test_groups_of_a_hub(values: Values) -> None:
+    group = Block(torch.tensor([1], dtype=torch.int32), torch.tensor([0, 2000]), torch.arange(2000))
+    x, groups, out = values(2000).unsqueeze(1), 3000, torch.zeros(2, 1)
+    sources = Sources(
+        axis=Axis("graph", (0, 1), 0),
+        local=group,
+        remote=(group,) * groups,
+        group_rows=2000,
+        requests={},
+        cuts=np.zeros((2, 1), np.int64),
+        outputs=2,
+    )
+    hubs = HubSums.of(sources, out)
+    assert hubs is not None
+    for _ in range(groups):
+        with hubs.adding(group):
+            reduce_rows(out, group, x, Factors(), NOTHING, accumulate=True)
+    hubs.finish()
+    assert_near(out[1:].double() / groups, x[:, 0], rows_of(2000))
 
 
 def test_features_of_a_loop_at_a_hub() -> None:

@@ -27,6 +27,9 @@ chunk of its own."""
 GPU_CHUNK_EDGES = 1 << 20
 """The same on a GPU: enough to keep all of it busy, few enough that their gathered rows fit."""
 
+HUB_EDGES = 1 << 10
+"""Non-zeros of a row in one of many groups from which on its groups are added up in float64."""
+
 GPU_PART_EDGES = 1 << 22
 """Non-zeros whose sums exist at a time there, where they are multiplied next."""
 GPU_PART_ROWS = 1 << 18
@@ -87,6 +90,12 @@ class Block:
     def pieces(self) -> Pieces | None:
         """The pieces of rows that are too long for one program of a GPU, cut once."""
         return cut(self.indptr, self.indices.device)
+
+    @cached_property
+    def hubs(self) -> torch.Tensor:
+        """[k] int64 output rows with more than HUB_EDGES non-zeros here."""
+        rows = (self.indptr.diff() > HUB_EDGES).nonzero()[:, 0].to(self.indices.device)
+        return rows if self.rows is None else self.rows[rows].long()
 
     @cached_property
     def parts(self) -> tuple[tuple[Chunk, Block], ...]:

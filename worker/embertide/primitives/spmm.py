@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,6 +17,8 @@ from embertide.primitives.exchange import Channel
 from embertide.primitives.sources import Sources
 
 _ALL_ROWS = slice(None)
+_MANY_GROUPS = 8
+"""Remote groups from which on the sums of hubs are added up in float64."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,9 @@ class _Sum:
         # What other groups are added to is float32 until all were.
         made, shape = dtype if self._whole else torch.float32, operand.local.shape
         self._out = empty_as(operand.local, sources.outputs, shape[1], dtype=made)
+        self._hubs = None
+        if reduction.reduce == "sum" and len(sources.remote) >= _MANY_GROUPS:
+            self._hubs = HubSums.of(sources, self._out)
 
     def add(self, arrived: Arrived) -> None:
         """The non-zeros of a group; the local one comes first, and writes every row."""
@@ -140,9 +146,16 @@ class _Sum:
         else:
             block = self._sources.block(arrived.number)
             factors = self._reduction.factors(block, None)
-            reduce_rows(
-                self._out, block, arrived.source, factors, NOTHING, reduce=reduce, accumulate=True
-            )
+            with nullcontext() if self._hubs is None else self._hubs.adding(block):
+                reduce_rows(
+                    self._out,
+                    block,
+                    arrived.source,
+                    factors,
+                    NOTHING,
+                    reduce=reduce,
+                    accumulate=True,
+                )
         reduced(self._channel, self._sources, arrived.number, arrived.source, arrived.scale)
 
     def finish(self) -> torch.Tensor:
@@ -151,10 +164,50 @@ class _Sum:
 
     def _finished(self) -> torch.Tensor:
         """Where there were several groups: what is done to a row after its sum."""
+        if self._hubs is not None:
+            self._hubs.finish()
         if self._reduction.reduce == "max":
             out = self._out.masked_fill_(self._out == float("-inf"), 0.0)
             return self._last.apply_(out)
         return replace(self._last, bias=None, added=None).apply_(self._out)
+
+
+@dataclass(frozen=True)
+class HubSums:
+    """What remote groups have added to rows with many non-zeros in one of them, in float64.
+
+    Attributes:
+        out: the sums of all rows.
+        rows: [k] int64 these rows, ascending.
+        added: [k, width].
+    """
+
+    out: torch.Tensor
+    rows: torch.Tensor
+    added: torch.Tensor
+
+    @classmethod
+    def of(cls, sources: Sources, out: torch.Tensor) -> HubSums | None:
+        """None where no group has such a row; a packed one has none."""
+        hubs = [block.hubs for block in sources.remote if isinstance(block, Block)]
+        rows = torch.cat(hubs).unique() if hubs else torch.empty(0)
+        if not len(rows):
+            return None
+        return cls(out, rows, out.new_zeros(len(rows), out.shape[1], dtype=torch.float64))
+
+    @contextmanager
+    def adding(self, block: Block) -> Iterator[None]:
+        """Take from ``out`` what a block adds to its hubs meanwhile."""
+        rows = block.hubs
+        before = self.out[rows]
+        self.out[rows] = 0.0
+        yield
+        self.added[torch.searchsorted(self.rows, rows)] += self.out[rows].double()
+        self.out[rows] = before
+
+    def finish(self) -> None:
+        """Add them to ``out``."""
+        self.out[self.rows] = (self.out[self.rows].double() + self.added).float()
 
 
 def spmm_linear(
