@@ -116,6 +116,10 @@ lint: $(STAMP)
 	@$(BIN)/lint-imports --no-logo
 	@echo "[lint] hadolint docker/*.Dockerfile"
 	@$(BIN)/hadolint docker/*.Dockerfile
+	@echo "[lint] lines of Python, by room"
+	@for room in worker/embertide/*/ operator/*/ tests/*/ benchmarks/ tools/; do \
+	  printf '%7d %s\n' "$$(find $$room -name '*.py' -exec cat {} + | wc -l)" "$$room"; \
+	done | grep -v __pycache__ | sort -rn
 
 # The kernels' tests with a build that stops at the first access out of bounds or undefined step.
 # Python's output alone is captured: a sanitizer's message would be lost as it ends the process.
