@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from embertide.steps import Program
 from tests.support import hetero_cases_dgl, hetero_cases_pyg
 from tests.support.dgl_library import dgl
@@ -19,16 +21,17 @@ ON_GRIDS = [
 
 
 def described(turn: int, turns: int) -> list[Program]:
-    """Every ``turns``-th case from ``turn`` on; DGL's where it is installed.
+    """Every ``turns``-th case from ``turn`` on; DGL's where it is installed."""
+    return [program for _, program in named(ON_GRIDS[turn::turns])]
 
-    Those with edge weights are as any other, since the graph has some.
-    """
-    found = []
-    for library, name in ON_GRIDS[turn::turns]:
-        cases, nn = hetero_cases_pyg.CASES, pyg
+
+def named(cases: Sequence[tuple[str, str]] = ON_GRIDS) -> Iterator[tuple[str, Program]]:
+    """Names and programs; those with edge weights are as any other, since the graph has some."""
+    for library, name in cases:
+        of_library, nn = hetero_cases_pyg.CASES, pyg
         if library == "dgl":
             if dgl is None:
                 continue
-            cases, nn = hetero_cases_dgl.CASES, dgl.nn.pytorch
-        found.append(cases[name].program(library, shaken(cases[name], nn)))
-    return found
+            of_library, nn = hetero_cases_dgl.CASES, dgl.nn.pytorch
+        case = of_library[name]
+        yield f"{library} {name}", case.program(library, shaken(case, nn))
