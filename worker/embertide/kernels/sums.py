@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-RUN = 32
+RUN = 16
 """Terms that are summed in float32, one after the other; runs are summed in float64."""
 _RUNS = 1 << 13
 """Runs whose sums exist at a time."""
