@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -83,7 +85,42 @@ class Jumping(nn.Module):
         return self.lin(self.jump(xs))
 
 
+class Hooked(nn.Module):
+    """Hooks of all kinds, on the module, on convolutions, and on parts of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList([pyg.GCNConv(IN, HIDDEN), pyg.SAGEConv(HIDDEN, HIDDEN)])
+        self.gat, self.lin = pyg.GATConv(HIDDEN, 4, heads=2), nn.Linear(8 + IN, OUT - 1)
+        self.scale = nn.Parameter(torch.ones(()))
+        self.register_forward_pre_hook(lambda _m, args: (args[0] * 2, *args[1:]))
+        self.register_forward_hook(
+            lambda _m, args, _kwargs, out: torch.cat([out, args[0][:, :1]], 1), with_kwargs=True
+        )
+        gcn, sage = self.convs
+        gcn.register_forward_pre_hook(
+            lambda _m, args, kwargs: ((args[0].relu(), *args[1:]), kwargs), with_kwargs=True
+        )
+        sage.register_forward_hook(lambda _m, args, out: out + args[0])
+        gcn.lin.register_forward_hook(self._scaled)
+        sage.lin_l.register_forward_hook(partial(self._powered, 2), always_call=True)
+        self.gat.lin.register_forward_pre_hook(lambda _m, args: args[0].tanh())
+
+    def _scaled(self, _m, _args, out):
+        return out * self.scale
+
+    def _powered(self, power, _m, _args, out):
+        return out**power
+
+    def forward(self, x, edge_index):
+        h = x
+        for conv in self.convs:
+            h = conv(h, edge_index)
+        return self.lin(torch.cat([self.gat(h, edge_index), x], 1))
+
+
 PYG = {
+    "hooks": Hooked,
     "centred": Centred,
     "virtual node": VirtualNode,
     "constants": Constants,

@@ -296,3 +296,43 @@ class Selu(Base):
 
     def forward(self, x, edge_index):
         return self.conv(x, edge_index).selu()
+
+
+class HookWithin(Base):
+    def __init__(self):
+        super().__init__()
+        self.conv.register_message_forward_hook(lambda _m, _args, out: out * 2)
+
+    def forward(self, x, edge_index):
+        return self.conv(x, edge_index)
+
+
+class HookByKeyword(Base):
+    def __init__(self):
+        super().__init__()
+        self.register_forward_pre_hook(
+            lambda _m, args, kwargs: (args, kwargs | {"x": kwargs["x"] * 2}), with_kwargs=True
+        )
+
+    def forward(self, x, edge_index):
+        return self.conv(x, edge_index)
+
+
+class HookLogs(Base):
+    def __init__(self):
+        super().__init__()
+        self.conv.register_forward_hook(lambda _m, _args, out: print(out.numpy()))
+
+    def forward(self, x, edge_index):
+        return self.conv(x, edge_index)
+
+
+class HookNotRun(Base):
+    """On a part that a convolution as it is recorded does without."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv.aggr_module.register_forward_hook(lambda _m, _args, out: out * 2)
+
+    def forward(self, x, edge_index):
+        return self.conv(x, edge_index)

@@ -49,6 +49,14 @@ def test_a_decoder_of_its_own_module() -> None:
         assert_exact(found, predictor.double()(Z[PAIRS[0]], Z[PAIRS[1]]))
 
 
+def test_a_decoder_with_hooks() -> None:
+    net, predictor = shake(Net()), shake(Predictor())
+    predictor.register_forward_hook(lambda _m, _args, out: out * 2)
+    found = lines_give(export_module(net, decoder=predictor))
+    with torch.no_grad():
+        assert_exact(found, predictor.double()(Z[PAIRS[0]], Z[PAIRS[1]]))
+
+
 def test_the_decoder_of_an_autoencoder() -> None:
     gae = shake(pyg.GAE(pyg.GCNConv(WIDTH, OUT)))
     found = lines_give(export_module(gae, decoder="decode"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -83,9 +84,16 @@ def _mean(z, *_args):
     return z.mean(dim=0).sigmoid()
 
 
+def doubling(module: nn.Module) -> nn.Module:
+    """A module with a hook that doubles what it gives."""
+    module.register_forward_hook(lambda _m, _args, out: out * 2)
+    return module
+
+
 MODELS = pyg.models
 MADE: dict[str, Any] = {
     "gae": (lambda: MODELS.GAE(Encoder()), "encode"),
+    "gae with hooks": (lambda: doubling(MODELS.GAE(Encoder())), "encode"),
     "vgae": (lambda: MODELS.VGAE(Variational()), "encode"),
     "arga": (lambda: MODELS.ARGA(Encoder(), nn.Linear(OUT, 1)), "encode"),
     "argva": (lambda: MODELS.ARGVA(Variational(), nn.Linear(OUT, 1)), "encode"),
@@ -113,6 +121,15 @@ def test_embeddings_of_the_libraries_wrappers(name: str) -> None:
     with torch.no_grad():
         own = getattr(module.double(), method)(graph.x[""], graph.edges[""].edge_index)
     assert relative_error(given(done, graph), own) <= 1e-6
+
+
+@pytest.mark.parametrize("name", ["data parallel", "averaged", "compiled", "dgi"])
+def test_hooks_of_wrappers_are_refused(name: str) -> None:
+    module = doubling(MADE[name][0]())
+    with pytest.raises(ModelError) as caught:
+        export_module(module)
+    text = rf"doubling.*_hook\) of {type(module).__name__} would be left out.*register it on that"
+    assert re.search(text, str(caught.value))
 
 
 def test_rows_of_a_table_alone() -> None:

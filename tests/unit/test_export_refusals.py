@@ -40,7 +40,7 @@ AT_A_LINE = {
     "TopKPooled": "picking rows by a condition",
     "Directed": "given edges that were changed.*reverse turns edges",
     "Unet": "edge weights that are not the graph's own",
-    "Categories": "index out of range.*--categories .*by the number of the column",
+    "Categories": "index out of range.*by the number of the column.*--categories ",
     "OneHot": "Class values must be non-negative.*--categories",
     "Untabled": r"emb\.weight has as many rows.*--table",
     "Joined": "tried with features of 12 columns; --width gives another number",
@@ -48,6 +48,8 @@ AT_A_LINE = {
     "Edges": "a tensor of the edges is returned.*sum it up at the nodes first",
     "Dicts": "'Tensor' object has no attribute 'items'.*--graph",
     "Labels": "a row for the whole graph is returned.*return what was pooled",
+    "HookByKeyword": r"register_forward_pre_hook\) of HookByKeyword failed.*KeyError.*by position",
+    "HookLogs": r"leaves torch.*It is in hook .*\(register_forward_hook\) of conv \(SAGEConv\)",
     "Selu": "'Tensor' object has no attribute 'selu'",
 }
 """Module -> what its message says, which begins with file and line."""
@@ -55,6 +57,8 @@ ANYWHERE = {
     "Alone": r"Alone\.forward has edge_index; it must take the features.*--table emb",
     "Pair": r"returns a float as 'loss'.*FILE\.py:NAME\.METHOD.*--results.*- for one to leave out",
     "Pairs": r"pairs of nodes to score.*FILE\.py:NAME\.METHOD, such as models\.py:Net\.encode",
+    "HookWithin": r"\(register_message_forward_hook\) of conv \(SAGEConv\) is not known",
+    "HookNotRun": r"forward_hook\) of conv.aggr_module \(MeanAggregation\)\. Do in forward",
     "Positions": "--inputs .*Further columns of the nodes belong to x",
 }
 """The same of what no line does."""

@@ -86,28 +86,30 @@ def decoder_of(module: nn.Module, decoder: str | nn.Module) -> nn.Module:
         ModelError: there is none of the name, or its arguments are others.
     """
     if isinstance(decoder, nn.Module):
-        return _wrapped(decoder.forward, decoder)
+        return _wrapped(decoder)
     target: Any = module
     for name in decoder.split("."):
         target = getattr(target, name, None)
     if isinstance(target, nn.Module):
-        return _wrapped(target.forward, target)
+        return _wrapped(target)
     if not callable(target):
         raise ModelError(
             f"{type(module).__name__} has no method or module {decoder}, which --decoder names"
         )
-    return _wrapped(target, module)
+    return _wrapped(module, target)
 
 
-def _wrapped(call: Callable[..., Any], owner: nn.Module) -> nn.Module:
+def _wrapped(owner: nn.Module, method: Callable[..., Any] | None = None) -> nn.Module:
+    """A module, or a method of it, by the arguments that it takes."""
+    call = owner.__call__ if method is None else method
     names = [
         name
-        for name, parameter in inspect.signature(call).parameters.items()
+        for name, parameter in inspect.signature(method or owner.forward).parameters.items()
         if parameter.default is inspect.Parameter.empty and parameter.kind not in _STARS
     ]
     own = getattr(owner, "decoder", None)
     if not names and isinstance(own, nn.Module):
-        return _wrapped(own.forward, own)  # PyG's GAE.decode passes its arguments on.
+        return _wrapped(own)  # PyG's GAE.decode passes its arguments on.
     if len(names) == 3:
         return _TwoTables(call, owner)
     if len(names) != 2:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from embertide.errors import ModelError
+from embertide.tracing.forward.hooks import refuse_left_out
 
 _WRAPPERS = ("DataParallel", "DistributedDataParallel", "AveragedModel")
 """Classes that keep the module itself as ``module``."""
@@ -20,7 +21,8 @@ def unwrapped(module: nn.Module) -> nn.Module:
     """The module within ``torch.compile``, DataParallel and the like.
 
     Raises:
-        ModelError: it is scripted, so that none of its Python code is there.
+        ModelError: it is scripted, so that none of its Python code is there, or what wraps it has
+            hooks.
     """
     while True:
         inner = getattr(module, "_orig_mod", None)
@@ -28,6 +30,7 @@ def unwrapped(module: nn.Module) -> nn.Module:
             inner = getattr(module, "module", None)
         if not isinstance(inner, nn.Module):
             break
+        refuse_left_out(module)
         module = inner
     if isinstance(module, torch.jit.ScriptModule):
         name = getattr(module, "original_name", "")
@@ -91,6 +94,7 @@ def with_encoder(module: nn.Module) -> nn.Module:
     if not isinstance(encoder, nn.Module):
         return module
     if "DeepGraphInfomax" in kinds and _is_pygs_own(module, "forward"):
+        refuse_left_out(module)
         return encoder
     if kinds.intersection(_ENCODERS) and _is_pygs_own(module, "forward"):
         module.forward = Entry(module, "encode")

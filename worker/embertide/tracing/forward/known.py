@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from embertide.models.kinds import KNOWN
 from embertide.models.known_modules import KnownModule
+from embertide.tracing.forward.hooks import has_hooks
 
 _TABLES = {"torch_geometric": KNOWN["pyg"], "dgl": KNOWN["dgl"]}
 _HOOKS = (
@@ -24,12 +25,14 @@ def known(module: nn.Module) -> KnownModule | None:
 
 
 def has_other_parts(module: nn.Module) -> bool:
-    """Whether a part is no library's, such as LoRA around a Linear, or computes its own weight.
+    """Whether a part has hooks or computes its weight, or is no library's, such as LoRA.
 
     Then the parameters are not those of the convolution, which is recorded by what it does.
     """
     return any(
-        type(part).__module__.partition(".")[0] not in ("torch", *_TABLES) or _computes(part)
+        type(part).__module__.partition(".")[0] not in ("torch", *_TABLES)
+        or _computes(part)
+        or has_hooks(part)
         for part in module.modules()
         if part is not module
     )

@@ -12,6 +12,8 @@ from torch import nn
 
 from embertide.errors import ModelError
 from embertide.spec.base import MAX_EDGE_FEATURES
+from embertide.tracing.forward.entry import Entry
+from embertide.tracing.forward.hooks import refuse_unknown, remove_hooks
 from embertide.tracing.forward.replacements import BY_NUMBER, key_of
 from embertide.tracing.forward.subject import Subject
 from embertide.tracing.record.arguments import is_by_type, roles_of, takes_edge_features
@@ -42,8 +44,8 @@ def prepare(
         edge_features: the graph's edges have features.
 
     Raises:
-        ModelError: an argument of ``forward`` is not known, or the module is for a graph with
-            types and the types were not given.
+        ModelError: an argument of ``forward`` is not known, the module is for a graph with
+            types and the types were not given, or it has hooks that no record follows.
     """
     tables = tables or {}
     left = [part for of_type in tables.values() for one in of_type for part in one.parts(module)]
@@ -53,6 +55,9 @@ def prepare(
         for none in [part.detach()[:0].clone()]
     }
     copied = _copied(module, empty).eval().float().double()
+    refuse_unknown(copied)
+    if isinstance(vars(copied).get("forward"), Entry):
+        remove_hooks(copied)  # A method runs none of the module's.
     for part in copied.modules():
         _forget_graph(part)
         if key_of(part) in _REVERSIBLE:

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from embertide.errors import EmbertideError
+from embertide.errors import EmbertideError, ModelError
 from embertide.models.folder import Library
 from embertide.spec.result_names import result_key
 from embertide.tracing.dgl.frames import Field
@@ -17,11 +17,12 @@ from embertide.tracing.dgl.graph import RecordingGraph
 from embertide.tracing.dgl.homogeneous import TogetherGraph
 from embertide.tracing.dgl.real_graph import real_graph
 from embertide.tracing.forward.hints import hint
+from embertide.tracing.forward.hooks import has_hooks, raising
 from embertide.tracing.forward.module_calls import recorded
 from embertide.tracing.forward.passed import batch_of, by_type, data_of, described, of_one_type
 from embertide.tracing.forward.results import HOW_TO_CHOOSE, Returned, returned
 from embertide.tracing.record.adjacency import Adjacency, matrix
-from embertide.tracing.record.arguments import KEPT, arguments_of, keeping, left_out
+from embertide.tracing.record.arguments import KEPT, arguments_of, as_called, keeping, left_out
 from embertide.tracing.record.graphs import GraphTypes, RandomGraph, as_passed
 from embertide.tracing.record.precision import computing_in
 from embertide.tracing.record.recording import Recording
@@ -330,13 +331,28 @@ class Subject:
             else:
                 arguments[name] = values[role]
         kept = {name: arguments.pop(name) for name in list(arguments) if name.startswith(KEPT)}
+        named: Mapping[str, Any] = arguments
+        placed, named = as_called(self.module, named) if has_hooks(self.module) else ((), named)
         try:
             with computing_in(dtype), keeping(self.module, kept):
-                return self.module(**arguments)
-        except EmbertideError:
-            raise
+                return self.module(*placed, **named)
+        except EmbertideError as error:
+            hook = raising(self.module, error.__traceback__)
+            if hook is None or not isinstance(error, ModelError):
+                raise
+            raise ModelError(f"{error}. It is in {hook}; remove it if it changes nothing") from (
+                error.__cause__
+            )
         except Exception as error:
             name = type(self.module).__name__
+            hook = raising(self.module, error.__traceback__)
+            if hook is not None:
+                raise refuse(
+                    place_of(error.__traceback__),
+                    f"{hook} failed on a small random graph with {type(error).__name__}: {error}."
+                    f" {name} is called with ({', '.join(self.roles)}), of which those without a"
+                    " default are given by position; do in forward what it does",
+                ) from error
             raise refuse(
                 place_of(error.__traceback__),
                 f"{name}.forward failed on a small random graph with {type(error).__name__}:"

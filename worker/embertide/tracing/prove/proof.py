@@ -16,6 +16,7 @@ from embertide.errors import ModelError
 from embertide.models.reference import run_typed_reference
 from embertide.spec.result_names import label_of
 from embertide.steps import Program
+from embertide.tracing.forward.hooks import suspects
 from embertide.tracing.forward.results import Returned, result_of
 from embertide.tracing.forward.subject import Subject
 from embertide.tracing.prove.agreement import (
@@ -193,7 +194,8 @@ class _Comparison:
             if not error <= TOLERANCE:
                 if not trial.usual and error <= self._magnified(trial, weighted, key, value):
                     return None
-                raise ModelError(difference(error, label, program, trial, weighted, self.lower))
+                text = difference(error, label, program, trial, weighted, self.lower)
+                raise ModelError(f"{text}{suspects(self.subject.module)}")
             self.errors[label] = max(self.errors[label], error)
             largest = max(largest, error)
         return largest

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import Any
 
 from torch import nn
@@ -274,6 +275,27 @@ def _more(module: nn.Module) -> Iterator[str]:
             getattr(module, "signature", None), "param_dict"
         ):
             yield stars[parameter.kind] + name
+
+
+def as_called(
+    module: nn.Module, given: Mapping[str, Any]
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """Arguments by position and by keyword, as hooks get them from code that calls a module.
+
+    Those without a default are given by position.
+    """
+    if hasattr(getattr(module, "signature", None), "param_dict"):
+        return list(given.values()), {}
+    # Not that of the instance, whose place a record may have taken.
+    _, *parameters = inspect.signature(type(module).forward).parameters.values()
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    first = takewhile(
+        lambda one: one.kind is kind and one.default is one.empty and one.name in given, parameters
+    )
+    names = [one.name for one in first]
+    return [given[name] for name in names], {
+        name: value for name, value in given.items() if name not in names
+    }
 
 
 def arguments_of(module: nn.Module) -> dict[str, bool]:
