@@ -19,6 +19,7 @@ import yaml
 
 import embertide
 from embertide.errors import ManifestError, ObjectMissing, OutputError
+from embertide.spec import load_manifest
 from embertide.storage.opening import open_storage
 from embertide.versions.formats import FORMATS
 from embertide.versions.parts import PartWriter
@@ -137,8 +138,12 @@ def test_placeholders_of_a_job_are_filled_at_a_time(tmp_path: Path) -> None:
     for job in (text, yaml.safe_load(text)):
         with pytest.raises(ObjectMissing, match=r"/dt=2026-11-21\.parquet"):
             embertide.plan(job, at="2026-11-22T00:30", time_zone="Europe/Berlin")
-        with pytest.raises(ObjectMissing, match=r"\{date-1d\} is a placeholder: .* --at"):
+        with pytest.raises(ManifestError, match=r"\{date-1d\} is a placeholder: .* --at"):
             embertide.plan(job)
+    made = load_manifest(text)
+    for take in (embertide.plan, embertide.run):
+        with pytest.raises(ManifestError, match=r"spec\.input\.edges\.0\.uri: \{date-1d\} is a"):
+            take(made)
     with pytest.raises(ValueError, match="at is 'tomorrow'; must be now, or a time"):
         embertide.plan(text, at="tomorrow")
     with pytest.raises(ValueError, match="this is an EmbeddingJob"):

@@ -262,6 +262,31 @@ def test_placeholders_are_filled_at_a_time(
     assert str(EmbertideError.from_json(missing.to_json())) == str(missing)
 
 
+@pytest.mark.parametrize(
+    ("uri", "problem"),
+    [
+        ("out/{date}", "{date}"),
+        ("out/{datetime-6h}", "{datetime-6h}"),
+        ("out/{date:%Y}/{date:%m}", "{date:%Y}"),
+        ("out/{dates}/{{date}}/{}/{x", ""),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "plan", "check", "embed"])
+def test_placeholders_need_a_time(
+    cli: Callable[..., Any], engine: Engine, job: str, command: str, uri: str, problem: str
+) -> None:
+    manifest = yaml.safe_load(Path(job).read_text())
+    manifest["spec"]["output"]["uri"] = uri
+    Path(job).write_text(yaml.safe_dump(manifest))
+    more = {"check": ["--against", "r.parquet"], "embed": ["--ids", "a", "--out", "e.parquet"]}
+    code, _, err = cli(command, job, *more.get(command, []))
+    shown = " ".join(err.split())
+    assert (code == 2) is bool(problem), shown
+    assert (f"spec.output.uri: {problem} is a placeholder" in shown) is bool(problem), shown
+    assert ("with --at (--at now)" in shown) is bool(problem)
+    assert bool(engine.calls) is (command in ("run", "plan") and not problem)
+
+
 def test_quiet_shows_the_result_only(cli: Callable[..., Any], engine: Engine, job: str) -> None:
     code, out, err = cli("run", job, "--quiet")
     assert (code, err) == (0, "")

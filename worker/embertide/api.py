@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import ValidationError
 
 from embertide.spec.grid import GridShape
-from embertide.spec.manifest import EmbeddingJob, StorageSettings, load_manifest, normalise_uri
+from embertide.spec.manifest import EmbeddingJob, StorageSettings, normalise_uri
 from embertide.spec.problems import dotted
 from embertide.spec.problems import explain as problems_in
 
@@ -441,19 +441,18 @@ def export(
 
 
 def _job(job: Job, at: str | None, time_zone: str) -> EmbeddingJob:
-    """The job, with its placeholders filled in where a time is given."""
+    """The job, with its placeholders filled in, which need a time."""
+    from embertide.submit.firing import Firing
+    from embertide.submit.template import job_at, refuse_placeholders
+
     if isinstance(job, EmbeddingJob):
         if at is not None:
             raise ValueError("at fills a manifest's path, text or dict; this is an EmbeddingJob")
+        refuse_placeholders(job)
         return job
     given = json.dumps(job) if isinstance(job, Mapping) else job
     place = given if isinstance(given, str) else Path(given)
-    if at is None:
-        return load_manifest(place)
-    from embertide.submit.firing import Firing
-    from embertide.submit.template import job_at
-
-    return job_at(place, Firing.of_text(at, time_zone))
+    return job_at(place, None if at is None else Firing.of_text(at, time_zone))
 
 
 def _grid(grid: GridShape | str | None, workers: int | None) -> GridShape | None:

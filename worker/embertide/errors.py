@@ -113,7 +113,7 @@ class ModelError(EmbertideError):
 
 
 _PLACEHOLDER = re.compile(r"\{(date|datetime)\b[^{}]*\}")
-_FILL = (
+FILL = (
     "is a placeholder: embertide run, plan, check and embed fill it with --at (--at now), embertide"
     " submit on a cluster"
 )
@@ -136,8 +136,8 @@ class ObjectMissing(StorageError):
 
     def __init__(self, message: str) -> None:
         found = _PLACEHOLDER.search(message)
-        if found and _FILL not in message:
-            message += f"; {found.group()} {_FILL}"
+        if found and FILL not in message:
+            message += f"; {found.group()} {FILL}"
         super().__init__(message)
 
 

@@ -152,18 +152,14 @@ TimeZoneOption = Annotated[
 
 
 def load_job(path: Path, at: str | None = None, time_zone: str = "UTC") -> EmbeddingJob:
-    """Read the manifest, and fill its placeholders where a time is given; raises ManifestError."""
-    from embertide.spec import load_manifest
-
-    if at is None:
-        if time_zone != "UTC":
-            raise typer.BadParameter("--time-zone is of --at; give both")
-        return load_manifest(path)
+    """Read the manifest, and fill its placeholders, which need a time; raises ManifestError."""
     from embertide.submit.firing import Firing
     from embertide.submit.template import job_at
 
+    if at is None and time_zone != "UTC":
+        raise typer.BadParameter("--time-zone is of --at; give both")
     try:
-        firing = Firing.of_text(at, time_zone)
+        firing = None if at is None else Firing.of_text(at, time_zone)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     return job_at(path, firing)

@@ -31,6 +31,15 @@ def fill(text: str, time: datetime) -> str:
     return _PART.sub(lambda found: _filled(found, time), text)
 
 
+def known_in(text: str) -> str:
+    """The first placeholder that :func:`fill` knows; "" where other braces stand, or none."""
+    for found in _PART.finditer(text):
+        parts = _INSIDE.fullmatch(found.group(1) or "")
+        if parts is not None and parts.group(1) in _FORMATS:
+            return found.group()
+    return ""
+
+
 def _filled(found: re.Match[str], time: datetime) -> str:
     whole, inside = found.group(0), found.group(1)
     if whole in ("{{", "}}"):

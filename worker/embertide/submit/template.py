@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from embertide.errors import ManifestError
+from embertide.errors import FILL, ManifestError
 from embertide.spec import naming
 from embertide.spec.manifest import EmbeddingJob, load_manifest, load_template
 from embertide.spec.problems import Loc
 from embertide.submit.firing import Firing
-from embertide.submit.placeholders import fill
+from embertide.submit.placeholders import fill, known_in
 
 MIN_TTL_SECONDS = 3600
 """A finished job keeps its minute from being run again, so it has to stay for a while."""
@@ -40,14 +41,18 @@ def job_of(path: Path, firing: Firing) -> EmbeddingJob:
     return template.model_copy(update={"metadata": meta.model_copy(update=changed)})
 
 
-def job_at(text_or_path: str | Path, firing: Firing) -> EmbeddingJob:
-    """The job of a firing for this machine: filled in, under its own name and with its own paths.
+def job_at(text_or_path: str | Path, firing: Firing | None) -> EmbeddingJob:
+    """A job for this machine, under its own name and with its own paths.
+
+    Args:
+        firing: whose time fills in placeholders; None for a job that has none.
 
     Raises:
-        ManifestError: every problem of the template.
+        ManifestError: every problem of the template; without a firing, the first placeholder.
     """
+    prepare = _unfilled if firing is None else partial(_filled, firing=firing)
     try:
-        return load_manifest(text_or_path, lambda data: _filled(data, firing))
+        return load_manifest(text_or_path, prepare)
     except ManifestError as error:
         raise _with_hint(error) from None
 
@@ -60,6 +65,34 @@ def to_object(job: EmbeddingJob, namespace: str | None = None) -> dict[str, Any]
     if namespace is not None:
         found["metadata"]["namespace"] = namespace
     return found
+
+
+def refuse_placeholders(job: EmbeddingJob) -> None:
+    """Refuse a job that was made with placeholders, whose data would be read from such folders.
+
+    Raises:
+        ManifestError: names the first of them.
+    """
+    _, problems = _unfilled(job.model_dump(mode="json", by_alias=True))
+    if problems:
+        raise ManifestError([(".".join(map(str, loc)), text) for loc, text in problems], "the job")
+
+
+def _unfilled(data: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[Loc, str]]]:
+    """The data as it is, and its first placeholder as a problem."""
+    found = next(_placeholders(data.get("spec"), ("spec",)), None)
+    return data, [] if found is None else [(found[0], f"{found[1]} {FILL}")]
+
+
+def _placeholders(value: Any, loc: Loc) -> Iterator[tuple[Loc, str]]:
+    """Where texts have placeholders, and these."""
+    if loc == _UNTOUCHED:
+        return
+    if isinstance(value, str) and (known := known_in(value)):
+        yield loc, known
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _placeholders(item, (*loc, key))
 
 
 def _filled(data: dict[str, Any], firing: Firing) -> tuple[dict[str, Any], list[tuple[Loc, str]]]:
