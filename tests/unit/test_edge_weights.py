@@ -17,6 +17,7 @@ import embertide
 from embertide.errors import ModelError
 from embertide.models.read import read_files
 from embertide.storage.opening import open_storage
+from embertide.tracing.export import export_file
 from tests.support.models import shake
 from tests.support.pyg import pyg
 from tests.support.small_job import NODES, WIDTH, SmallJob
@@ -69,9 +70,27 @@ def job(tmp_path: Path) -> SmallJob:
     return made
 
 
-def exported(job: SmallJob, module: nn.Module) -> None:
+def exported(job: SmallJob, module: nn.Module, **options: Any) -> None:
     shutil.rmtree(job.model)
-    embertide.export(shake(module), job.model)
+    embertide.export(shake(module), job.model, **options)
+
+
+def weighted(job: SmallJob) -> Path:
+    """The job as a file that names its weights."""
+    job.write_manifest(**{f"{EDGE}__columns": {"weight": "w"}})
+    return Path(job.manifest)
+
+
+def by_command(job: SmallJob, option: str) -> None:
+    """Export with the command, which is given the job."""
+    file = job.model.parent / f"weights_by_{option}.py"
+    file.write_text("from tests.unit.test_edge_weights import Optional as Net\n")
+    torch.save(shake(Optional()).state_dict(), job.model.parent / "w.pt")
+    shutil.rmtree(job.model)
+    given = {option: str(weighted(job))}
+    init: dict[str, Any] = {"init": {}, "inputs": {}, "width": None}
+    weights, out = f"{job.model.parent}/w.pt", f"file://{job.model}"
+    export_file(f"{file}:Net", open_storage(None), weights, out, **init, **given)
 
 
 def described(job: SmallJob, layer: str) -> None:
@@ -90,12 +109,25 @@ def described(job: SmallJob, layer: str) -> None:
 def notes_of(job: SmallJob, **changes: Any) -> list[str]:
     """What a plan says of weights; it is made before a run computes anything."""
     job.write_manifest(**changes)
-    return [n for n in embertide.plan(Path(job.manifest), grid="1x1").notes if "weight" in n]
+    return [
+        n
+        for n in embertide.plan(Path(job.manifest), grid="1x1").notes
+        if "weight" in n and "self-loops" not in n
+    ]
 
 
+SAMPLE = torch.ones(3, WIDTH), torch.zeros(2, 2, dtype=torch.int64)
 REQUIRED: dict[str, Callable[[SmallJob], None]] = {
     "an argument": lambda job: exported(job, Required()),
     "in messages": lambda job: exported(job, InMessages()),
+    "a sample": lambda job: exported(
+        job,
+        Optional(),
+        sample={"x": SAMPLE[0], "edge_index": SAMPLE[1], "edge_weight": torch.ones(2)},
+    ),
+    "a job": lambda job: exported(job, Optional(), graph=weighted(job)),
+    "--sample": lambda job: by_command(job, "sample"),
+    "--graph": lambda job: by_command(job, "graph"),
     "model.yaml says so": lambda job: described(job, "conv: gcn, edge_weight: true"),
     "EdgeWeightNorm": lambda job: described(job, "conv: gcn, norm: none, edge_weight_norm: both"),
 }
@@ -113,8 +145,9 @@ def test_weights_that_a_model_reads_are_demanded(job: SmallJob, case: str) -> No
     assert notes_of(job, **{f"{EDGE}__columns": {"weight": "w"}}) == []
 
 
-def test_weights_that_a_model_takes_as_an_option_are_asked_for(job: SmallJob) -> None:
-    exported(job, Optional())
+@pytest.mark.parametrize("sample", [None, SAMPLE])
+def test_weights_that_a_model_takes_as_an_option_are_asked_for(job: SmallJob, sample: Any) -> None:
+    exported(job, Optional(), sample=sample)
     (note,) = notes_of(job)
     assert "reads the weight of each edge where edges have some" in note
     assert CURE in note
@@ -168,6 +201,37 @@ class Shop(nn.Module):
         x, views = (x_dict["user"], x_dict["item"]), tuple(VIEWS.split(":"))
         seen = self.views(x, edge_index_dict[views], edge_weight_dict[views])
         return {"item": seen + self.buys(x, edge_index_dict[tuple(BUYS.split(":"))])}
+
+
+class OptionalShop(Shop):
+    """Takes weights of each relation where there are some."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buys = pyg.GraphConv((WIDTH, 2), 3)
+
+    def forward(self, x_dict, edge_index_dict, edge_weight_dict=None):
+        x, given = (x_dict["user"], x_dict["item"]), edge_weight_dict or {}
+        pairs = ((self.views, tuple(VIEWS.split(":"))), (self.buys, tuple(BUYS.split(":"))))
+        return {
+            "item": sum(conv(x, edge_index_dict[of], given.get(of)) for conv, of in pairs),
+        }
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_relations_of_a_sample_with_weights_are_those_that_need_them(named: bool) -> None:
+    views, buys = (tuple(relation.split(":")) for relation in (VIEWS, BUYS))
+    sample = {
+        "x_dict": {"user": torch.ones(4, WIDTH), "item": torch.ones(5, 2)},
+        "edge_index_dict": dict.fromkeys((views, buys), SAMPLE[1]),
+        "edge_weight_dict": {views: torch.ones(2)},
+    }
+    graph = {"nodes": {"user": WIDTH, "item": 2}, "edges": [VIEWS, BUYS]} if named else None
+    done = embertide.export(shake(OptionalShop()), explain=True, sample=sample, graph=graph)
+    assert done.exported.program.weights == {VIEWS: "required"}
+    bare = {name: of for name, of in sample.items() if name != "edge_weight_dict"}
+    done = embertide.export(shake(OptionalShop()), explain=True, sample=bare, graph=graph)
+    assert done.exported.program.weights == {VIEWS: "optional", BUYS: "optional"}
 
 
 def test_each_relation_is_asked_for_its_own(tmp_path: Path) -> None:

@@ -429,6 +429,7 @@ def export(
             tables=named,
             table_ids={kind: of for kind, of in ids.items() if of is not None},
             edge_features=used.edge_features,
+            weighted=used.weighted,
             categories=used.categories,
             edge_categories=used.edge_categories,
             results=results,

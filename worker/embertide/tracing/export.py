@@ -112,6 +112,7 @@ def export_module(
     tables: TableNames | None = None,
     table_ids: Mapping[str, TableIds] | None = None,
     edge_features: int | None = None,
+    weighted: bool = False,
     categories: CategoriesOf | None = None,
     edge_categories: CategoriesOf | None = None,
     results: Sequence[str] = (),
@@ -134,6 +135,8 @@ def export_module(
             without, row i is of the dense id i.
         edge_features: columns of the edges' features in a graph of one type, where the module
             does not show them.
+        weighted: whether it was trained with weights of edges, in a graph of one type; they are
+            required of jobs then, as are those of the relations that `graph` states.
         categories: node type ("" in a graph of one) -> column of its features -> how many
             categories it has, whole numbers from 0.
         edge_categories: relation -> the same of its edges' features.
@@ -183,8 +186,12 @@ def export_module(
         stored = stored_tables(module, named, table_ids or {})
         kind = type(module).__name__
         scores = None if decoder is None else export_decoder(module, decoder, lowered.program)
-        must: WeightsOf = "optional" if subject.weights_are_optional else "required"
-        weights = dict.fromkeys(lowered.program.weighted_relations, must)
+        shown = {""} if weighted else set[str]()
+        shown = shown if graph is None else {*(graph.weighted or ())}
+        weights: dict[str, WeightsOf] = {
+            of: "optional" if subject.weights_are_optional and of not in shown else "required"
+            for of in lowered.program.weighted_relations
+        }
         program = replace(lowered.program, decoder=scores, weights=weights)
         known.lowered = replace(lowered, program=program)
         files = folder_files(
@@ -263,6 +270,7 @@ def export_file(
             tables=tables,
             table_ids={of: read_table_ids(storage, uri) for of, uri in (table_ids or {}).items()},
             edge_features=used.edge_features,
+            weighted=used.weighted,
             categories=used.categories,
             edge_categories=used.edge_categories,
             results=results,

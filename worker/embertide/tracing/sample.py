@@ -32,6 +32,7 @@ class Sample:
     Attributes:
         width: columns of the features in a graph of one type; None where they are not known.
         edge_features: columns of the edges' features in a graph of one type; None without any.
+        weighted: whether edges have weights in a graph of one type; `graph` states its own.
         graph: node types and relations; None for a graph with one of each.
         categories: node type ("" in a graph of one) -> column -> how many categories it has: the
             sample's largest value + 1.
@@ -40,6 +41,7 @@ class Sample:
 
     width: int | None = None
     edge_features: int | None = None
+    weighted: bool = False
     graph: GraphTypes | None = None
     categories: CategoriesOf = field(default_factory=dict)
     edge_categories: CategoriesOf = field(default_factory=dict)
@@ -58,11 +60,15 @@ class Sample:
             categories, edge_categories: by column in a graph of one type, else by type.
         """
         types = graph or self.graph
+        if graph is not None and self.graph is not None and graph.weighted is None:
+            shown = (self.graph.weighted or frozenset()).intersection(graph.relations)
+            types = replace(graph, weighted=shown or None)
         bare = self if graph is None else replace(self, edge_features=None)
         nodes, relations = ([""], [""]) if types is None else (types.nodes, types.relations)
         return Sample(
             width=width or bare.width,
             edge_features=edge_features or bare.edge_features,
+            weighted=bare.weighted,
             graph=types,
             categories=_by_type(categories, self.categories, types, list(nodes)),
             edge_categories=_by_type(edge_categories, self.edge_categories, types, list(relations)),
@@ -84,11 +90,18 @@ class Sample:
         facts = {
             "width": self.width,
             "edge_features": self.edge_features,
+            "weights of": ", ".join(self._weighted),
             "graph": self.graph,
             "categories": dict(self.categories),
             "edge_categories": dict(self.edge_categories),
         }
         return "; ".join(f"{name} {value}" for name, value in facts.items() if value)
+
+    @property
+    def _weighted(self) -> list[str]:
+        """The relations whose edges have weights; a graph of one has ""."""
+        of = {""} if self.weighted else set[str]()
+        return sorted(of if self.graph is None else self.graph.weighted or ())
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -96,6 +109,7 @@ class Sample:
         return {
             "width": self.width,
             "edge_features": self.edge_features,
+            "weighted": self._weighted,
             "nodes": dict(graph.nodes) if graph else {},
             "relations": list(graph.relations) if graph else [],
             "categories": {name: dict(columns) for name, columns in self.categories.items()},
@@ -147,6 +161,7 @@ def read_sample(
     return Sample(
         width=None if rows is None else rows.shape[1],
         edge_features=None if columns is None else columns.shape[1],
+        weighted=_has_weights(parts),
         categories=_some({"": categories_in("x", rows)}),
         edge_categories=_some({"": categories_in("features of edges", columns)}),
     )

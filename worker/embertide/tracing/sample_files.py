@@ -76,7 +76,9 @@ def _of_types(types: GraphTypes) -> Sample:
     if len(types.nodes) > 1 or len(types.relations) > 1:
         return Sample(graph=types)
     (columns,), of_edges = types.nodes.values(), max(types.edge_features.values(), default=0)
-    return Sample(width=columns or None, edge_features=of_edges or None)
+    return Sample(
+        width=columns or None, edge_features=of_edges or None, weighted=bool(types.weighted)
+    )
 
 
 def _safetensors(data: bytes, uri: str) -> dict[str, Tensor]:
