@@ -199,4 +199,26 @@ def test_without_a_cause_the_message_says_what_was_tried(
     assert f"Tried: {tried}; they don't explain it." in str(found)
     assert "Not tried: a reference made in train mode" in str(found)
     assert found.to_json()["tried"] == tried.split(", ")
+    assert found.to_json()["untrained_norms"] == []
     assert check(tmp_path / "again", exported, other, search=False).difference is None
+
+
+class Normed(Net):
+    """A batch norm after the convolutions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bn = nn.BatchNorm1d(4)
+
+    def forward(self, x, edge_index, edge_weight=None):
+        return self.bn(super().forward(x, edge_index, edge_weight))
+
+
+def test_norms_that_were_never_trained_are_named(tmp_path: Path) -> None:
+    net = Normed()
+    embertide.export(net.eval(), tmp_path / "model")
+    # In train mode the reference has the batch's statistics.
+    found = check(tmp_path / "job", (tmp_path / "model", net.train()), own())
+    assert found.difference is not None
+    assert found.to_json()["untrained_norms"] == ["bn (BatchNorm1d)"]
+    assert "In the model bn (BatchNorm1d) has statistics that were never loaded" in str(found)

@@ -24,6 +24,18 @@ class Net(nn.Module):
         return self.conv2(h, edge_index)  # line of conv2
 
 
+class Normed(Net):
+    """With batch norms, whose statistics a state_dict has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norms = torch.nn.ModuleList([pyg.BatchNorm(4), torch.nn.BatchNorm1d(4)])
+
+    def forward(self, x, edge_index):
+        first, second = self.norms
+        return second(first(super().forward(x, edge_index)))
+
+
 class Branches(Net):
     """An ``if`` on numbers, which is refused while it is recorded."""
 

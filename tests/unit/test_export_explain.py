@@ -244,3 +244,33 @@ def without_numbers(screen: str) -> str:
     lines = [line.rstrip() for line in screen.splitlines()]
     text = "\n".join(line for line in lines if line) + "\n"
     return re.sub(r"(largest error) [\d.e-]+", r"\1 1.2e-16", text)
+
+
+UNTRAINED = (
+    "norms.0.module (BatchNorm1d), norms.1 (BatchNorm1d) have statistics that were never loaded or"
+    " trained (mean 0, variance 1, no batches); export with the whole state_dict of the trained"
+    " module, its buffers too"
+)
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_statistics_that_were_never_trained_are_a_warning(
+    cli: Cli, tmp_path: Path, trained: bool
+) -> None:
+    net = export_explained.Normed()
+    for norm in (part for part in net.modules() if isinstance(part, torch.nn.BatchNorm1d)):
+        norm.num_batches_tracked += int(trained)
+    torch.save(net.state_dict(), tmp_path / "w.pt")
+    command = ["export", f"{FILE}:Normed", "--weights", "w.pt"]
+    warning = "" if trained else f"warning: {UNTRAINED}\n"
+    for more in (["--out", "model"], ["--explain"]):
+        code, _, err = cli(*command, *more)
+        assert (code, err) == (0, warning)
+        code, out, err = cli(*command, *more, "--json")
+        assert (code, err) == (0, "")
+        assert json.loads(out)["warnings"] == ([] if trained else [UNTRAINED])
+    proof = json.loads((tmp_path / "model" / "proof.json").read_text())
+    assert len(proof.get("untrained_norms", [])) == (0 if trained else 2)
+    # Without weights all norms are so.
+    assert explained(cli, "Normed")["warnings"] == []
+    assert (UNTRAINED in repr(embertide.export(net, explain=True))) is not trained

@@ -22,7 +22,14 @@ from embertide.check.samples import read_samples
 from embertide.context import RunContext
 from embertide.errors import InputError, InputsNotReady
 from embertide.grid import Grid
-from embertide.models.read import ExportedModel, Model, ModelFiles, read_files
+from embertide.models.folder import UNTRAINED, untrained_norms
+from embertide.models.read import (
+    ExportedModel,
+    Model,
+    ModelFiles,
+    read_files,
+    read_untrained_norms,
+)
 from embertide.planning.inputs import Inputs, list_inputs, with_tables
 from embertide.planning.matching import check_model, match_types, narrow
 from embertide.planning.publishing import chosen_result
@@ -81,6 +88,7 @@ class Checked:
             "changes": [] if difference is None else [_plain(fix) for fix in difference.fixes],
             "nearest": None if nearest is None else _plain(nearest),
             "tried": [] if difference is None else list(difference.tried),
+            UNTRAINED: [] if difference is None else list(difference.untrained),
             "omissions": self.omissions.to_json(),
         }
 
@@ -138,6 +146,8 @@ def _of_data(difference: Difference) -> list[str]:
     tried = "No change of the data could be tried."
     if difference.tried:
         tried = f"Tried: {', '.join(difference.tried)}; they don't explain it."
+    if difference.untrained:
+        tried += f" In the model {untrained_norms(difference.untrained)}."
     lines = [
         f"{first} {tried}",
         "Not tried: a reference made in train mode (dropout, batch norms with the batch's"
@@ -211,7 +221,8 @@ def check_job(
         with TemporaryDirectory(prefix="embertide-check-") as folder:
             data = DataFiles(storage, job, inputs, Path(folder), _spread(check, inputs))
             difference = find_cause(job, rows, expected, error.largest_error, limit, data)
-        checked = replace(checked, difference=difference)
+        untrained = tuple(read_untrained_norms(storage, job.spec.model.uri))
+        checked = replace(checked, difference=replace(difference, untrained=untrained))
     return replace(checked, node_type=node.name if several else "")
 
 

@@ -54,6 +54,7 @@ class Difference:
         nearest: the change that leaves least, where none is enough; None where none helps.
         of_data: changes are of the manifest, not of the model's description.
         tried: what the changes that were computed are about; only of the manifest's.
+        untrained: norms of the model whose statistics were never loaded or trained.
     """
 
     error: float
@@ -62,6 +63,7 @@ class Difference:
     nearest: Tried | None
     of_data: bool = False
     tried: tuple[str, ...] = ()
+    untrained: tuple[str, ...] = ()
 
     @property
     def layer(self) -> int | None:

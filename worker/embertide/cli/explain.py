@@ -68,6 +68,7 @@ def explained_json(explanation: Explanation, *, initialised: bool) -> dict[str, 
     return {
         "weights": "initialised" if initialised else "loaded",
         **explanation.to_json(),
+        **({"warnings": []} if initialised else {}),
         "plan": None if program is None else planned(program, None, False).to_json(),
     }
 
@@ -89,6 +90,8 @@ def draw_explanation(console: Console, explanation: Explanation, *, initialised:
     if explanation.proof is not None:
         for line in proved(explanation.module, explanation.proof):
             print_line(console, escaped(line))
+        for warning in () if initialised else explanation.proof.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
 
 
 def _draw_arguments(console: Console, explanation: Explanation) -> None:

@@ -236,6 +236,8 @@ def _show(done: Export, uri: str | None, json_output: bool) -> None:
         print(f"From the sample, and the options beside it: {str(done.sample) or 'nothing'}")
     for line in proved(done.exported.module, done.proof):
         print(line)
+    for warning in done.proof.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
     print(uri)
 
 

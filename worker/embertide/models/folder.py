@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -20,8 +20,22 @@ from embertide.steps import Program, WeightsOf
 from embertide.telemetry.strict_json import json_text
 
 PROOF_NAME = "proof.json"
+UNTRAINED = "untrained_norms"
+"""Field of the proof: norms whose running statistics are those that they began with."""
 FORMAT = 1
 Library = Literal["dgl", "pyg", "torch"]
+
+
+def untrained_norms(names: Sequence[str]) -> str:
+    """What is wrong with such norms, as a part of a sentence."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return (
+        f"{', '.join(names[:_SHOWN])}{more} {'has' if len(names) == 1 else 'have'} statistics that"
+        " were never loaded or trained (mean 0, variance 1, no batches)"
+    )
+
+
+_SHOWN = 3
 
 
 @dataclass(frozen=True)

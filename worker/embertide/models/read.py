@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import torch
 
+from embertide.errors import ObjectMissing
 from embertide.models.assemble import assemble
 from embertide.models.description import Description, parse_description
 from embertide.models.files import find_text, find_weights, is_program
-from embertide.models.folder import Exported, LayerName, Library
+from embertide.models.folder import PROOF_NAME, UNTRAINED, Exported, LayerName, Library
 from embertide.models.folder_reading import parse_folder, parse_text
 from embertide.models.weight_files import read_weights
 from embertide.models.weights import Weights
@@ -161,6 +163,16 @@ def read_files(storage: Storage, uri: str) -> Model:
     if is_program(file):
         return _read_exported(storage, file)
     return _read_described(storage, file)
+
+
+def read_untrained_norms(storage: Storage, uri: str) -> list[str]:
+    """Norms of an exported model whose statistics were never loaded or trained, by its proof."""
+    folder = find_text(storage.stat, uri).rpartition("/")[0]
+    try:
+        proof = json.loads(storage.read(f"{folder}/{PROOF_NAME}"))
+    except (ObjectMissing, ValueError):
+        return []
+    return [str(name) for name in proof.get(UNTRAINED, [])]
 
 
 def _read_exported(storage: Storage, file: str) -> ExportedModel:

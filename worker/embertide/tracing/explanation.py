@@ -167,6 +167,7 @@ class Explanation:
             if proof is None
             else f"largest error {proof.largest_error:.3g} on"
             f" {len(proof.graphs) - len(proof.not_compared)} random graphs",
+            "Warning": "" if proof is None else "; ".join(proof.warnings),
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -180,6 +181,7 @@ class Explanation:
             "places": self.places,
             "scores": self.scores,
             "proof": None if self.proof is None else self.proof.to_json(),
+            "warnings": [] if self.proof is None else self.proof.warnings,
         }
 
 

@@ -94,7 +94,8 @@ class Export:
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         sample = {} if self.sample is None else {"sample": self.sample.to_json()}
-        return {**self.summary.to_json(), **sample, "proof": self.proof.to_json()}
+        proof = {"proof": self.proof.to_json(), "warnings": self.proof.warnings}
+        return {**self.summary.to_json(), **sample, **proof}
 
     def write(self, storage: Storage, uri: str) -> None:
         """Write the folder; what is read first comes last, so that it is never half there."""

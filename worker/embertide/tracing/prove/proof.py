@@ -8,11 +8,14 @@ copy of the module runs on all of them, so that what it keeps shows as well.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from torch import nn
+
 from embertide.errors import ModelError
+from embertide.models.folder import UNTRAINED, untrained_norms
 from embertide.models.reference import run_typed_reference
 from embertide.spec.result_names import label_of
 from embertide.steps import Program
@@ -93,12 +96,14 @@ class Proof:
         float32_error: how far the module in float32 is from itself in float64; None for one that
             was trained in float64.
         left_out: arguments of ``forward`` that were not passed, so that their defaults hold.
+        untrained: norms whose running statistics are those that they began with.
     """
 
     errors: dict[str, float]
     graphs: tuple[Compared, ...]
     float32_error: float | None
     left_out: tuple[str, ...]
+    untrained: tuple[str, ...] = ()
     tolerance: float = TOLERANCE
 
     @property
@@ -112,6 +117,11 @@ class Proof:
         return self.graphs[0].weighted
 
     @property
+    def warnings(self) -> list[str]:
+        """What may not be as the module was trained, a sentence each."""
+        return [f"{untrained_norms(self.untrained)}; {_WHOLE}"] if self.untrained else []
+
+    @property
     def not_compared(self) -> tuple[Compared, ...]:
         """Graphs on which ``forward`` itself fails."""
         return tuple(compared for compared in self.graphs if compared.error is None)
@@ -119,12 +129,14 @@ class Proof:
     def to_json(self) -> dict[str, Any]:
         """Plain values, with the tolerance; errors by result where results have labels."""
         by_type = {} if "" in self.errors else {"errors": self.errors}
+        untrained = {UNTRAINED: list(self.untrained)} if self.untrained else {}
         return {
             "largest_error": self.largest_error,
             **by_type,
             "tolerance": self.tolerance,
             "float32_error": self.float32_error,
             "arguments_left_out": list(self.left_out),
+            **untrained,
             "graphs": [compared.to_json() for compared in self.graphs],
         }
 
@@ -145,7 +157,25 @@ def prove(subject: Subject, program: Program, types: GraphTypes, lower: Lower) -
     check_kept(kept.module, lambda: kept.forward(plain.graph, weighted=True))
     comparison = _Comparison(subject.fresh(), program, lower)
     graphs = tuple(comparison.run(trial) for trial in (plain, *others))
-    return Proof(comparison.errors, graphs, comparison.float32(plain), subject.left_out)
+    untrained = tuple(_untrained(subject.module))
+    return Proof(comparison.errors, graphs, comparison.float32(plain), subject.left_out, untrained)
+
+
+_WHOLE = "export with the whole state_dict of the trained module, its buffers too"
+
+
+def _untrained(module: nn.Module) -> Iterator[str]:
+    """Paths and classes of norms that have counted no batch and have mean 0 and variance 1."""
+    for path, part in module.named_modules():
+        own = dict(part.named_buffers(recurse=False))
+        mean, variance, count = (own.get(name) for name in _STATISTICS)
+        if mean is None or variance is None or count is None:
+            continue
+        if not mean.any() and bool((variance == 1).all()) and not count.any():
+            yield f"{path} ({type(part).__name__})".lstrip()
+
+
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 class _Comparison:
