@@ -146,6 +146,24 @@ def test_a_softmax_over_several_blocks(heads: HeadColumns, lengths: str) -> None
     close(plain.out, expected)
 
 
+@pytest.mark.parametrize("kernels", ["native"], indirect=True)
+@pytest.mark.parametrize("lengths", ["short", "hub"])
+@pytest.mark.parametrize("width", [3, 9])
+def test_a_few_columns_have_the_bits_that_they_have_among_all(width: int, lengths: str) -> None:
+    """Tensors on disk are summed some columns at a time."""
+    block, rows = make_block(LENGTHS[lengths], torch.int32), len(LENGTHS[lengths])
+    x, source, target = random(SOURCES, 40), random(SOURCES, 1, seed=2), random(rows, 1, seed=3)
+    found = []
+    for columns in (slice(0, 40), *(slice(at, min(at + width, 40)) for at in range(0, 40, width))):
+        heads = HeadColumns(1, 40, columns.start, columns.stop)
+        some = x[:, columns].contiguous()
+        sums = RowSums.begin(some, rows, heads, softmax_blocks=3)
+        for part, _ in parts(block, 3):
+            attention.add_additive(sums, part, some, source, target, slope=0.2, weighted=True)
+        found.append(sums.out)
+    assert torch.equal(found[0], torch.cat(found[1:], dim=1))
+
+
 def make_score(kind: Any, heads: int, per_head: int) -> PairScore:
     vector = random(heads, per_head, seed=4) if kind == "gatv2" else None
     return PairScore(kind=kind, heads=heads, vector=vector, slope=0.3, scale=0.5)

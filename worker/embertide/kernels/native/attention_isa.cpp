@@ -56,14 +56,15 @@ void add_narrow(const Attention& a, const Group& g, const Batch& b, const Factor
     Floats value{};
     if (!f.fresh) value = load_some(sums + low, width) * permute(f.before, head);
     for (int from = 0; from < b.count; from += kRun) {
-        Floats run{};
+        // The first run goes on from what is there, as in a panel: the bits are those of wider rows.
+        Floats run = from == 0 ? value : Floats{};
         for (int i = from; i < b.count && i < from + kRun; ++i) {
             const int64_t e = b.begin + i;
             ask_near(b, a.indices, e, x, a.x_stride, low, width);
             const Value* row = x + at(a.indices, e) * a.x_stride + low;
             run += permute(b.shares[i], head) * load_some(row, width);
         }
-        value += run;
+        value = from == 0 ? run : value + run;
     }
     store_some(sums + low, value * permute(f.after, head), width);
 }
