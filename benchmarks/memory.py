@@ -96,6 +96,7 @@ def as_pyg(model: Path) -> None:
 
 WIDE = {"width": 8, "hidden": 8, "out": 8, "layers": 2, "kind": "uniform"}
 NARROW = {"width": 32, "hidden": 32, "out": 32}
+WIDE_TYPES = {"hetero": True, "conv": "sage", "width": 8, "hidden": 8, "out": 8, "layers": 2}
 SHAPES = {
     "wide": Shape(4 << 20, 8 << 20, ("1x1", "2x1", "2x2"), WIDE),
     "wide-int64": Shape(4 << 20, 8 << 20, ("1x1", "2x1"), {**WIDE, "ids": "int64"}),
@@ -117,6 +118,8 @@ SHAPES = {
     "gatv2": Shape(1 << 18, 5 << 20, ("1x1", "2x1", "2x2"), {"conv": "gatv2", "heads": 4}),
     "dotgat": Shape(1 << 18, 5 << 20, ("1x1", "2x1", "1x2"), {"conv": "dotgat", "heads": 4}),
     "types": Shape(sum(COUNTS.values()), sum(EDGES.values()), ("1x1", "2x1", "1x2"), types=True),
+    # Four edge types, read one after another, whose ids are looked up in rounds.
+    "types-int64": Shape(300_000, 15_000_000, ("2x1", "2x2"), {**WIDE_TYPES, "ids": "int64"}),
     "more-loops": Shape(
         1 << 19, 4 << 20, ("1x1", "2x1"), {**NARROW, "weights": True}, self_loops="addToAll"
     ),

@@ -40,6 +40,10 @@ def test_layers_of_many_edges_and_few_columns_take_no_more_than_is_planned_for_t
     hold("--times", "0.5", "--stage", "infer", "weights@1x1,1x2", "edges@1x2")
 
 
+def test_what_one_edge_type_leaves_is_not_beside_the_look_ups_of_the_next() -> None:
+    hold("--within", "0.12", "--stage", "ingest", "types-int64@2x2")
+
+
 def hold(*options: str) -> None:
     # A process of its own: a fork server that other tests left here may have other settings.
     command = [sys.executable, "-m", "benchmarks.memory", *options]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from embertide.context import RunContext
 from embertide.errors import InputError
@@ -134,6 +135,8 @@ def _ingest_in_step(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edg
         ctx.work.add("ingest", edges=len(chunk.source))
         done += size
         ctx.progress("ingest", done / max(1, total))
+    # What arrow keeps of batches would stay beside the rounds of the next edge type.
+    pa.default_memory_pool().release_unused()
     return unknown
 
 
