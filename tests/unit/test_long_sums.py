@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from embertide.grid import Axis
+from embertide.kernels import sums
 from embertide.kernels.attention import add_additive, add_shares, row_softmax_
 from embertide.kernels.block import Block
 from embertide.kernels.csr import Csr
@@ -163,3 +164,15 @@ def test_features_of_a_loop_at_a_hub() -> None:
     csr = Csr(0, torch.tensor([0, edges]), torch.ones(edges, dtype=torch.int32), None)
     filled = single_loop_features(csr, _constant(edges).unsqueeze(1), "mean")
     assert abs(float(filled[-1, 0]) / float(torch.tensor(0.1)) - 1) <= BOUND
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sums_that_look_at_no_value_are_the_same(weighted: bool) -> None:
+    """As on a GPU: empty rows first, between and last, rows of one run and of many."""
+    lengths = torch.tensor([0, 5, 16, 0, 17, 1000, 33, 0, 32, 0])
+    offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+    indices = torch.randint(50, (int(offsets[-1]),))
+    weights = torch.rand(len(indices)) if weighted else None
+    source = torch.randn(50, 7)
+    found = sums._sum_unseen(source, indices, offsets, lengths, weights)
+    assert torch.equal(found, sums.sum_rows(source, indices, offsets, weights))

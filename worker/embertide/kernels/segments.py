@@ -32,6 +32,7 @@ class EdgeRun:
         span: the non-zeros, in the block's order.
         begun: the first row has non-zeros in the run before.
         open: the last row has non-zeros in the run behind.
+        ends: non-zeros of the first and of the last row.
     """
 
     rows: Tensor
@@ -39,6 +40,7 @@ class EdgeRun:
     span: slice
     begun: bool = False
     open: bool = False
+    ends: tuple[int, int] = (0, 0)
 
     def spread(self, values: Tensor) -> Tensor:
         """[e, k] a row's values for each of its non-zeros."""
@@ -62,7 +64,9 @@ class EdgeRun:
         start, cuts = self.span.start, sorted({0, first, last, count})
         for low, high in pairwise(cuts):
             lengths = self.lengths[low:high]
-            stop = self.span.stop if high == count else start + int(lengths.sum())
+            stop = self.span.stop if high == count else self.span.stop - self.ends[1]
+            if low < first:
+                stop = start + self.ends[0]
             yield EdgeRun(
                 self.rows[low:high],
                 lengths,
@@ -87,7 +91,9 @@ def edge_runs(block: Block, limit: int) -> Iterator[EdgeRun]:
             rows = block.rows[rows].long()
         span = slice(start, stop)
         begun, open_ = start > int(indptr[first]), stop < int(indptr[last])
-        yield EdgeRun(rows, lengths[touched].to(device), span, begun, open_)
+        own = lengths[touched]
+        ends = int(own[0]), int(own[-1])
+        yield EdgeRun(rows, own.to(device), span, begun, open_, ends)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ def sum_rows(
         weights: [e] or None.
     """
     lengths = offsets.diff()
+    if source.device.type != "cpu":
+        return _sum_unseen(source, indices, offsets, lengths, weights)
     if len(lengths) and int(lengths.max()) > RUN:
         return _sum_long(source, indices, offsets, lengths, weights)
     return _sum(source, indices, offsets, weights)
@@ -64,3 +66,18 @@ def _sum_long(
         cuts = ends[rows.start : rows.stop + 1].clamp(first, last) - first
         out[rows] += _sum(sums, torch.arange(last - first, device=cuts.device), cuts, None)
     return out.float()
+
+
+def _sum_unseen(
+    source: Tensor, indices: Tensor, offsets: Tensor, lengths: Tensor, weights: Tensor | None
+) -> Tensor:
+    """The same on a GPU, without waiting for a value: of as many runs as there may be, the last
+    ones are empty."""
+    counts = (lengths + (RUN - 1)) // RUN
+    ends = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    runs = torch.arange(len(indices) // RUN + len(lengths) + 1, device=ends.device)
+    rows = torch.searchsorted(ends, runs, right=True) - 1
+    starts = offsets[rows] + (runs - ends[rows]) * RUN
+    starts = torch.minimum(starts, offsets[-1]).to(indices.dtype)
+    sums = _sum(source, indices, starts, weights).double()
+    return _sum(sums, torch.arange(len(sums), device=ends.device), ends, None).float()
