@@ -106,14 +106,14 @@ MISTAKES: dict[str, Callable[..., Tensor]] = {
 }
 
 
-def test_edges_of_all_relations_are_not_taken_apart() -> None:
+def test_rows_at_the_edges_of_all_relations_are_not_of_the_nodes() -> None:
     class Ends(nn.Module):
         def forward(self, x, edge_index, edge_type):
             row, _col = edge_index
             return x[row]
 
     types = GraphTypes({"n": 5}, ("n:a:n", "n:b:n"))
-    with pytest.raises(ModelError, match=r"py:\d+: edges are taken apart into their ends"):
+    with pytest.raises(ModelError, match=r"py:\d+: a tensor of the edges is returned"):
         export_module(Ends(), graph=types)
 
 
