@@ -53,7 +53,7 @@ def publish_earlier(small: SmallJob, **manifest: Any) -> None:
     folder.mkdir(parents=True)
     told = {"rows": NODES, "dim": 4, "created": "2026-11-21T04:19:22Z", "parts": []} | manifest
     (folder / "_manifest.json").write_text(json.dumps(told))
-    assert advance(STORAGE, f"file://{small.output}", VERSION, "ab12")
+    assert not advance(STORAGE, f"file://{small.output}", VERSION, "ab12")
 
 
 def relation(small: SmallJob) -> str:
