@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -85,8 +86,7 @@ def opened(
     with _readable(storage, info):
         if info.size > BLOCK_BYTES and not is_local(info.uri):
             # All that is read of it is fetched ahead: where that is has to be known before.
-            with storage.open(info.uri, info, [_end_of(info, _FOOTER_BYTES)]) as raw:
-                metadata = read_metadata(raw, info)
+            metadata = _metadata(info, partial(_fetch_end, storage, info))
             spans = _spans(metadata, leaf_columns(metadata, names), row_groups)
         with storage.open(info.uri, info, spans) as raw:
             metadata = metadata or read_metadata(raw, info)
@@ -106,10 +106,14 @@ def read_metadata(raw: Any, info: ObjectInfo) -> Any:
     Raises:
         OSError, ArrowException: it is damaged.
     """
-    end = _read_end(raw, info, _FOOTER_BYTES)
+    return _metadata(info, partial(_read_end, raw, info))
+
+
+def _metadata(info: ObjectInfo, read_end: Callable[[int], bytes]) -> Any:
+    end = read_end(_FOOTER_BYTES)
     size = int.from_bytes(end[-8:-4], "little")
     if len(end) < size + 8 <= info.size:
-        end = _read_end(raw, info, size + 8)
+        end = read_end(size + 8)
     if size + 8 <= len(end) and (problem := footer_problem(end[-8 - size : -8])):
         raise OSError(f"its footer is damaged: {problem}")
     with _parsed():
@@ -126,6 +130,12 @@ def _read_end(raw: Any, info: ObjectInfo, count: int) -> bytes:
     raw.seek(first)
     end: bytes = raw.read(last - first)
     return end
+
+
+def _fetch_end(storage: Storage, info: ObjectInfo, count: int) -> bytes:
+    """The last bytes of an object, and nothing before them."""
+    with storage.open(info.uri, info, [_end_of(info, count)]) as raw:
+        return _read_end(raw, info, count)
 
 
 @contextmanager
