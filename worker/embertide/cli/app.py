@@ -19,9 +19,9 @@ from embertide.cli.embed import embed
 from embertide.cli.export import export
 from embertide.cli.held import discard, release
 from embertide.cli.help import exit_code_help, help_of
+from embertide.cli.ids import TakesNegatives
 from embertide.cli.layers import layers
 from embertide.cli.logs import logs
-from embertide.cli.negatives import TakesNegatives
 from embertide.cli.neighbors import neighbors
 from embertide.cli.plan import plan
 from embertide.cli.push import push

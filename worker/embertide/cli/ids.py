@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from embertide.errors import InputError
 
@@ -117,3 +119,17 @@ def _table(path: Path) -> dict[str, Any]:
     # A character that no id has, so that a line is an id, whatever is in it.
     plain = {"quote": ""}
     return table | {"format": "csv", "header": False, "delimiter": "\x1f", "dialect": plain}
+
+
+_NEGATIVE = re.compile(r"-[0-9]+", re.ASCII)
+
+
+class TakesNegatives(TyperCommand):
+    """A command that takes ``-5`` for an argument, as no option has a digit for its name."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments that are left, as the class of typer gives them."""
+        if any(map(_NEGATIVE.fullmatch, args)):
+            ctx.ignore_unknown_options = True
+        left: list[str] = super().parse_args(ctx, args)
+        return left
