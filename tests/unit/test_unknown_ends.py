@@ -1,4 +1,4 @@
-"""What is said of edges whose end is not among the nodes."""
+"""What messages add to edges whose end is not among the nodes."""
 
 from __future__ import annotations
 
