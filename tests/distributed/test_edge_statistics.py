@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from embertide.tracing.export import export_module
+from tests.support.models import read_again
 from tests.support.ranks import on_grid
 from tests.support.tasks import embed_all
 from tests.support.world import make_graph
@@ -31,7 +32,7 @@ def test_extremes_have_the_weights_bits(grid: tuple[int, int]) -> None:
     assert graph.weight is not None
     # Negative ones alone: a node without in-edges has no weight of 0.
     graph.weight[:] = -graph.weight
-    program = export_module(Extremes(), width=5).exported.program
+    program = read_again(export_module(Extremes(), width=5))
     parts = on_grid(*grid, embed_all, {("own", True): graph}, [(program, "own", True)])
     rows = np.concatenate([answers[0] for answers in parts])
     expected = [graph.weight.max()] * 2 + [graph.weight.min()] * 2

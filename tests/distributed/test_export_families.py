@@ -13,7 +13,7 @@ from embertide.steps import Program
 from embertide.tracing.export import export_module
 from tests.support.exact import TOLERANCE, relative_error
 from tests.support.export_families import EDGE_FEATURES, FAMILIES, NARROW, WIDTH
-from tests.support.models import shake
+from tests.support.models import read_again, shake
 from tests.support.ranks import on_grid
 from tests.support.tasks import embed_all
 from tests.support.world import Graph, make_features, make_graph
@@ -44,7 +44,7 @@ def programs(modules: dict[str, nn.Module]) -> dict[str, Program]:
 
 def _exported(module: nn.Module) -> Program:
     columns = EDGE_FEATURES if "edge_attr" in _arguments(module) else None
-    return export_module(module, width=WIDTH, edge_features=columns).exported.program
+    return read_again(export_module(module, width=WIDTH, edge_features=columns))
 
 
 def _arguments(module: Any) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from embertide.models.dgl_interop import why_no_dgl
 from embertide.steps import Program
 from embertide.tracing.export import export_module
 from tests.support.exact import TOLERANCE, relative_error
-from tests.support.models import shake
+from tests.support.models import read_again, shake
 from tests.support.pyg import pyg
 from tests.support.ranks import on_grid
 from tests.support.tasks import embed_all
@@ -62,8 +62,7 @@ def modules() -> dict[str, nn.Module]:
 @pytest.fixture(scope="module")
 def programs(modules: dict[str, nn.Module]) -> dict[str, Program]:
     return {
-        name: export_module(module, width=WIDTH).exported.program
-        for name, module in modules.items()
+        name: read_again(export_module(module, width=WIDTH)) for name, module in modules.items()
     }
 
 

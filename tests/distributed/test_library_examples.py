@@ -7,7 +7,6 @@ compared with the float64 reference of that program.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from embertide.tracing.prove.agreement import TOLERANCE as AGREEMENT
 from tests.support import examples_page
 from tests.support.exact import TOLERANCE, relative_error
 from tests.support.examples.case import EDGE_FEATURES, Example
-from tests.support.models import Files, shake
+from tests.support.models import Files, read_again, shake
 from tests.support.plans import order_steps
 from tests.support.ranks import on_grid
 from tests.support.tasks import embed_all
@@ -49,9 +48,7 @@ def export(example: Example) -> Program:
         options["graph"] = named_types(options["graph"], Files())
     done = export_module(module, **options)
     assert done.proof.largest_error <= AGREEMENT
-    # As workers have them, whose reader rounds what a module computes of its parameters.
-    params = {name: value.float() for name, value in done.exported.program.params.items()}
-    return replace(done.exported.program, params=params)
+    return read_again(done)
 
 
 @pytest.fixture(scope="module")

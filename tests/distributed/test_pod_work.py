@@ -57,6 +57,7 @@ def check_output(status: WorkerStatus, job: JobFiles, version: str) -> None:
         "dim": info.dim,
         "manifest_digest": info.manifest_digest,
         "current": True,
+        "not_current": None,
         "job_uid": "9c2f",
         "attempt": status.attempt,
         "types": None,

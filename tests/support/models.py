@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 
 from embertide.errors import ObjectMissing
+from embertide.models.folder_reading import parse_folder
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference
 from embertide.steps import Program
 from embertide.steps.reference import LayerGraph
 from tests.support.exact import relative_error
+
+if TYPE_CHECKING:
+    from embertide.tracing.export import Export
 
 NODES = 37
 
@@ -33,6 +38,11 @@ class Files:
 
     def write(self, uri: str, data: bytes) -> None:
         self.objects[uri] = data
+
+
+def read_again(done: Export) -> Program:
+    """The program of an export as workers read it, its parameters in float32."""
+    return parse_folder(done.files.program, done.files.weights, "program.yaml").program
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from embertide.errors import ModelError
-from embertide.models.folder_reading import parse_folder
 from embertide.tracing.export import export_module
 from tests.support.exact import assert_exact
 from tests.support.export_decoders import DECODERS, OUT, WIDTH, Edges, Net, Predictor
-from tests.support.models import shake
+from tests.support.models import read_again, shake
 from tests.support.pyg import pyg
 
 Z = torch.randn(9, OUT, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -22,7 +21,7 @@ PAIRS = torch.tensor([[0, 3, 3, 8, 1], [1, 3, 0, 2, 1]])
 
 def lines_give(done: Any) -> torch.Tensor:
     """The scores of some pairs by the decoder that was written and read back."""
-    program = parse_folder(done.files.program, done.files.weights, "program.yaml").program
+    program = read_again(done)
     assert program.decoder is not None
     return program.decoder.score(Z[PAIRS[0]].float(), Z[PAIRS[1]].float())
 

@@ -9,13 +9,12 @@ import torch
 from torch import nn
 
 from embertide.errors import ModelError
-from embertide.models.folder_reading import parse_folder
 from embertide.spec.result_names import name_of
 from embertide.tracing.export import export_module
 from embertide.tracing.prove.agreement import TOLERANCE
 from embertide.tracing.record.graphs import GraphTypes
 from tests.support.export_results import CASES, HIDDEN, Layers
-from tests.support.models import shake
+from tests.support.models import read_again, shake
 from tests.support.pyg import pyg
 
 
@@ -25,7 +24,7 @@ def test_results_have_names(name: str) -> None:
     done = export_module(shake(case.make()), results=case.given)
     assert done.proof.largest_error <= TOLERANCE
     assert tuple(done.proof.errors) == case.names
-    again = parse_folder(done.files.program, done.files.weights, "program.yaml").program
+    again = read_again(done)
     assert [*map(name_of, again.results)] == [*case.names]
     assert [*done.summary.results] == [*case.names]
 

@@ -270,7 +270,7 @@ def test_the_disk_begins_with_files_in_their_order_up_to_a_limit(
 
 @pytest.mark.skipif(bool(small_disk.missing()), reason=small_disk.missing())
 def test_a_full_disk_gets_back_what_can_be_missed(tmp_path: Path) -> None:
-    # Two threads find it full at the same time; one of them makes room for both.
+    # Two threads find it full at the same time, neither file fits; one makes room for both.
     code = """
 import os, sys
 from concurrent.futures import ThreadPoolExecutor
@@ -280,7 +280,7 @@ from embertide.storage.opening import open_storage
 
 disk, storage, given = Path(os.environ["disk"]), open_storage(None), []
 (disk / "kept").write_bytes(bytes(3 << 20))
-data = [os.urandom(1_500_000), os.urandom(900_001)]
+data = [os.urandom(1_500_000), os.urandom(1_100_001)]
 def write(number):
     with storage.create(f"file://{disk}/a/{number}") as file:
         for at in range(0, len(data[number]), 70_001):
@@ -307,5 +307,5 @@ print(sorted(path.name for path in disk.rglob("*")))
 """
     out = small_disk.run_with_disk(tmp_path / "disk", 4 << 20, '"$python" -W error -c "$1"', code)
     assert out.splitlines() == [
-        "full", "0 []", "[True, True] 1", "full 2", "['0', '1', 'a']",
+        "full", "1 []", "[True, True] 1", "full 2", "['0', '1', 'a']",
     ]  # fmt: skip
