@@ -10,13 +10,13 @@ import os
 import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
-from tests.support.cluster.requirements import missing
-from tests.support.needs import QUICK, in_turn, needed, provide, speaker
+from tests.support import tiers
+from tests.support.needs import in_turn, needed, provide, speaker
 from tests.support.s3.server import AMBIENT, S3Server, server_program
 
 if TYPE_CHECKING:
@@ -55,47 +55,62 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="tests that run on the test cluster: with the others, without them, only them",
     )
     parser.addoption(
-        "--builds",
-        choices=("all", "few"),
+        "--tier",
+        type=int,
+        choices=(1, 2, 3),
         default=None,
-        help="all tests, or without those that need programs which take minutes to build on a new"
-        " machine, the S3 server apart; default: few in a whole run where the cluster cannot run",
+        help="tests of tiers up to this one (tests/support/tiers.py); default: 1 of all tests,"
+        " 2 of those that are named",
     )
     parser.addoption(
-        "--thorough",
-        action="store_true",
-        help="ten times the examples of each property, and every model on every grid",
+        "--room",
+        default=None,
+        help="of the third tier only, the tests whose files import this package, such as steps",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings.load_profile("thorough" if config.getoption("--thorough") else "usual")
-    if config.option.builds is None:  # decided once; xdist's workers are given it
+    if config.option.tier is None:  # Decided once; xdist's workers are given it.
         whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-        config.option.builds = "few" if whole and missing() is not None else "all"
+        config.option.tier = 1 if whole else 2
+    settings.load_profile("thorough" if config.option.tier == 3 else "usual")
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Name what a run leaves out, and how to have it."""
-    if config.option.builds == "few" and config.option.cluster != "only":
-        terminalreporter.write_line(_left_out())
+    """Name what a run leaves to later tiers, and why."""
+    for line in tiers.summary(config):
+        terminalreporter.write_line(line)
 
 
-def _left_out() -> str:
-    return (
-        "left out: tests of the chart, rules, images and workflows, whose programs take minutes to"
-        f" build on a new machine, since {missing()}; ARGS=--builds=all runs them all the same"
-    )
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand what a process of xdist left out to the one that reports."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left"] = tiers.left_as_list(session.config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what one process of xdist left out: all collect the same."""
+    tiers.take_left(node.config, getattr(node, "workeroutput", {}).get("left", ()))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave folders out that have no test to run: importing their tests takes seconds."""
+    """Leave out folders and files that have no test to run: importing them takes seconds."""
     of_cluster = collection_path.name == "cluster"
-    if collection_path.parent != Path(__file__).parent or not collection_path.is_dir():
+    if collection_path.is_dir():
+        if collection_path.parent != Path(__file__).parent:
+            return None
+        other = "without" if of_cluster else "only"
+        return True if config.getoption("--cluster") == other else None
+    if not collection_path.match("test_*.py"):
         return None
-    return True if config.getoption("--cluster") == ("without" if of_cluster else "only") else None
+    tier, why = tiers.tier_of_file(collection_path)
+    if tier <= config.option.tier:
+        return None
+    tiers.leave_out(config, tier, why)
+    return True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -108,7 +123,10 @@ def _is_chosen(config: pytest.Config, item: pytest.Item) -> bool:
     of_cluster = item.get_closest_marker("cluster") is not None
     if config.option.cluster != "with" and of_cluster != (config.option.cluster == "only"):
         return False
-    return of_cluster or config.option.builds == "all" or set(needed([item])) <= QUICK
+    tier, why = tiers.tier_of(item)
+    if tier > config.option.tier:
+        tiers.leave_out(config, tier, why)
+    return tier <= config.option.tier and tiers.is_of_room(item, config.option.room)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -1,7 +1,7 @@
 """Every model gives, on every grid, what the float64 reference gives in one process.
 
 The self-check, which computes every row a second time, has nothing against them. On grids that
-differ from others only in size, models take turns, but with ``--thorough``.
+differ from others only in size, models take turns, but in the third tier.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def test_models_are_exact_by_turns(
     pytestconfig: pytest.Config,
 ) -> None:
     """On grids that differ from others only in size; no row is computed again."""
-    turns = 1 if pytestconfig.getoption("--thorough") else len(BY_TURNS)
+    turns = 1 if pytestconfig.option.tier == 3 else len(BY_TURNS)
     some = {name: cases[name] for name in list(cases)[BY_TURNS.index((p, m)) % turns :: turns]}
     answers = on_grid(p, m, embed_all, GRAPHS, _given(some))
     assert not _wrong(answers, {name: expected[name] for name in some})

@@ -162,7 +162,7 @@ def test_random_kills_lose_nothing(tmp_path: Path, pytestconfig: pytest.Config) 
     """A worker or the whole command, at any moment, on any grid; then a run to the end."""
     job = Job(tmp_path, random_kills.GRIDS, scale=10)
     kills = RandomKills.of(job, pytestconfig)
-    kills.kill(100 if pytestconfig.getoption("--thorough") else 3)
+    kills.kill(100 if pytestconfig.option.tier == 3 else 3)
 
 
 FAULT = """

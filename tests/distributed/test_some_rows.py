@@ -82,7 +82,7 @@ def test_so_do_they_on_grids(
     grid: tuple[int, int], cases: dict[str, Case], pytestconfig: pytest.Config
 ) -> None:
     names = list(cases)
-    if not pytestconfig.getoption("--thorough"):
+    if not pytestconfig.option.tier == 3:
         names = names[BY_TURNS.index(grid) :: 2 * len(BY_TURNS)]
     answers = on_grid(*grid, embed_sets, GRAPHS, _given(cases, names), one_host=True)
     assert not _problems(cases, answers, exact=True)
@@ -91,7 +91,7 @@ def test_so_do_they_on_grids(
 def test_workers_of_several_hosts_give_them_up_to_rounding(
     cases: dict[str, Case], pytestconfig: pytest.Config
 ) -> None:
-    names = list(cases)[:: 1 if pytestconfig.getoption("--thorough") else 8]
+    names = list(cases)[:: 1 if pytestconfig.option.tier == 3 else 8]
     answers = on_grid(2, 2, embed_sets, GRAPHS, _given(cases, names))
     assert not _problems(cases, answers, exact=False)
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.distributed
 
 BY_TURNS = [((1, 1), 5), ((3, 1), 4), ((1, 2), 4), ((4, 1), 16), ((1, 4), 2), ((2, 1), 5)]
 """Grids, and the columns of a panel, a multiple of what kernels take at a time or not, on which
-models take turns, but with ``--thorough``."""
+models take turns, but in the third tier."""
 WHOLE = {
     name
     for name, step in KINDS.items()
@@ -57,7 +57,7 @@ def test_every_model_has_the_bits_of_a_run_in_memory(
     tmp_path: Path,
     pytestconfig: pytest.Config,
 ) -> None:
-    if (grid, panel) in BY_TURNS and not pytestconfig.getoption("--thorough"):
+    if (grid, panel) in BY_TURNS and not pytestconfig.option.tier == 3:
         some = list(cases)[BY_TURNS.index((grid, panel)) :: len(BY_TURNS)]
         cases = {name: cases[name] for name in some}
     programs = {name: (case.program, case.kind, case.weighted) for name, case in cases.items()}
@@ -108,7 +108,7 @@ def test_tensors_in_host_memory_give_the_same_bits(
     cases: dict[str, Case],
     pytestconfig: pytest.Config,
 ) -> None:
-    if not pytestconfig.getoption("--thorough"):
+    if not pytestconfig.option.tier == 3:
         some = list(cases)[HOST_GRIDS.index((grid, panel, late)) :: len(HOST_GRIDS)]
         cases = {name: cases[name] for name in some}
     programs = {name: (case.program, case.kind, case.weighted) for name, case in cases.items()}

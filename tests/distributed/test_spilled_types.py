@@ -46,7 +46,7 @@ PROGRAMS = [
 def test_every_type_has_the_bits_of_a_run_in_memory(
     grid: tuple[int, int], tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
-    turns = 1 if pytestconfig.getoption("--thorough") else len(GRIDS)
+    turns = 1 if pytestconfig.option.tier == 3 else len(GRIDS)
     programs = [*PROGRAMS, *described(GRIDS.index(grid) % turns, turns)]
     by_rank = spill(grid, programs, tmp_path)
     for number, program in enumerate(programs):

@@ -1,6 +1,6 @@
 """Programs over several node types give, on every grid, what the float64 reference gives.
 
-Those of described models take turns, but with ``--thorough``.
+Those of described models take turns, but in the third tier.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PROGRAMS = [
 
 @pytest.mark.parametrize(("p", "m"), GRIDS)
 def test_every_type_is_exact(p: int, m: int, pytestconfig: pytest.Config) -> None:
-    turns = 1 if pytestconfig.getoption("--thorough") else len(GRIDS)
+    turns = 1 if pytestconfig.option.tier == 3 else len(GRIDS)
     programs = [*PROGRAMS, *described(GRIDS.index((p, m)) % turns, turns)]
     ordered = [order_steps(one, p * m) for one in programs]
     by_rank = on_grid(p, m, embed_types, ordered)

@@ -87,7 +87,7 @@ def test_sums_are_those_of_rounded_rows(p: int, m: int) -> None:
 def test_every_type_is_as_exact_as_rounding_lets_it_be(
     p: int, m: int, pytestconfig: pytest.Config
 ) -> None:
-    turns = 1 if pytestconfig.getoption("--thorough") else len(GRIDS)
+    turns = 1 if pytestconfig.option.tier == 3 else len(GRIDS)
     programs = [*PROGRAMS, *described(GRIDS.index((p, m)) % turns, turns)]
     ordered = [order_steps(one, p * m) for one in programs]
     by_rank = on_grid(p, m, embed_types, ordered, "bfloat16")

@@ -52,4 +52,4 @@ def test_random_kills_lose_nothing(
     """A worker or the whole command, at any moment, on any grid; then a run to the end."""
     job = Job(tmp_path, GRIDS, *place_in(s3), scale=10)
     kills = RandomKills.of(job, pytestconfig)
-    kills.kill(100 if pytestconfig.getoption("--thorough") else 2)
+    kills.kill(100 if pytestconfig.option.tier == 3 else 2)

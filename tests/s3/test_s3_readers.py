@@ -39,8 +39,8 @@ SOME_IDS = [6, 0, 3]
 
 @pytest.mark.timeout(4 * 3600)
 def test_no_read_is_mixed(s3: S3Server, pytestconfig: pytest.Config) -> None:
-    """With --thorough a hundred thousand reads."""
-    reads = THOROUGH_READS if pytestconfig.getoption("--thorough") else READS
+    """In the third tier a hundred thousand reads."""
+    reads = THOROUGH_READS if pytestconfig.option.tier == 3 else READS
     storage = open_storage(StorageSettings(endpoint_url=s3.endpoint, region=s3.region))
     uri = f"s3://{s3.bucket}/readers-{secrets.token_hex(4)}/out"
     publish_one(storage, uri, new_version())

@@ -23,10 +23,8 @@ from tests.support.once import Say, name_needs
 _OF_MARKS = {"s3": ("s3",), "cluster": CLUSTER_PROGRAMS}
 """What every test with a mark needs."""
 _OF_FIXTURES = {"s3_server": ("s3",)}
-QUICK = frozenset({"s3"})
-"""What is built on every machine; the rest is for those who work on the chart, rules and images."""
 
-_COMMON = QUICK | set(CLUSTER_PROGRAMS)
+_COMMON = {"s3", *CLUSTER_PROGRAMS}
 """What is built first: most tests that need anything need these."""
 
 _LONG = 20
