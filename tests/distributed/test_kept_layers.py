@@ -34,11 +34,9 @@ def cases() -> dict[str, Case]:
 
 
 def _turn(cases: dict[str, Case], at: int, config: pytest.Config) -> dict[str, Case]:
-    """A quarter of the cases, but for a thorough run."""
+    """A quarter of the cases, but in the third tier."""
     names = list(cases)
-    return {
-        name: cases[name] for name in (names if config.getoption("--thorough") else names[at::4])
-    }
+    return {name: cases[name] for name in (names if config.option.tier == 3 else names[at::4])}
 
 
 def _problems(first: Grid, second: Grid, cases: dict[str, Case], folder: Path) -> dict[str, object]:

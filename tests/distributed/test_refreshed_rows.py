@@ -17,7 +17,7 @@ pytestmark = pytest.mark.distributed
 
 Grid = tuple[int, int]
 BY_TURNS = ((2, 1), (1, 2), (2, 2), (3, 1))
-"""Grids that take the models by turns, but for a thorough run."""
+"""Grids that take the models by turns, but in the third tier."""
 MANY = 90
 """Of the models, those whose rows can be computed alone; others need all rows, and say why."""
 
@@ -95,7 +95,7 @@ def test_grids_have_the_bits_of_a_whole_run(
     grid: Grid, cases: dict[str, Case], tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
     names = list(cases)
-    if not pytestconfig.option.tier == 3:
+    if pytestconfig.option.tier != 3:
         names = names[BY_TURNS.index(grid) :: 2 * len(BY_TURNS)]
     given = {n: (cases[n].program, cases[n].weighted, days_of(cases[n].graph)) for n in names}
     answers = on_grid(*grid, refresh_cases, given, tmp_path.as_uri(), one_host=True)

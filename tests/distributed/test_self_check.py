@@ -44,7 +44,7 @@ def test_right_rows_of_models_agree_by_turns(
     p: int, m: int, cases: dict[str, Case], pytestconfig: pytest.Config
 ) -> None:
     names = list(cases)
-    if not pytestconfig.option.tier == 3:
+    if pytestconfig.option.tier != 3:
         names = names[BY_TURNS.index((p, m)) :: len(BY_TURNS)]
     programs = [(cases[name].program, cases[name].kind, cases[name].weighted) for name in names]
     (found, *_) = on_grid(p, m, check_all, GRAPHS, programs)

@@ -26,7 +26,7 @@ from tests.support.typed_programs import (
 pytestmark = pytest.mark.distributed
 
 BY_TURNS = ((2, 1), (1, 2), (2, 2), (3, 1))
-"""Grids that take the models by turns, but for a thorough run."""
+"""Grids that take the models by turns, but in the third tier."""
 PROGRAMS = [relational(), attending(), from_files(), sharing(), normed(), carrying(), scaled()]
 
 
@@ -82,7 +82,7 @@ def test_so_do_they_on_grids(
     grid: tuple[int, int], cases: dict[str, Case], pytestconfig: pytest.Config
 ) -> None:
     names = list(cases)
-    if not pytestconfig.option.tier == 3:
+    if pytestconfig.option.tier != 3:
         names = names[BY_TURNS.index(grid) :: 2 * len(BY_TURNS)]
     answers = on_grid(*grid, embed_sets, GRAPHS, _given(cases, names), one_host=True)
     assert not _problems(cases, answers, exact=True)
