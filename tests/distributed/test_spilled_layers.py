@@ -40,7 +40,7 @@ HOST_GRIDS: list[tuple[tuple[int, int], int, tuple[Lane, ...]]] = [
     ((2, 1), 5, ("to host",)),
     ((1, 2), 3, ("to device",)),
 ]
-"""Grids, the columns of a panel, and the lanes that are late with copies. Models take turns, unless
+"""Grids, the columns of a panel, and the lanes that are late with copies. Models take turns, unless in
 the third tier."""
 
 
