@@ -40,8 +40,8 @@ HOST_GRIDS: list[tuple[tuple[int, int], int, tuple[Lane, ...]]] = [
     ((2, 1), 5, ("to host",)),
     ((1, 2), 3, ("to device",)),
 ]
-"""Grids, the columns of a panel, and the lanes that are late with copies. Models take turns, unless in
-the third tier."""
+"""Grids, the columns of a panel, and the lanes that are late with copies. Models take turns, but
+in the third tier."""
 
 
 @pytest.fixture(scope="module")
