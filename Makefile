@@ -31,19 +31,21 @@ ARGS ?=
 JOBS ?= -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-hetero test lint format lock clean cluster cluster-packages sanitize sanitize-anew cross
+.PHONY: help setup setup-all demo demo-hetero test test-all test-exhaustive lint format lock clean cluster cluster-packages sanitize sanitize-anew cross
 
 help:
 	@echo "make demo     set up, run the example job on Debian's package graph, show the results"
 	@echo "make demo-hetero  the same with packages, maintainers and sections as node types"
-	@echo "make test     set up, run the tests           (ARGS='tests/unit -k csr' runs some)"
+	@echo "make test     set up, run the tests that every change needs: minutes (ARGS='tests/unit -k csr' runs some)"
+	@echo "make test-all install more packages, run all tests, with an S3 server and a Kubernetes node"
+	@echo "make test-exhaustive  every model on every grid in every mode: hours (ROOM=steps: of one package)"
 	@echo "make cluster  set up, start a Kubernetes node with the operator installed, until Ctrl-C"
 	@echo "make cluster-packages  install by apt what that node needs"
 	@echo "make lint     set up, check format, style, types, imports and Dockerfiles"
 	@echo "make format   set up, format the code"
 	@echo "make sanitize set up, test the native kernels under AddressSanitizer and UBSan"
 	@echo "make cross    set up, compile the native kernels for aarch64 with clang; nothing is run"
-	@echo "make setup    install uv if needed, then .venv from uv.lock"
+	@echo "make setup    install uv if needed, then .venv from uv.lock; setup-all: all that test-all needs"
 	@echo "make lock     resolve pyproject.toml into uv.lock again"
 	@echo "make clean    remove .venv, .cache and the tools' caches"
 	@echo
@@ -51,6 +53,9 @@ help:
 
 setup: $(STAMP)
 	@echo "[setup] .venv matches uv.lock"
+
+setup-all: $(STAMP_ALL)
+	@echo "[setup] .venv matches uv.lock, with all packages"
 
 .cache/uv/bin/uv:
 	@echo "[setup] no uv on PATH: installing uv $(UV_VERSION) into .cache/uv"
@@ -62,13 +67,24 @@ $(STAMP): $(filter .cache/%,$(UV))
 	  echo "[setup] Python 3.11 or later is needed, $(PYTHON) is $$($(PYTHON) -V 2>&1);" \
 	       "select another: make PYTHON=python3.12 ..."; exit 1; }
 	@echo "[setup] .venv for $$($(PYTHON) -V) from uv.lock (PyTorch is large: the first download takes a while)"
-	@$(UV) sync --locked --extra dev --reinstall-package embertide \
-	  --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
+	@$(SYNC) test
+	@$(BIN)/python -c 'from embertide.kernels import native; print("[setup] kernels:", native.describe())'
+	@$(BIN)/python -m tests.support.first_imports
+	@rm -f .venv/.ready-* && touch $@
+
+# Packages that are there stay: what `make test-all` has installed, `make test` leaves.
+SYNC = $(UV) sync --locked --inexact --reinstall-package embertide \
+  --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" --extra
+
+STAMP_ALL := .venv/.ready-all-$(KEY)
+$(STAMP_ALL): $(STAMP)
+	@echo "[setup] packages of make test-all and make lint"
+	@$(SYNC) dev
 	@$(BIN)/python -c 'import importlib.util as u; u.find_spec("dgl") or print("[setup] dgl", \
 	  "has no wheel for this Python and machine (it needs 3.11 on x86-64): everything else works,", \
 	  "tests against dgl are skipped")'
-	@$(BIN)/python -c 'from embertide.kernels import native; print("[setup] kernels:", native.describe())'
-	@rm -f .venv/.ready-* && touch $@
+	@$(BIN)/python -m tests.support.first_imports
+	@touch $@
 
 demo: $(STAMP)
 	@$(BIN)/python examples/debian/demo.py
@@ -76,26 +92,33 @@ demo: $(STAMP)
 demo-hetero: $(STAMP)
 	@$(BIN)/python examples/debian-hetero/demo.py
 
-# Bytecode of what tests import, a third of what is installed, by one process instead of by several.
-IMPORTED := .venv/.imported-$(KEY)
-$(IMPORTED): $(STAMP)
-	@$(BIN)/python -m tests.support.first_imports
-	@rm -f .venv/.imported-* && touch $@
+# Hundreds of processes import these.
+COMPILE = $(BIN)/python -m compileall -q operator worker tests tools
+test: $(STAMP)
+	@$(COMPILE)
+	@echo "[test] pytest $(JOBS) $(ARGS)"
+	@$(BIN)/python -m pytest $(JOBS) $(ARGS)
 
 # The tests on the cluster mostly wait for it; all others run beside them, with the time they leave.
 ON_CLUSTER := .cache/tests-on-the-cluster.log
-test: $(IMPORTED)
-	@$(BIN)/python -m compileall -q operator worker tests  # hundreds of processes import these
-	@mkdir -p .cache; echo "[test] pytest --cluster=without $(JOBS) $(ARGS)"; \
-	echo "[test] beside it, shown at the end: pytest --cluster=only --durations=20 $(ARGS)"; \
-	$(BIN)/python -m pytest --cluster=only --durations=20 $(ARGS) >$(ON_CLUSTER) 2>&1 & cluster=$$!; \
+test-all: $(STAMP_ALL)
+	@$(COMPILE)
+	@mkdir -p .cache; echo "[test] pytest --tier=2 --cluster=without $(JOBS) $(ARGS)"; \
+	echo "[test] beside it, shown at the end: pytest --tier=2 --cluster=only --durations=20 $(ARGS)"; \
+	$(BIN)/python -m pytest --tier=2 --cluster=only --durations=20 $(ARGS) >$(ON_CLUSTER) 2>&1 & cluster=$$!; \
 	trap 'kill $$cluster 2>/dev/null' INT TERM; \
-	nice -n 10 $(BIN)/python -m pytest --cluster=without $(JOBS) $(ARGS); others=$$?; \
+	nice -n 10 $(BIN)/python -m pytest --tier=2 --cluster=without $(JOBS) $(ARGS); others=$$?; \
 	wait $$cluster; cluster=$$?; cat $(ON_CLUSTER); \
 	case $$others in 0|5) ;; *) exit $$others; esac; \
 	[ $$cluster -ne 5 ] || exit $$others; exit $$cluster  # 5: no test selected
 
-cluster: $(STAMP)
+# Of one package of the worker or the operator: make test-exhaustive ROOM=steps
+ROOM ?=
+test-exhaustive: $(STAMP_ALL)
+	@$(COMPILE)
+	@$(BIN)/python -m pytest --tier=3 --cluster=without $(if $(ROOM),--room=$(ROOM)) $(JOBS) $(ARGS)
+
+cluster: $(STAMP_ALL)
 	@$(BIN)/python -m tests.support.cluster up
 
 # Debian packages that the test cluster needs, and a browser; Go comes from https://go.dev/dl.
@@ -105,7 +128,7 @@ cluster-packages:
 	else apt-get update && DEBIAN_FRONTEND=noninteractive \
 	  apt-get install --yes --no-install-recommends $$packages; fi
 
-lint: $(STAMP)
+lint: $(STAMP_ALL)
 	@echo "[lint] ruff format --check"
 	@$(BIN)/ruff format --check
 	@echo "[lint] ruff check"
@@ -133,7 +156,7 @@ SANITIZED_KEY = $(shell { cat uv.lock Makefile worker/CMakeLists.txt worker/embe
   worker/embertide/kernels/native/*.* tests/unit/test_native*.py tests/conftest.py \
   tests/unit/conftest.py; $(CXX) --version; \
   $(PYTHON) -V; echo $(ISAS) $(ARGS); grep -m1 '^flags' /proc/cpuinfo; } 2>/dev/null | sha256sum | cut -c1-16)
-sanitize: $(STAMP) $(filter .cache/%,$(UV))
+sanitize: $(STAMP_ALL) $(filter .cache/%,$(UV))
 	@if [ -e $(PASSED)/$(SANITIZED_KEY) ]; then \
 	  echo "[sanitize] these kernels have passed these tests before: $(PASSED)/$(SANITIZED_KEY)"; \
 	else $(MAKE) --no-print-directory sanitize-anew && mkdir -p $(PASSED) && touch $(PASSED)/$(SANITIZED_KEY); fi
@@ -155,12 +178,12 @@ sanitize-anew:
 # Zig's clang, which has the headers of aarch64; the kernels' own builds do not need it. A minute or more.
 ZIG := ziglang==0.17.1
 NANOBIND := $(shell grep -o 'nanobind==[0-9.]*' pyproject.toml)
-cross: $(STAMP) $(filter .cache/%,$(UV))
+cross: $(STAMP_ALL) $(filter .cache/%,$(UV))
 	@echo "[cross] compiling the kernels for aarch64 with $(ZIG)"
 	@$(UV) run --no-project --isolated --quiet --python $(BIN)/python --with $(ZIG) --with $(NANOBIND) \
 	  python -m tests.support.cross_kernels
 
-format: $(STAMP)
+format: $(STAMP_ALL)
 	@$(BIN)/ruff format
 	@$(BIN)/ruff check --fix
 

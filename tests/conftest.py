@@ -73,6 +73,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.tier is None:  # Decided once; xdist's workers are given it.
         whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
         config.option.tier = 1 if whole else 2
+    if config.option.tier == 1:
+        tiers.hide_packages()
     settings.load_profile("thorough" if config.option.tier == 3 else "usual")
 
 

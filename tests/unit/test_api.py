@@ -10,9 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pytest
 import yaml
@@ -150,7 +148,11 @@ def test_placeholders_of_a_job_are_filled_at_a_time(tmp_path: Path) -> None:
         embertide.plan(embertide.EmbeddingJob.model_construct(), at="now")
 
 
+@pytest.mark.tier(2)
 def test_other_libraries_take_it_as_it_is(output: Path) -> None:
+    import duckdb
+    import polars as pl
+
     embeddings = embertide.read(output)
     vectors = values_of(CURRENT)
     assert np.array_equal(pl.DataFrame(embeddings)["embedding"].to_numpy(), vectors)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from importlib.util import find_spec
 from typing import Any
 
 
@@ -25,6 +26,8 @@ def why_no_dgl() -> str:
             f"dgl has no working wheel for Python {major}.{minor}"
             " (the last one, 1.1.3, is for Python 3.11 and older)"
         )
+    if find_spec("dgl") is None:
+        return "dgl is not installed: pip install 'embertide[dgl]'"
     return ""
 
 
