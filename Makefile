@@ -181,7 +181,7 @@ NANOBIND := $(shell grep -o 'nanobind==[0-9.]*' pyproject.toml)
 cross: $(STAMP_ALL) $(filter .cache/%,$(UV))
 	@echo "[cross] compiling the kernels for aarch64 with $(ZIG)"
 	@$(UV) run --no-project --isolated --quiet --python $(BIN)/python --with $(ZIG) --with $(NANOBIND) \
-	  python -m tests.support.cross_kernels
+	  python -m tools.cross_kernels
 
 format: $(STAMP_ALL)
 	@$(BIN)/ruff format

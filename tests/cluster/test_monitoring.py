@@ -25,12 +25,12 @@ from tests.support.cluster.jobs import Inputs, Jobs, workers
 from tests.support.cluster.nightly import REFRESH, WORKERS, Nights, kill_once_a_layer_is_kept
 from tests.support.cluster.schedules import show_idle_schedule
 from tests.support.go_programs import program
-from tests.support.monitoring.panels import FILES, load, panels, queries
 from tests.support.monitoring.prometheus import Prometheus, Series
 from tests.support.monitoring.promql import metrics_in
 from tests.support.monitoring.rules import alerts, impatient_copies, recorded
 from tests.support.monitoring.scraping import scrape_configs
 from tests.support.paths import ROOT
+from tools.dashboards.panels import FILES, load, panels, queries
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs("prometheus")]
 

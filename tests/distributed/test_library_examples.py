@@ -21,7 +21,6 @@ from embertide.tracing.export import export_module
 from embertide.tracing.forward.entry import part_of
 from embertide.tracing.graph_types import named_types
 from embertide.tracing.prove.agreement import TOLERANCE as AGREEMENT
-from tests.support import examples_page
 from tests.support.exact import TOLERANCE, relative_error
 from tests.support.examples.case import EDGE_FEATURES, Example
 from tests.support.models import Files, read_again, shake
@@ -30,6 +29,7 @@ from tests.support.ranks import on_grid
 from tests.support.tasks import embed_all
 from tests.support.typed_world import embed_types, expected_of
 from tests.support.world import Graph, make_features, make_graph
+from tools.pages import examples as examples_page
 
 pytestmark = pytest.mark.distributed
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from tests.support.chart_page import CHART
 from tests.support.go_programs import program
+from tools.pages.chart import CHART
 
 Object = dict[str, Any]
 Values = Mapping[str, Any]

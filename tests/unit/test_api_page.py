@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from embertide.spec.crd import crd
-from tests.support.api_page import PAGE, page
+from tools.pages.api import PAGE, page
 
 
 def test_the_page_is_what_the_definition_says() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.support.api_page"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tools.pages.api"
 
 
 def test_every_field_is_on_it() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.support import chart
-from tests.support.chart_page import CHART
 from tests.support.operator_world import World, raw_job
+from tools.pages.chart import CHART
 
 pytestmark = pytest.mark.needs("charts", "kstatus")
 

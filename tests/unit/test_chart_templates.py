@@ -12,9 +12,9 @@ import yaml
 
 from embertide.spec.crd import crd, schedule_crd
 from tests.support import chart, chart_schemas
-from tests.support.chart_page import CHART
 from tests.support.chart_platform import PLATFORM
 from tests.support.operator_world import raw_job
+from tools.pages.chart import CHART
 
 pytestmark = pytest.mark.needs("helm", "charts", "chart-sources")
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.support import chart
-from tests.support.chart_page import CHART, PAGE, page, values
+from tools.pages.chart import CHART, PAGE, page, values
 
 pytestmark = pytest.mark.needs("helm")
 
@@ -19,7 +19,7 @@ DEFAULTS: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 
 
 def test_the_page_is_what_the_values_say() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.support.chart_page"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tools.pages.chart"
 
 
 def test_every_value_is_documented_and_in_the_schema() -> None:

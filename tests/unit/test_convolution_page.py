@@ -9,8 +9,8 @@ from embertide.models.dgl_interop import why_no_dgl
 from embertide.models.kinds import LAYERS
 from embertide.models.layer import Library
 from tests.support.convolution_cases import HeldLayer, held_layers
-from tests.support.convolution_page import PAGE, page, untested
 from tests.support.models import program_of
+from tools.pages.convolutions import PAGE, page, untested
 
 needs_dgl = pytest.mark.skipif(why_no_dgl() != "", reason=f"the page needs DGL: {why_no_dgl()}")
 
@@ -22,7 +22,7 @@ def layers() -> list[HeldLayer]:
 
 @needs_dgl
 def test_the_page_is_what_the_cases_say(layers: list[HeldLayer]) -> None:
-    wrong = "run python -m tests.support.convolution_page"
+    wrong = "run python -m tools.pages.convolutions"
     assert PAGE.read_text(encoding="utf-8") == page(layers), wrong
 
 

@@ -19,10 +19,10 @@ from tests.support.monitoring.made_up_runs import (
     WORKERS,
     MadeUpRun,
 )
-from tests.support.monitoring.panels import FILES, PanelQuery, load, queries
 from tests.support.monitoring.promql import metrics_in
 from tests.support.monitoring.promtool import promtool
 from tests.support.monitoring.rules import FILES as RULES
+from tools.dashboards.panels import FILES, PanelQuery, load, queries
 
 pytestmark = pytest.mark.needs("prometheus")
 

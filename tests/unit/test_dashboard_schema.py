@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.monitoring.panels import FILES, load, panels, variables
 from tests.support.monitoring.schema import NEWEST, OLDEST, RELEASES, problems, unknown
 from tests.support.paths import ROOT
+from tools.dashboards.panels import FILES, load, panels, variables
 
 _MINUS_INFINITY = "/thresholds/steps/0/value: None is not of type 'number'"
 """How JSON has the level of the base colour, in every release; this schema forgets it."""

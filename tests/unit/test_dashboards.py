@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from embertide.spec.metric_names import OPERATOR_METRICS, WORKER_METRICS
-from tests.support.monitoring.boards.writing import dashboards, to_text
-from tests.support.monitoring.panels import FILES, PanelQuery, load, panels, queries, variables
 from tests.support.monitoring.promql import exposed, metrics_in
 from tests.support.monitoring.rules import recorded
+from tools.dashboards.panels import FILES, PanelQuery, load, panels, queries, variables
+from tools.dashboards.writing import dashboards, to_text
 
 _METRICS = (*WORKER_METRICS, *OPERATOR_METRICS)
 _QUERIES = {f"{path.stem}: {query.name}": query for path in FILES for query in queries(load(path))}
@@ -23,7 +23,7 @@ _UNITS = {"Bps", "bytes", "none", "ops", "percentunit", "reqps", "s", "short"}
 
 
 def test_the_files_are_those_that_the_code_writes() -> None:
-    """After a change: python -m tests.support.monitoring dashboards."""
+    """After a change: python -m tools.dashboards dashboards."""
     written = {path: to_text(dashboard) for path, dashboard in dashboards().items()}
     assert {path: path.read_text() for path in FILES} == written
 

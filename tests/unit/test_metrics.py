@@ -26,9 +26,9 @@ from embertide_operator.job.status import Draft
 from embertide_operator.metrics.operator_metrics import Metrics
 from embertide_operator.metrics.outputs import follow
 from tests.support.cli import REPORT
-from tests.support.metric_page import PAGE, page
 from tests.support.operator_world import NOW, World, raw_job
 from tests.support.run_reports import SELF_CHECK
+from tools.pages.metrics import PAGE, page
 
 ALL = [*WORKER_METRICS, *OPERATOR_METRICS]
 
@@ -48,7 +48,7 @@ def test_names_are_told_apart() -> None:
 
 
 def test_the_page_of_metrics_is_up_to_date() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.support.metric_page"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tools.pages.metrics"
 
 
 def test_the_page_of_metrics_has_every_metric() -> None:

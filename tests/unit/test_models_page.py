@@ -12,7 +12,6 @@ from embertide.models.layer import Library
 from tests.support.conv_cases import EXAMPLES
 from tests.support.conv_cases.case import Example
 from tests.support.conv_cases.comparing import assert_exact_example
-from tests.support.model_page import PAGE, page
 from tests.support.models import (
     GRAPHS,
     features,
@@ -20,12 +19,13 @@ from tests.support.models import (
     run_program,
     shake,
 )
+from tools.pages.model import PAGE, page
 
 CASES = [(library, conv) for library in get_args(Library) for conv in LAYERS[library]]
 
 
 def test_the_page_is_what_the_options_and_examples_say() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.support.model_page"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tools.pages.model"
 
 
 def test_every_kind_of_layer_has_an_example_that_uses_it() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import ROOT
-from tests.support.report_picture import PICTURE
+from tools.report_picture import PICTURE
 
 PICTURES = sorted((ROOT / "docs" / "images").iterdir())
 PAGES = [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
@@ -41,7 +41,7 @@ def test_a_picture_has_the_format_of_its_name(picture: Path) -> None:
 
 
 def test_the_report_of_a_held_version_is_shown_small_enough_for_a_page() -> None:
-    """After a change of the report's page: python -m tests.support.report_picture."""
+    """After a change of the report's page: python -m tools.report_picture."""
     data = PICTURE.read_bytes()
     assert len(data) <= 200 * 1024
     assert int.from_bytes(data[16:20], "big") == 1200, "the width in IHDR"

@@ -13,8 +13,6 @@ import yaml
 from embertide.spec.metric_names import OPERATOR_METRICS, WORKER_METRICS
 from tests.support.monitoring.alert_cases import CASES, FIRINGS, NOT_PUSHED, SILENT, Case
 from tests.support.monitoring.healthy import JOB, healthy
-from tests.support.monitoring.panels import FILES as DASHBOARDS
-from tests.support.monitoring.panels import load, queries
 from tests.support.monitoring.promql import exposed, metrics_in
 from tests.support.monitoring.promtool import promtool
 from tests.support.monitoring.rules import (
@@ -25,6 +23,8 @@ from tests.support.monitoring.rules import (
     recorded,
     rules,
 )
+from tools.dashboards.panels import FILES as DASHBOARDS
+from tools.dashboards.panels import load, queries
 
 pytestmark = pytest.mark.needs("prometheus")
 

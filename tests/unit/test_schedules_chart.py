@@ -16,10 +16,11 @@ from embertide.submit.firing import ENV_JOB, JOB_NAME_LABEL, Firing
 from embertide.submit.placeholders import fill
 from embertide.submit.policy import Policy
 from embertide.submit.template import job_of, to_object
-from tests.support import chart, chart_schemas, values_schema
+from tests.support import chart, chart_schemas
 from tests.support.crd_cases import BASE, TAKEN
 from tests.support.manifests import put
 from tests.support.paths import ROOT
+from tools.pages import values_schema
 
 pytestmark = pytest.mark.needs("helm", "charts", "chart-sources")
 
@@ -232,7 +233,7 @@ def test_refused_by_the_schema(path: str, value: Any, message: str) -> None:
 
 def test_the_schema_of_a_jobs_spec_is_that_of_the_definition() -> None:
     assert values_schema.FILE.read_text() == values_schema.text(), (
-        "run: python -m tests.support.values_schema"
+        "run: python -m tools.pages.values_schema"
     )
 
 

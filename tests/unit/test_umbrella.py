@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tests.support import chart
-from tests.support.chart_page import CHART, values
+from tools.pages.chart import CHART, values
 
 pytestmark = pytest.mark.needs("helm", "helm4")
 

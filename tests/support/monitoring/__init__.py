@@ -1,1 +1,1 @@
-"""Dashboards, rules and a real Prometheus for tests; ``python -m tests.support.monitoring``."""
+"""Rules, series that fire them and a real Prometheus, for tests."""

@@ -11,7 +11,7 @@ from typing import Any
 from jsonschema import Draft7Validator
 from jsonschema.exceptions import ValidationError
 
-from tests.support.monitoring.panels import Json, panels
+from tools.dashboards.panels import Json, panels
 
 _FOLDER = Path(__file__).parent / "schemas"
 OLDEST, NEWEST = "10.4", "13.2"

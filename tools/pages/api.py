@@ -1,6 +1,6 @@
 """Writes docs/api.md: every field of EmbeddingJob, from the custom resource definition.
 
-Run it after a change of a field: python -m tests.support.api_page
+Run it after a change of a field: python -m tools.pages.api
 """
 
 from __future__ import annotations

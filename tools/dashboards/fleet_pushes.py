@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.support.monitoring.boards.grafana import Query, graph, rows, table
-from tests.support.monitoring.boards.layout import Board
+from tools.dashboards.grafana import Query, graph, rows, table
+from tools.dashboards.layout import Board
 
 _HERE = 'job_namespace=~"$namespace"'
 _JOB = "by (job_namespace, job_name)"

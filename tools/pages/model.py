@@ -1,6 +1,6 @@
 """Writes docs/model.md: the options of model.yaml from their classes, and tested examples.
 
-Run it after a change of an option or an example: python -m tests.support.model_page
+Run it after a change of an option or an example: python -m tools.pages.model
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What people do with dashboards: ``python -m tests.support.monitoring COMMAND``.
+"""What people do with dashboards: ``python -m tools.dashboards COMMAND``.
 
 dashboards       write the chart's dashboards again
 pictures FOLDER  draw them into docs/images from what a Prometheus kept, as Grafana would, with
@@ -14,11 +14,11 @@ import tempfile
 from pathlib import Path
 
 from tests.support.go_programs import program
-from tests.support.monitoring.boards.writing import write
-from tests.support.monitoring.drawing.page import page, picture
-from tests.support.monitoring.panels import FILES, load
 from tests.support.monitoring.prometheus import Prometheus
 from tests.support.paths import ROOT
+from tools.dashboards.drawing.page import page, picture
+from tools.dashboards.panels import FILES, load
+from tools.dashboards.writing import write
 
 _IMAGES = ROOT / "docs" / "images"
 _JOB = "healthy"

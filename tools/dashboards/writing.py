@@ -8,9 +8,9 @@ from pathlib import Path
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from tests.support.monitoring.boards.fleet import fleet
-from tests.support.monitoring.boards.job import job
 from tests.support.paths import ROOT
+from tools.dashboards.fleet import fleet
+from tools.dashboards.job import job
 
 FOLDER = ROOT / "charts" / "embertide" / "dashboards"
 

@@ -1,6 +1,6 @@
 """Writes docs/convolutions.md from the layers that the tests hold against their libraries.
 
-Run it after a change of a case or an option: python -m tests.support.convolution_page
+Run it after a change of a case or an option: python -m tools.pages.convolutions
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from embertide.tracing.forward.replacements import BY_NUMBER, BY_RELATION
 from tests.support.conv_cases import traced
 from tests.support.convolution_cases import HeldLayer, held_layers
 from tests.support.dgl_library import dgl
-from tests.support.model_page import NAMES, modules_of
 from tests.support.pyg import pyg
+from tools.pages.model import NAMES, modules_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "convolutions.md"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.support.monitoring.boards.grafana import GREEN, ORANGE, RED, YELLOW, Query, graph
-from tests.support.monitoring.boards.layout import Board
+from tools.dashboards.grafana import GREEN, ORANGE, RED, YELLOW, Query, graph
+from tools.dashboards.layout import Board
 
 _RESYNC = "embertide_operator_last_resync_timestamp_seconds"
 

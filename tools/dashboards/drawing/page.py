@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.support.monitoring.panels import Json, PanelQuery, queries
 from tests.support.monitoring.prometheus import Prometheus, Series
+from tools.dashboards.panels import Json, PanelQuery, queries
 
 _HERE = Path(__file__).resolve().parent
 _WIDTH = 1600

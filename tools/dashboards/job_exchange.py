@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.monitoring.boards.grafana import (
+from tools.dashboards.grafana import (
     ORANGE,
     RED,
     Query,
@@ -15,7 +15,7 @@ from tests.support.monitoring.boards.grafana import (
     rows,
     table,
 )
-from tests.support.monitoring.boards.job_queries import (
+from tools.dashboards.job_queries import (
     RANKS,
     RUN,
     last,
@@ -25,7 +25,7 @@ from tests.support.monitoring.boards.job_queries import (
     rate,
     run_total,
 )
-from tests.support.monitoring.boards.layout import Board
+from tools.dashboards.layout import Board
 
 _INFO = f"embertide_worker_info{{{RUN}}}"
 _WHEN = "Once the attempt has published, or each worker has spent 5 minutes in infer."

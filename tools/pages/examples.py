@@ -1,6 +1,6 @@
 """Writes docs/examples.md: the examples of PyG and DGL that are exported in tests.
 
-Run it after a change of an example: python -m tests.support.examples_page
+Run it after a change of an example: python -m tools.pages.examples
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ them, and what [export](export.md) makes of each. Tests export every one: its pr
 the module's own `forward` in float64 to 1e-9 on
 [a dozen graphs](export.md#what-the-proof-proves), and then, on grids of 1x1, 2x1, 1x2 and 2x2
 workers, with that program's float64 reference. This page is made from these tests by
-`python -m tests.support.examples_page`.
+`python -m tools.pages.examples`.
 
 "As it is" is a module without a change and without an option. Names are of files in PyG's folder of
 examples, and in that of DGL's for PyTorch.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.support.monitoring.boards.grafana import Query, bars, graph, now, rows, stat, table
-from tests.support.monitoring.boards.job_queries import JOB, RANKS, last, over_time, rate, run_total
-from tests.support.monitoring.boards.layout import Board
+from tools.dashboards.grafana import Query, bars, graph, now, rows, stat, table
+from tools.dashboards.job_queries import JOB, RANKS, last, over_time, rate, run_total
+from tools.dashboards.layout import Board
 
 _AT = "({{graph_rank}}, {{feature_rank}})"
 

@@ -1,7 +1,7 @@
 """Writes the schema of a job's spec into charts/embertide/values.schema.json.
 
 So that helm refuses a schedule's template for the same fields, types and bounds as the API server
-refuses a job. Run it after a change of a field: python -m tests.support.values_schema
+refuses a job. Run it after a change of a field: python -m tools.pages.values_schema
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models.common import BigValueTextMode
 
-from tests.support.monitoring.boards.grafana import ORANGE, levels, now, stat
-from tests.support.monitoring.boards.job_queries import JOB
-from tests.support.monitoring.boards.layout import Board
+from tools.dashboards.grafana import ORANGE, levels, now, stat
+from tools.dashboards.job_queries import JOB
+from tools.dashboards.layout import Board
 
 
 def add_push(board: Board) -> None:

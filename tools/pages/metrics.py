@@ -1,7 +1,7 @@
 """Writes docs/metrics.md: what the metrics tell, and every one as the table of names has it.
 
 Run it after a change of ``spec/metric_names.py`` or of the text here:
-python -m tests.support.metric_page
+python -m tools.pages.metrics
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INTRODUCTION = """\
 
 Every worker and the operator serve `/metrics` on port 8080. All names, labels, units and help texts
 are in one module, `worker/embertide/spec/metric_names.py`; this page is generated from it by
-`python -m tests.support.metric_page`.
+`python -m tools.pages.metrics`.
 
 Labels never carry group numbers, peers or node ids. What a worker keeps and serves grows with the
 number of axes, primitives, layers and relations alone: a group is counted when it arrives.

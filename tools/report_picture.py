@@ -1,6 +1,6 @@
 """Writes docs/images/report.png: the report of a real run whose version its gate holds.
 
-Run it after a change of the report's page: python -m tests.support.report_picture
+Run it after a change of the report's page: python -m tools.report_picture
 
 The example's graph is published, and then the same without half of its edges. The picture shows the
 second report from its head to the self-check, as Chromium draws it.

@@ -1,6 +1,6 @@
 """Writes charts/embertide/README.md: an introduction, and every value as values.yaml tells it.
 
-Run it after a change of values.yaml or of the text here: python -m tests.support.chart_page
+Run it after a change of values.yaml or of the text here: python -m tools.pages.chart
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INTRODUCTION = """\
 
 It installs the definition of EmbeddingJob (short name `ej`) and one operator, which computes and
 publishes the embeddings that jobs ask for. Kubernetes 1.28 and Helm 3.14 or later are needed. This
-page is generated from `values.yaml` by `python -m tests.support.chart_page`.
+page is generated from `values.yaml` by `python -m tools.pages.chart`.
 
 ```
 helm install embertide charts/embertide --namespace embertide --create-namespace

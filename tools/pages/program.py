@@ -1,7 +1,7 @@
 """Writes docs/program.md: what a program is, every kind of step, every operation of a line.
 
 Run it after a change of a step's docstring or fields, or of the text here:
-python -m tests.support.step_page
+python -m tools.pages.program
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INTRODUCTION = """\
 
 Whatever describes a model ends in a *program*: a list of steps over named tensors, each with a row
 for every node. This page has every kind of step with its fields; it is generated from their classes
-by `python -m tests.support.step_page`.
+by `python -m tools.pages.program`.
 
 N are the nodes, H heads, F columns of a head; heads stand side by side. N(i) are the sources of
 node i's in-edges in the layer graph of the step's `layer`, with duplicates. Every step has `out`,

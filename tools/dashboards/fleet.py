@@ -5,10 +5,10 @@ from __future__ import annotations
 from grafana_foundation_sdk.models.common import BigValueTextMode
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from tests.support.monitoring.boards.fleet_jobs import add_jobs, add_last_runs
-from tests.support.monitoring.boards.fleet_operator import add_operator
-from tests.support.monitoring.boards.fleet_pushes import add_pushes
-from tests.support.monitoring.boards.grafana import (
+from tools.dashboards.fleet_jobs import add_jobs, add_last_runs
+from tools.dashboards.fleet_operator import add_operator
+from tools.dashboards.fleet_pushes import add_pushes
+from tools.dashboards.grafana import (
     ORANGE,
     RED,
     Query,
@@ -20,7 +20,7 @@ from tests.support.monitoring.boards.grafana import (
     stat,
     table,
 )
-from tests.support.monitoring.boards.layout import Board, choice, link
+from tools.dashboards.layout import Board, choice, link
 
 UID = "embertide-fleet"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from grafana_foundation_sdk.models.common import BigValueTextMode
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from tests.support.monitoring.boards.grafana import (
+from tools.dashboards.grafana import (
     ORANGE,
     Query,
     bars,
@@ -15,17 +15,17 @@ from tests.support.monitoring.boards.grafana import (
     stat,
     timeline,
 )
-from tests.support.monitoring.boards.job_exchange import add_exchange, add_groups
-from tests.support.monitoring.boards.job_push import add_push
-from tests.support.monitoring.boards.job_queries import JOB, last, over_time, rate, run_total
-from tests.support.monitoring.boards.job_resources import (
+from tools.dashboards.job_exchange import add_exchange, add_groups
+from tools.dashboards.job_push import add_push
+from tools.dashboards.job_queries import JOB, last, over_time, rate, run_total
+from tools.dashboards.job_resources import (
     add_changes,
     add_last_run,
     add_memory,
     add_reused,
     add_storage,
 )
-from tests.support.monitoring.boards.layout import Board, choice, link
+from tools.dashboards.layout import Board, choice, link
 
 UID = "embertide-job"
 

@@ -23,7 +23,7 @@ from grafana_foundation_sdk.models.dashboard import (
     VariableType,
 )
 
-from tests.support.monitoring.boards.grafana import SOURCE
+from tools.dashboards.grafana import SOURCE
 
 _COLUMNS = 24
 _SCHEMA = 39

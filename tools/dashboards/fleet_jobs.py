@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.monitoring.boards.grafana import (
+from tools.dashboards.grafana import (
     BLUE,
     GRAY,
     GREEN,
@@ -15,7 +15,7 @@ from tests.support.monitoring.boards.grafana import (
     rows,
     table,
 )
-from tests.support.monitoring.boards.layout import Board
+from tools.dashboards.layout import Board
 
 _HERE = 'job_namespace=~"$namespace"'
 _JOB = "by (job_namespace, job_name)"

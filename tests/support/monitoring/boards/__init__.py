@@ -1,1 +1,0 @@
-"""The Grafana dashboards as code: ``python -m tests.support.monitoring dashboards`` writes them."""
