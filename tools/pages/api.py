@@ -106,11 +106,12 @@ def _type(schema: Schema) -> str:
         return "object, any fields"
     if schema.get("x-kubernetes-int-or-string"):
         return "text or whole number"
-    return _WORDS.get(schema["type"], schema["type"])
+    kind: str = schema["type"]
+    return _WORDS.get(kind, kind)
 
 
 def _is_uri(schema: Schema) -> bool:
-    return schema.get(VALIDATIONS) == _URI[VALIDATIONS]
+    return bool(schema.get(VALIDATIONS) == _URI[VALIDATIONS])
 
 
 def _default(schema: Schema) -> str:
