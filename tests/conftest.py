@@ -100,18 +100,18 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out folders and files that have no test to run: importing them takes seconds."""
-    of_cluster = collection_path.name == "cluster"
-    if collection_path.is_dir():
-        if collection_path.parent != Path(__file__).parent:
-            return None
-        other = "without" if of_cluster else "only"
-        return True if config.getoption("--cluster") == other else None
-    if not collection_path.match("test_*.py"):
+    if collection_path.parent == Path(__file__).parent and collection_path.is_dir():
+        other = "without" if collection_path.name == "cluster" else "only"
+        if config.option.cluster == other:
+            return True
+    whole = collection_path.name in tiers.FOLDERS
+    tests = sorted(collection_path.glob("test_*.py")) if whole else [collection_path]
+    if not tests or not tests[0].match("test_*.py"):
         return None
-    tier, why = tiers.tier_of_file(collection_path)
+    tier, why = tiers.tier_of_file(tests[0])
     if tier <= config.option.tier:
         return None
-    tiers.leave_out(config, tier, why)
+    tiers.leave_out(config, tier, why, len(tests))
     return True
 
 

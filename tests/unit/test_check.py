@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,11 @@ import pytest
 import torch
 from torch import nn
 
+from tests.support.dgl_library import dgl
 from tests.support.models import GRAPHS, NODES, features, shake
 from tests.support.paths import ROOT
+from tests.support.pyg import pyg
 from tests.support.small_job import SmallJob
-
-with warnings.catch_warnings():
-    # Their imports use what current torch and Python deprecate.
-    warnings.simplefilter("ignore")
-    import dgl
-    import torch_geometric.nn as pyg
 
 Cli = Callable[..., tuple[int, str, str]]
 GRAPH = GRAPHS["directed"]
@@ -257,7 +252,7 @@ layers:
 """
 
 
-@pytest.mark.parametrize("library", ["pyg", "dgl"])
+@pytest.mark.parametrize("library", ["pyg", pytest.param("dgl", marks=pytest.mark.tier(2))])
 def test_the_page_writes_references(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str
 ) -> None:

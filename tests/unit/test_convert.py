@@ -145,6 +145,7 @@ def test_a_row_that_does_not_fit_is_named_and_nothing_stays(
     assert [path for path in (tmp_path / "files").rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.tier(2)
 def test_versions_join_in_time_by_id(storage: Storage, output: str, tmp_path: Path) -> None:
     """As feature stores do: for each id and time, the version that was the newest then."""
     import duckdb

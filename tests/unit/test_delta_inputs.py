@@ -20,6 +20,8 @@ from embertide.storage.opening import open_storage
 from tests.support.lake_tables import delta_compacted, delta_deleted
 from tests.support.table_inputs import DeltaByHand, edges, field, read_rows
 
+pytestmark = pytest.mark.tier(2)
+
 ROWS = pa.table({"src": list(range(300)), "dst": list(range(1, 301)), "w": [0.5] * 300})
 LOOPED = [(i, i + 1) for i in range(300)]
 
