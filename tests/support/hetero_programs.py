@@ -9,6 +9,18 @@ from tests.support import hetero_cases_dgl, hetero_cases_pyg
 from tests.support.dgl_library import dgl
 from tests.support.hetero_case import shaken
 from tests.support.pyg import pyg
+from tests.support.sharing_programs import additive, messages, pairs, read
+from tests.support.typed_programs import (
+    attending,
+    carrying,
+    carrying_on,
+    from_files,
+    looped,
+    normed,
+    relational,
+    scaled,
+    sharing,
+)
 
 ON_GRIDS = [
     ("pyg", "rgcn-bases"), ("pyg", "hetero-deep"), ("dgl", "hetero-attention"), ("pyg", "han"),
@@ -18,6 +30,17 @@ ON_GRIDS = [
     ("dgl", "hetero-deep"), ("pyg", "rgcn-max"),
 ]  # fmt: skip
 """Cases whose steps differ."""
+MADE = (
+    relational, attending, from_files, sharing, normed, carrying, carrying_on, additive, pairs,
+    messages, read, scaled, looped,
+)  # fmt: skip
+"""Programs that no library's model has."""
+
+
+def typed_catalogue() -> dict[str, Program]:
+    """Name -> program, of several node types."""
+    made = {f"types made {make.__name__}": make() for make in MADE}
+    return {f"types {name}": program for name, program in named()} | made
 
 
 def described(turn: int, turns: int) -> list[Program]:
