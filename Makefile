@@ -31,7 +31,7 @@ ARGS ?=
 JOBS ?= -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-all demo demo-hetero test test-all test-exhaustive lint format lock clean cluster cluster-packages sanitize sanitize-anew cross
+.PHONY: help setup setup-all demo demo-hetero test test-all test-rest test-exhaustive lint format lock clean cluster cluster-packages sanitize sanitize-anew cross
 
 help:
 	@echo "make demo     set up, run the example job on Debian's package graph, show the results"
@@ -99,15 +99,19 @@ test: $(STAMP)
 	@echo "[test] pytest $(JOBS) $(ARGS)"
 	@$(BIN)/python -m pytest $(JOBS) $(ARGS)
 
+# Tests that are named by ARGS run once, whatever their tier.
+test-all: $(if $(ARGS),,test) test-rest
+
 # The tests on the cluster mostly wait for it; all others run beside them, with the time they leave.
+TIERS = --tier=2 --from-tier=$(if $(ARGS),1,2)
 ON_CLUSTER := .cache/tests-on-the-cluster.log
-test-all: $(STAMP_ALL)
+test-rest: $(STAMP_ALL)
 	@$(COMPILE)
-	@mkdir -p .cache; echo "[test] pytest --tier=2 --cluster=without $(JOBS) $(ARGS)"; \
-	echo "[test] beside it, shown at the end: pytest --tier=2 --cluster=only --durations=20 $(ARGS)"; \
-	$(BIN)/python -m pytest --tier=2 --cluster=only --durations=20 $(ARGS) >$(ON_CLUSTER) 2>&1 & cluster=$$!; \
+	@mkdir -p .cache; echo "[test] pytest $(TIERS) --cluster=without $(JOBS) $(ARGS)"; \
+	echo "[test] beside it, shown at the end: pytest $(TIERS) --cluster=only --durations=20 $(ARGS)"; \
+	$(BIN)/python -m pytest $(TIERS) --cluster=only --durations=20 $(ARGS) >$(ON_CLUSTER) 2>&1 & cluster=$$!; \
 	trap 'kill $$cluster 2>/dev/null' INT TERM; \
-	nice -n 10 $(BIN)/python -m pytest --tier=2 --cluster=without $(JOBS) $(ARGS); others=$$?; \
+	nice -n 10 $(BIN)/python -m pytest $(TIERS) --cluster=without --durations=20 $(JOBS) $(ARGS); others=$$?; \
 	wait $$cluster; cluster=$$?; cat $(ON_CLUSTER); \
 	case $$others in 0|5) ;; *) exit $$others; esac; \
 	[ $$cluster -ne 5 ] || exit $$others; exit $$cluster  # 5: no test selected
@@ -116,7 +120,7 @@ test-all: $(STAMP_ALL)
 ROOM ?=
 test-exhaustive: $(STAMP_ALL)
 	@$(COMPILE)
-	@$(BIN)/python -m pytest --tier=3 --cluster=without $(if $(ROOM),--room=$(ROOM)) $(JOBS) $(ARGS)
+	@$(BIN)/python -m pytest --tier=3 --from-tier=3 --cluster=without $(if $(ROOM),--room=$(ROOM)) $(JOBS) $(ARGS)
 
 cluster: $(STAMP_ALL)
 	@$(BIN)/python -m tests.support.cluster up

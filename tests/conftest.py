@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+from embertide.models.dgl_interop import why_no_dgl
 from tests.support import tiers
 from tests.support.needs import in_turn, needed, provide, speaker
 from tests.support.s3.server import AMBIENT, S3Server, server_program
@@ -63,9 +64,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         " 2 of those that are named",
     )
     parser.addoption(
+        "--from-tier",
+        type=int,
+        choices=(1, 2, 3),
+        default=1,
+        help="tests of tiers from this one on; those before it have passed, say",
+    )
+    parser.addoption(
         "--room",
         default=None,
-        help="of the third tier only, the tests whose files import this package, such as steps",
+        help="tests whose files import this package of the worker or the operator, such as steps",
     )
 
 
@@ -81,8 +89,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Name what a run leaves to later tiers, and why."""
-    for line in tiers.summary(config):
+    """Name what a run of all tests leaves to later tiers, and why."""
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    for line in tiers.summary(config) if whole else ():
         terminalreporter.write_line(line)
 
 
@@ -128,7 +137,8 @@ def _is_chosen(config: pytest.Config, item: pytest.Item) -> bool:
     tier, why = tiers.tier_of(item)
     if tier > config.option.tier:
         tiers.leave_out(config, tier, why)
-    return tier <= config.option.tier and tiers.is_of_room(item, config.option.room)
+    within = config.option.from_tier <= tier <= config.option.tier
+    return within and tiers.is_of_room(item, config.option.room)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -143,9 +153,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail a test that has not what it needs; the others run."""
+    """Fail a test that has not what it needs, and skip DGL where it has no wheel; others run."""
     if _FAILED_BUILD in item.stash:
         pytest.fail(item.stash[_FAILED_BUILD], pytrace=False)
+    if tiers.is_of_dgl(item) and (reason := why_no_dgl()):
+        pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")

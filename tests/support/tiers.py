@@ -8,7 +8,7 @@ tier 3    ``make test-exhaustive``  hours: every model on every grid in every mo
 
 A test is of the first tier unless ``pytest.mark.tier(n)`` names another, on it, one of its
 parameters or its file's ``pytestmark``, or it needs what only a later tier has (``needs.py``,
-:data:`FOLDERS`).
+:data:`FOLDERS`, :data:`PACKAGES`).
 """
 
 from __future__ import annotations
@@ -53,8 +53,19 @@ def tier_of(item: pytest.Item) -> tuple[int, str]:
     tier, why = max(stated, default=1), ""
     if needed([item]) or item.get_closest_marker("cluster"):
         tier, why = max(tier, 2), "programs that are built"
+    if is_of_dgl(item):
+        tier = max(tier, 2)
     of_folder = FOLDERS.get(item.path.parent.name, why)
     return tier, of_folder if tier == 2 and of_folder else LONG.get(tier, "")
+
+
+def is_of_dgl(item: pytest.Item) -> bool:
+    """Whether a test uses DGL: by its mark, or as it is of the library of that name."""
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    of_case = any(
+        "dgl" in str(mark.kwargs.get("reason")).lower() for mark in item.iter_markers("skipif")
+    )
+    return of_case or bool(item.get_closest_marker("dgl")) or params.get("library") == "dgl"
 
 
 def tier_of_file(path: Path) -> tuple[int, str]:

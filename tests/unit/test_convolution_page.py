@@ -5,14 +5,11 @@ from __future__ import annotations
 import pytest
 
 from embertide.errors import ModelError
-from embertide.models.dgl_interop import why_no_dgl
 from embertide.models.kinds import LAYERS
 from embertide.models.layer import Library
 from tests.support.convolution_cases import HeldLayer, held_layers
 from tests.support.models import program_of
 from tools.pages.convolutions import PAGE, page, untested
-
-needs_dgl = pytest.mark.skipif(why_no_dgl() != "", reason=f"the page needs DGL: {why_no_dgl()}")
 
 
 @pytest.fixture(scope="module")
@@ -20,13 +17,13 @@ def layers() -> list[HeldLayer]:
     return list(held_layers())
 
 
-@needs_dgl
+@pytest.mark.dgl
 def test_the_page_is_what_the_cases_say(layers: list[HeldLayer]) -> None:
     wrong = "run python -m tools.pages.convolutions"
     assert PAGE.read_text(encoding="utf-8") == page(layers), wrong
 
 
-@needs_dgl
+@pytest.mark.dgl
 def test_every_option_is_held_against_the_library(layers: list[HeldLayer]) -> None:
     assert untested(layers) == []
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from embertide.models.dgl_interop import why_no_dgl
 from embertide.models.layer import Library
 from tests.support.conv_cases import CASES, library_nn
 from tests.support.conv_cases.comparing import edges_of
@@ -22,7 +21,7 @@ def test_pyg(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compare("pyg", name, kind, monkeypatch)
 
 
-@pytest.mark.skipif(why_no_dgl() != "", reason=f"DGL itself is not compared: {why_no_dgl()}")
+@pytest.mark.dgl
 @pytest.mark.parametrize("kind", GRAPHS)
 @pytest.mark.parametrize("name", described("dgl"))
 def test_dgl(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from embertide.models.dgl_interop import load_dgl, why_no_dgl
+from embertide.models.dgl_interop import load_dgl
 from tests.support import hetero_cases_dgl, hetero_cases_pyg
 from tests.support.hetero_case import HeteroCase, edges, shaken, weights
 from tests.support.models import assert_same, program_of
@@ -25,7 +25,7 @@ def test_pyg(name: str) -> None:
     _assert_exact("pyg", case, pyg, edges(), **more)
 
 
-@pytest.mark.skipif(why_no_dgl() != "", reason=f"DGL itself is not compared: {why_no_dgl()}")
+@pytest.mark.dgl
 @pytest.mark.parametrize("name", hetero_cases_dgl.CASES)
 def test_dgl(name: str) -> None:
     case, dgl = hetero_cases_dgl.CASES[name], load_dgl()

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from embertide.models.dgl_interop import why_no_dgl
 from embertide.models.kinds import TYPED_LAYERS
 from embertide.models.reference import run_typed_reference
 from embertide.steps import Program
@@ -31,8 +30,6 @@ def test_every_kind_of_layer_has_an_example_that_uses_it() -> None:
 
 @pytest.mark.parametrize(("library", "conv"), CASES)
 def test_examples(library: str, conv: str) -> None:
-    if library == "dgl" and why_no_dgl():
-        pytest.skip(f"DGL itself is not compared: {why_no_dgl()}")
     example = EXAMPLES[library][conv]
     module = shake(example.make())
     program = program_of(example.yaml, module)

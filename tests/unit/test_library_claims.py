@@ -11,11 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from embertide.models.dgl_interop import why_no_dgl
 from tests.support.library_graphs import Data, HeteroData, dgl, transforms, utils
 from tests.support.pyg import pyg
-
-with_dgl = pytest.mark.skipif(bool(why_no_dgl()), reason=why_no_dgl())
 
 NODES = 4
 ENDS = torch.tensor([[0, 0, 1, 1, 1, 2, 0, 0], [0, 1, 1, 1, 2, 0, 1, 1]])
@@ -54,7 +51,7 @@ def test_pyg_adds_one_more_loop_of_one_at_every_node(carried: torch.Tensor) -> N
     )
 
 
-@with_dgl
+@pytest.mark.dgl
 def test_dgl_adds_one_more_loop_of_one_at_every_node() -> None:
     graph = dgl.add_self_loop(a_graph())
     assert [ends[-NODES:].tolist() for ends in graph.edges()] == [[0, 1, 2, 3]] * 2
@@ -71,7 +68,7 @@ def test_add_remaining_self_loops_keeps_the_last_of_several_and_adds_the_missing
     assert edges(added.edge_index, added.edge_weight) == expected
 
 
-@with_dgl
+@pytest.mark.dgl
 def test_dgls_transform_replaces_self_loops() -> None:
     expected = sorted([*OTHERS, *((node, node, 1.0) for node in range(NODES))])
     for change in (dgl.AddSelfLoop(), lambda graph: dgl.add_self_loop(dgl.remove_self_loop(graph))):
@@ -113,7 +110,7 @@ def test_to_undirected_makes_a_reverse_type_between_node_types_alone() -> None:
     assert edges(own.edge_index, own.edge_attr) == edges(*utils.to_undirected(ENDS, WEIGHT))
 
 
-@with_dgl
+@pytest.mark.dgl
 def test_add_reverse_edges_leaves_self_loops_single() -> None:
     graph = dgl.add_reverse_edges(a_graph(), copy_edata=True)
     other = ENDS[0] != ENDS[1]
@@ -122,7 +119,7 @@ def test_add_reverse_edges_leaves_self_loops_single() -> None:
     )
 
 
-@with_dgl
+@pytest.mark.dgl
 def test_to_simple_keeps_the_first_and_to_bidirected_no_data() -> None:
     first = [(0, 0, 5.0), (0, 1, 1.0), (1, 1, 3.0), (1, 2, 4.0), (2, 0, 9.0)]
     graph = dgl.to_simple(a_graph(), copy_edata=True)
@@ -144,7 +141,7 @@ def test_pygs_convolutions_add_self_loops(conv: Callable[..., Any]) -> None:
     assert not torch.allclose(module(rows, ENDS), module(rows, looped), atol=1e-3)
 
 
-@with_dgl
+@pytest.mark.dgl
 @pytest.mark.parametrize("conv", ["GraphConv", "GATConv"])
 def test_dgls_convolutions_add_none(conv: str) -> None:
     torch.manual_seed(0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, get_args
 
 import pytest
@@ -11,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from embertide.models.dgl_interop import load_dgl, why_no_dgl
+from embertide.models.dgl_interop import load_dgl
 from embertide.models.read import read_model
 from embertide.models.synth import Conv, write_random_model
 from tests.support.conv_cases.comparing import assert_exact_example
@@ -27,10 +26,7 @@ from tests.support.models import (
     shake,
 )
 
-pytestmark = pytest.mark.skipif(
-    why_no_dgl() != "",
-    reason=f"DGL itself is not compared: {why_no_dgl()}; this is Python {sys.version.split()[0]}",
-)
+pytestmark = pytest.mark.dgl
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
-from embertide.models.dgl_interop import why_no_dgl
 from tests.support.conv_cases.comparing import assert_exact_example
 from tests.support.conv_cases.models import DGL_LAYERS, PYG_LAYERS
 from tests.support.models import GRAPHS, program_of, shake
@@ -28,10 +25,7 @@ def test_only_layers_that_read_edges_have_a_layer_graph() -> None:
     assert [len(program.outputs), program.outputs[-1]] == [6, program.output]
 
 
-@pytest.mark.skipif(
-    why_no_dgl() != "",
-    reason=f"DGL itself is not compared: {why_no_dgl()}; this is Python {sys.version.split()[0]}",
-)
+@pytest.mark.dgl
 @pytest.mark.parametrize("kind", GRAPHS)
 @pytest.mark.parametrize("name", DGL_LAYERS)
 def test_dgl(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ from typing import get_args
 
 import pytest
 
-from embertide.models.dgl_interop import why_no_dgl
 from embertide.models.kinds import LAYERS
 from embertide.models.layer import Library
 from tests.support.conv_cases import EXAMPLES
@@ -37,8 +36,6 @@ def test_every_kind_of_layer_has_an_example_that_uses_it() -> None:
 @pytest.mark.parametrize("kind", GRAPHS)
 @pytest.mark.parametrize(("library", "conv"), CASES)
 def test_examples(library: Library, conv: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if library == "dgl" and why_no_dgl():
-        pytest.skip(f"DGL itself is not compared: {why_no_dgl()}")
     assert_exact_example(library, EXAMPLES[library][conv], kind, monkeypatch)
 
 
