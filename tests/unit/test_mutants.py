@@ -1,0 +1,111 @@
+"""What ``python -m tools.mutants`` draws."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tools.mutants import callers_of
+from tools.mutations import ROOMS, candidates, drawn, mutated, recording
+
+MUTATED = {
+    "a < b": {"a <= b"},
+    "a == b != c": {"a != b != c", "a == b == c"},
+    "a + b * c": {"a - (b * c)", "a - b * c", "a + (b // c)"},
+    "(a + b) * c": {"((a - b)) * c", "((a + b) // c)"},
+    "not a and b": {"(a) and b", "(not a or b)"},
+    "f(1, True)": {"f((2), True)", "f(1, (False))", "(f(True, 1))"},
+    "min(a)": {"(max(a))"},
+    "a.any()": {"(a.all())"},
+    "a[b:c]": {"(a[b + 1:c])", "(a[b:c - 1])"},
+    "'text'": set(),
+    "f'{a + 1}'": set(),
+}
+UNTOUCHED = """
+from typing import TYPE_CHECKING
+if TYPE_CHECKING:
+    a = 1
+def f(a: int | None, b: Literal[1]):
+    '''Doc.'''
+    c: int | str
+    logger.info(a + 1, b)
+    if a:
+        raise ValueError(a + 1)
+    return None
+class C:
+    def __repr__(self):
+        return 1
+"""
+
+
+def _all_of(text: str) -> set[str]:
+    made = (mutated(text, node, other) for _, node, other in candidates("r", "p.py", text))
+    return {one for one in made if one is not None}
+
+
+def _plain(expression: str) -> str:
+    return ast.dump(ast.parse(expression, mode="eval"))
+
+
+@pytest.mark.parametrize("text", MUTATED)
+def test_an_expression_and_its_mutants(text: str) -> None:
+    made = {_plain(one.removeprefix("x = ")) for one in _all_of(f"x = {text}")}
+    assert made == {_plain(one) for one in MUTATED[text]}
+
+
+def test_statements() -> None:
+    body = "def f():\n    if a:\n        return\n    g()\n    return b\n"
+    assert {one.removeprefix("def f():\n") for one in _all_of(body)} == {
+        "    if a:\n        pass\n    g()\n    return b\n",
+        "    if a:\n        return\n    pass\n    return b\n",
+        "    if a:\n        return\n    g()\n    return None\n",
+    }
+
+
+def test_what_is_never_changed() -> None:
+    assert _all_of(UNTOUCHED) == set()
+
+
+def test_a_seed_draws_the_same_and_keeps_it_where_another_file_changes(tmp_path: Path) -> None:
+    for room in ROOMS.values():
+        (tmp_path / room).mkdir(parents=True)
+        for name in "ab":
+            lines = "".join(f"    y.g(x < {at}, {name})\n" for at in range(40))
+            (tmp_path / room / f"{name}.py").write_text(f"def f(x):\n{lines}")
+    before = drawn(tmp_path, 1, 60)
+    assert len(before) == len({(m.path, m.line) for m, _ in before}) == 60
+    assert before == drawn(tmp_path, 1, 60)
+    assert {m.key for m, _ in before} != {m.key for m, _ in drawn(tmp_path, 2, 60)}
+    changed = tmp_path / ROOMS["steps"] / "a.py"
+    changed.write_text("\n" + changed.read_text().replace("y.g(x < 3,", "y.h(x < 3,"))
+    after = {m.key for m, _ in drawn(tmp_path, 1, 60)}
+    assert len(after & {m.key for m, _ in before}) >= 58
+
+
+def test_callers_of_a_function_come_first_then_those_of_its_class_or_file() -> None:
+    text = "class C:\n    def f(self):\n        g(0)\nA = B + D\n"
+    inside, outside = (
+        next(m for m, *_ in candidates("r", "p.py", text) if m.operator == operator)
+        for operator in ("constant", "arithmetic")
+    )
+    table = [
+        {"test": "slow", "tier": 1, "seconds": 9, "calls": ["p.py:C.f"]},
+        {"test": "quick", "tier": 1, "seconds": 1, "calls": ["p.py:C.f"]},
+        {"test": "later", "tier": 2, "seconds": 0, "calls": ["p.py:C.f"]},
+        {"test": "other", "tier": 1, "seconds": 0, "calls": ["p.py:h"]},
+    ]
+    assert [t["test"] for t in callers_of(inside, table)] == ["quick", "slow", "later"]
+    assert [t["test"] for t in callers_of(outside, table)] == ["other", "quick", "slow", "later"]
+
+
+def test_functions_note_that_they_are_called() -> None:
+    nested = "    @d\n    def g():\n        return 1\n    return g()\n"
+    text = f"'Doc.'\n\ndef f():\n    'Doc.'\n{nested}"
+    calls: list[str] = []
+    noting = recording("p.py", text).replace("from mutant_calls import call as _mutant_call", "")
+    names = {"_mutant_call": calls.append, "d": lambda function: function}
+    exec(noting, names)
+    names["f"]()  # type: ignore[operator]
+    assert calls == ["p.py:f", "p.py:f.g"]

@@ -1,0 +1,290 @@
+"""Mutations: what a seed draws from the product's source, one node changed in each.
+
+What is drawn depends on the seed and on the text of each function alone, so that a change elsewhere
+leaves the other mutants as they are. Docstrings, messages, annotations, logging, ``__repr__`` and
+what only a type checker reads are never changed.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import hashlib
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOMS = {
+    "steps": "worker/embertide/steps",
+    "infer": "worker/embertide/stages/infer",
+    "versions": "worker/embertide/versions",
+    "readers": "worker/embertide/readers",
+    "decide": "operator/embertide_operator/decide",
+}
+
+COMPARISONS = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+ARITHMETIC = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult,
+    ast.Div: ast.Mult, ast.Mod: ast.FloorDiv, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
+    ast.LShift: ast.RShift, ast.RShift: ast.LShift, ast.MatMult: ast.Mult,
+}  # fmt: skip
+EXTREMES = {
+    "min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "amin": "amax",
+    "amax": "amin", "clamp_min": "clamp_max", "clamp_max": "clamp_min", "any": "all", "all": "any",
+}  # fmt: skip
+LOGGERS = ("log", "logger", "_log", "_LOG", "logging", "warnings", "LOG")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one node. ``key`` stays the same while the function's text does."""
+
+    key: str
+    room: str
+    path: str
+    line: int
+    function: str
+    operator: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line} [{self.operator}] {self.before} -> {self.after}"
+
+
+Change = tuple[str, ast.AST]
+"""The name of an operator and what a node becomes by it."""
+
+
+def changes(node: ast.AST) -> Iterator[Change]:
+    """What the operators make of one node, without its children."""
+
+    def changed(operator: str, change: Callable[[Any], None]) -> Change:
+        other = copy.deepcopy(node)
+        change(other)
+        return operator, other
+
+    match node:
+        case ast.Compare(ops=ops):
+            for at, op in enumerate(ops):
+                yield changed(
+                    "comparison", lambda n, i=at, o=op: _put(n.ops, i, COMPARISONS[type(o)]())
+                )
+        case ast.BinOp(op=op) | ast.AugAssign(op=op) if type(op) in ARITHMETIC:
+            yield changed("arithmetic", lambda n: setattr(n, "op", ARITHMETIC[type(op)]()))
+        case ast.BoolOp(op=op):
+            other = ast.Or if isinstance(op, ast.And) else ast.And
+            yield changed("boolean", lambda n: setattr(n, "op", other()))
+        case ast.UnaryOp(op=ast.Not()):
+            yield "boolean", node.operand
+        case ast.Constant(value=bool()):
+            yield changed("constant", lambda n: setattr(n, "value", not n.value))
+        case ast.Constant(value=int() | float()):
+            yield changed("constant", lambda n: setattr(n, "value", n.value + 1))
+        case ast.Return(value=ast.expr() as value) if not _is_none(value):
+            yield "return", ast.Return(ast.Constant(None))
+        case ast.Return():
+            yield "return", ast.Pass()
+        case ast.Expr(value=ast.Call() | ast.Await()):
+            yield "statement", ast.Pass()
+        case ast.Subscript(slice=ast.Slice() as bounds):
+            for name, by in (("lower", 1), ("upper", -1)):
+                if isinstance(end := getattr(bounds, name), ast.expr) and not _is_number(end):
+                    off = ast.BinOp(end, ast.Add() if by > 0 else ast.Sub(), ast.Constant(1))
+                    yield changed("index", lambda n, a=name, v=off: setattr(n.slice, a, v))
+        case ast.Call(func=func, args=args):
+            for at in range(len(args) - 1):
+                first, second = args[at : at + 2]
+                if not any(isinstance(a, ast.Starred) for a in (first, second)):
+                    yield changed("arguments", lambda n, i=at: _swap(n.args, i))
+            match func:
+                case ast.Name(id=name) if name in EXTREMES:
+                    yield changed("extreme", lambda n: setattr(n.func, "id", EXTREMES[name]))
+                case ast.Attribute(attr=name) if name in EXTREMES:
+                    yield changed("extreme", lambda n: setattr(n.func, "attr", EXTREMES[name]))
+
+
+def _put(items: list[Any], at: int, value: Any) -> None:
+    items[at] = value
+
+
+def _swap(items: list[Any], at: int) -> None:
+    items[at], items[at + 1] = items[at + 1], items[at]
+
+
+def _is_none(node: ast.AST | None) -> bool:
+    return node is None or (isinstance(node, ast.Constant) and node.value is None)
+
+
+def _is_number(node: ast.AST) -> bool:
+    return isinstance(node, ast.UnaryOp) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, int)
+    )
+
+
+def sites(tree: ast.AST, function: str = "") -> Iterator[tuple[str, ast.AST]]:
+    """Every node that may change, with the function around it: no annotation, message, logging."""
+    for child in ast.iter_child_nodes(tree):
+        match child:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                if name in ("__repr__", "__str__"):
+                    continue
+                inner = f"{function}.{name}".lstrip(".")
+                defaults = [*child.args.defaults, *filter(None, child.args.kw_defaults)]
+                yield from sites(ast.Module([ast.Expr(d) for d in defaults], []), function)
+                # What ends a function anyway is no change to it.
+                ends = isinstance(last := child.body[-1], ast.Return) and _is_none(last.value)
+                yield from sites(ast.Module(child.body[:-1] if ends else child.body, []), inner)
+            case ast.ClassDef(name=name):
+                yield from sites(ast.Module(child.body, []), f"{function}.{name}".lstrip("."))
+            case ast.AnnAssign(value=value):
+                yield from sites(ast.Module([ast.Expr(value)] if value else [], []), function)
+            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                continue
+            case ast.Raise() | ast.Assert() | ast.JoinedStr() | ast.match_case():
+                if isinstance(child, ast.match_case):
+                    yield from sites(ast.Module(child.body, []), function)
+            case ast.Call(func=ast.Name(id="cast" | "TypeVar" | "isinstance" | "issubclass")):
+                continue
+            case ast.Expr(value=ast.Call(func=called)) if _root(called) in LOGGERS:
+                continue
+            case _:
+                yield function, child
+                yield from sites(child, function)
+
+
+def _root(node: ast.AST) -> str:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def candidates(room: str, path: str, text: str) -> Iterator[tuple[Mutant, ast.AST, ast.AST]]:
+    """Mutants of one file, each with a node and what it becomes."""
+    seen = Counter[str]()
+    for function, node in sites(ast.parse(text)):
+        if not hasattr(node, "lineno"):
+            continue
+        for operator, other in changes(node):
+            before, after = (" ".join(ast.unparse(n).split()) for n in (node, other))
+            name = "|".join((path, function, operator, before, after))
+            seen[name] += 1
+            key = _digest(f"{name}|{seen[name]}")[:12]
+            yield (
+                Mutant(key, room, path, node.lineno, function, operator, before, after),
+                node,
+                other,
+            )
+
+
+def mutated(text: str, node: ast.AST, other: ast.AST) -> str | None:
+    """The text with the node changed; None where that does not compile or changes nothing."""
+    changed = _replaced(text, node, other)
+    try:
+        compile(changed, "mutant", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return None
+    return None if ast.dump(ast.parse(changed)) == ast.dump(ast.parse(text)) else changed
+
+
+def _replaced(text: str, node: Any, other: ast.AST) -> str:
+    """The text with a node's place taken by another, in parentheses where it is an expression."""
+    written = ast.unparse(ast.fix_missing_locations(other))
+    if isinstance(other, ast.expr):
+        written = f"({written})"
+    lines = text.encode().splitlines(keepends=True)
+    head = b"".join(lines[: node.lineno - 1]) + lines[node.lineno - 1][: node.col_offset]
+    end = node.end_lineno - 1
+    tail = lines[end][node.end_col_offset :] + b"".join(lines[end + 1 :])
+    return (head + written.encode() + tail).decode()
+
+
+def files(root: Path, room: str) -> dict[str, str]:
+    """The sources of a room by their paths below the root."""
+    found = sorted((root / ROOMS[room]).rglob("*.py"))
+    return {str(f.relative_to(root)): f.read_text() for f in found}
+
+
+def shares(root: Path, count: int) -> dict[str, int]:
+    """How many mutants a room gets: by its lines, together ``count``."""
+    lines = {room: sum(t.count("\n") for t in files(root, room).values()) for room in ROOMS}
+    exact = {room: count * n / sum(lines.values()) for room, n in lines.items()}
+    down = {room: int(share) for room, share in exact.items()}
+    for room in sorted(exact, key=lambda r: down[r] - exact[r])[: count - sum(down.values())]:
+        down[room] += 1
+    return down
+
+
+def drawn(root: Path, seed: int, count: int) -> list[tuple[Mutant, str]]:
+    """The mutants of a seed, with the text of the file that each is in; at most one of a line.
+
+    They come in an order in which each beginning has its part of every room.
+    """
+    chosen = []
+    for room, share in shares(root, count).items():
+        sources, lines, found = files(root, room), set[tuple[str, int]](), []
+        every = [c for path, text in sources.items() for c in candidates(room, path, text)]
+        for mutant, node, other in _in_turn(every, seed):
+            if len(found) == share:
+                break
+            if (mutant.path, mutant.line) not in lines:
+                if (text := mutated(sources[mutant.path], node, other)) is None:
+                    continue
+                lines.add((mutant.path, mutant.line))
+                found.append((mutant, text))
+        chosen += [((at + 0.5) / share, *pair) for at, pair in enumerate(found)]
+    return [(mutant, text) for _, mutant, text in sorted(chosen, key=lambda c: (c[0], c[1].key))]
+
+
+def _in_turn(every: list[tuple[Mutant, ast.AST, ast.AST]], seed: int) -> Iterator[Any]:
+    """One of each operator after the other: there are far more of some than of others."""
+    queues: dict[str, list[Any]] = {}
+    for candidate in sorted(every, key=lambda c: _digest(f"{seed}|{c[0].key}")):
+        queues.setdefault(candidate[0].operator, []).append(candidate)
+    for group in itertools.zip_longest(*(queues[name] for name in sorted(queues))):
+        yield from filter(None, group)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def recording(path: str, text: str) -> str:
+    """A source whose functions note that they are called."""
+    lines, tree = text.splitlines(keepends=True), ast.parse(text)
+    inserted: dict[int, str] = {}
+
+    def first(body: list[ast.stmt]) -> int:
+        at = body[1 if ast.get_docstring(ast.Module(body, [])) is not None and body[1:] else 0]
+        return min([at.lineno, *(d.lineno for d in getattr(at, "decorator_list", ()))])
+
+    def visit(node: ast.AST, name: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            inner = name
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                inner = f"{name}.{child.name}".lstrip(".")
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                at = first(child.body)
+                if at > child.lineno:
+                    space = lines[at - 1][: len(lines[at - 1]) - len(lines[at - 1].lstrip())]
+                    inserted[at] = f"{space}_mutant_call({f'{path}:{inner}'!r})\n"
+            visit(child, inner)
+
+    visit(tree, "")
+    top = next((s for s in tree.body if not _is_head(s)), None)
+    if top is None:
+        return text
+    inserted[first([top])] = "from mutant_calls import call as _mutant_call\n"
+    return "".join(inserted.get(at, "") + line for at, line in enumerate(lines, 1))
+
+
+def _is_head(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.ImportFrom):
+        return statement.module == "__future__"
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
