@@ -8,7 +8,8 @@ from __future__ import annotations
 import multiprocessing.forkserver
 import os
 import signal
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from hypothesis import settings
 
 from embertide.models.dgl_interop import why_no_dgl
 from tests.support import tiers
+from tests.support.expected import CHANGED, Expected, print_changes
 from tests.support.needs import in_turn, needed, provide, speaker
 from tests.support.s3.server import AMBIENT, S3Server, server_program
 
@@ -75,6 +77,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         help="tests whose files import this package of the worker or the operator, such as steps",
     )
+    parser.addoption(
+        "--update",
+        action="store_true",
+        help="write what is found into the files of tests/expected in place of comparing it",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -93,6 +100,7 @@ def pytest_terminal_summary(
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     for line in tiers.summary(config) if whole else ():
         terminalreporter.write_line(line)
+    print_changes(terminalreporter)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -192,3 +200,11 @@ def storage() -> Storage:
 def output(tmp_path: Path) -> str:
     """Where versions are published, in files."""
     return f"file://{tmp_path}/out"
+
+
+@pytest.fixture
+def expected(
+    pytestconfig: pytest.Config, record_property: Callable[[str, object], None]
+) -> Expected:
+    """Compares texts with those of ``tests/expected``, or writes them with ``--update``."""
+    return Expected(pytestconfig.getoption("--update"), partial(record_property, CHANGED))
