@@ -115,6 +115,7 @@ def test_without_a_gate_a_broken_version_is_published_with_a_warning(tmp_path: P
     assert any("minCosine" in text and "the default gate" in text for text in report.warnings)
 
 
+@pytest.mark.tier(1)
 def test_a_gate_holds_a_broken_version_and_the_next_night_goes_on(tmp_path: Path) -> None:
     files = with_output(write_job(tmp_path, GRAPH, make_features(WIDTH)), gate=Gate())
     first = run(files, (2, 1))

@@ -15,6 +15,7 @@ from tests.support.tasks import deliver_parts, write_at_once
 pytestmark = pytest.mark.distributed
 
 
+@pytest.mark.tier(1)
 def test_every_rank_learns_of_every_part(tmp_path: Path) -> None:
     uri = f"file://{tmp_path}/version"
     for failure, parts in on_grid(2, 1, deliver_parts, [uri, uri]):
@@ -22,6 +23,7 @@ def test_every_rank_learns_of_every_part(tmp_path: Path) -> None:
         assert [part.name for part in parts] == ["part-00000.parquet", "part-00001.parquet"]
 
 
+@pytest.mark.tier(1)
 def test_the_one_that_cannot_write_is_to_blame(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     uris = [f"file://{tmp_path}/version", f"file://{tmp_path}/file/version"]

@@ -38,6 +38,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
     return Job(tmp_path_factory.mktemp("embed"))
 
 
+@pytest.mark.tier(1)
 def test_rows_have_the_bits_of_the_version(job: Job) -> None:
     before = sorted(str(path) for path in job.output.rglob("*"))
     done = job.embed("--ids", "17,42", "--ids", "3,17")

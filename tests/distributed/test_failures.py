@@ -122,7 +122,7 @@ def _check_end(run: Running, done: Done, published: Published, began: float) -> 
     ("rank", "place", "ready", "stage"),
     [
         (1, "graph 0, feature 1", _in_stage("features"), "features"),
-        (2, "graph 1, feature 0", _in_stage("csr"), "csr"),
+        pytest.param(2, "graph 1, feature 0", _in_stage("csr"), "csr", marks=pytest.mark.tier(1)),
         (3, "graph 1, feature 1", _in_stage("infer", 2), "infer"),
         (0, "graph 0, feature 0", _writing, "publish"),
     ],

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.distributed
 GRIDS = ((2, 1), (1, 2), (2, 2), (3, 2))
 
 
+@pytest.mark.tier(1)
 @pytest.mark.parametrize("kind", ["int64", "string"])
 def test_ids_are_found_and_given_back(kind: str) -> None:
     names = node_names(kind, NODES)
@@ -73,6 +74,7 @@ def test_strings_that_were_sent_do_not_stay() -> None:
         assert held == pytest.approx(expected, rel=0.25)
 
 
+@pytest.mark.tier(1)
 @pytest.mark.parametrize("ids", ["dense", "string"])
 def test_samples_do_not_depend_on_the_grid(ids: str) -> None:
     graph, fanout = make_graph(), [2, 4]

@@ -71,6 +71,7 @@ def _look(exchange: Exchange) -> list[list[list[float]]]:
         return [seen[at].tolist(), copy[at].tolist(), rows.of(2, 7).tolist()]
 
 
+@pytest.mark.tier(1)
 def test_rows_are_read_where_they_stand() -> None:
     whole = torch.cat([rows_of(rank, 9)[:, 2:9] for rank in range(3)]).tolist()
     for seen, copy, last in on_grid(3, 1, _look):

@@ -160,7 +160,13 @@ JOBS: dict[str, tuple[dict[str, Any], Graph, Callable[[Graph], Graph]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", JOBS)
+FIRST = ("string parquet, gatv2 with a loop each", "int64 csv, simple undirected gat")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.tier(1)] if name in FIRST else []) for name in JOBS],
+)
 def test_published_rows_are_the_reference(tmp_path: Path, name: str) -> None:
     options, graph, meant = JOBS[name]
     files = write_job(tmp_path, graph, make_features(WIDTH), **options)

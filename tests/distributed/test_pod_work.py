@@ -172,6 +172,7 @@ def check_summary(pods: list[Pod]) -> None:
     assert sum(item.graph_bytes for item in report.workers) == along > 0
 
 
+@pytest.mark.tier(1)
 def test_an_attempt_publishes_and_tells(tmp_path: Path, job: JobFiles) -> None:
     with local_pods(tmp_path / "pods", job.job) as made:
         # As on two hosts.

@@ -62,6 +62,7 @@ def test_edges_of_one_relation(tmp_path: Path, grid: tuple[int, int]) -> None:
     assert report.edges == len(GRAPH.src)
 
 
+@pytest.mark.tier(1)
 def test_too_few_and_none(tmp_path: Path) -> None:
     files, grid = write_with_others(tmp_path), GridShape.of(1, 1)
     with pytest.raises(InputTooSmall, match=rf"has {len(GRAPH.src):,} edges"):

@@ -36,6 +36,7 @@ def job(made: Job) -> Job:
     return made
 
 
+@pytest.mark.tier(1)
 def test_a_run_goes_on_after_the_last_layer_that_was_kept(job: Job) -> None:
     done = job.killed_after(2)
     assert "was killed by SIGKILL" in done.message

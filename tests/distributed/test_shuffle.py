@@ -11,6 +11,7 @@ from tests.support.world import make_graph
 pytestmark = pytest.mark.distributed
 
 
+@pytest.mark.tier(1)
 @pytest.mark.parametrize(("weighted", "features"), [(False, 0), (True, 0), (True, 2)])
 def test_many_small_rounds_make_the_same_rows(weighted: bool, features: int) -> None:
     graph = make_graph(weighted=weighted, features=features)

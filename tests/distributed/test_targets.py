@@ -84,7 +84,12 @@ def same(rows: dict[Any, Any], whole: dict[Any, Any], ids: set[Any]) -> bool:
 
 @pytest.mark.parametrize(
     ("grid", "write"),
-    [((1, 1), write_parquet), ((2, 1), write_csv), ((1, 2), write_npy), ((2, 2), None)],
+    [
+        ((1, 1), write_parquet),
+        pytest.param((2, 1), write_csv, marks=pytest.mark.tier(1)),
+        ((1, 2), write_npy),
+        ((2, 2), None),
+    ],
 )
 def test_a_version_has_the_rows_of_the_targets_alone(
     grid: tuple[int, int], write: Write | None, tmp_path: Path

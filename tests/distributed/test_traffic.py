@@ -202,7 +202,11 @@ FORMULAS: dict[str, Callable[[Formulas], None]] = {
 
 @pytest.mark.parametrize(
     ("p", "m", "rows"),
-    [*[(*grid, "float32") for grid in GRIDS], (2, 2, "bfloat16"), (3, 1, "bfloat16")],
+    [
+        *[(*grid, "float32") for grid in GRIDS],
+        pytest.param(2, 2, "bfloat16", marks=pytest.mark.tier(1)),
+        (3, 1, "bfloat16"),
+    ],
 )
 def test_bytes_equal_the_formulas(p: int, m: int, rows: str) -> None:
     answers = on_grid(p, m, count_traffic, GRAPH, PLANS, rows)
@@ -220,6 +224,7 @@ def test_bytes_equal_the_formulas(p: int, m: int, rows: str) -> None:
             assert counted[name] == expected.bytes_of(rank), f"{name}, rank {rank}"
 
 
+@pytest.mark.tier(1)
 def test_one_worker_moves_nothing() -> None:
     ((_, counted),) = on_grid(1, 1, count_traffic, GRAPH, PLANS)
     assert counted == {name: {} for name in ("setup", *PLANS)}

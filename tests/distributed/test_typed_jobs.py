@@ -51,6 +51,7 @@ def write_reference(path: Path, node_type: str, program: Program) -> None:
     pq.write_table(pa.table({"id": ids, "embedding": vectors.float().tolist()}), path)
 
 
+@pytest.mark.tier(1)
 def test_each_type_is_published_with_its_own_parts(commands: Commands, tmp_path: Path) -> None:
     program, out = relational(), f"file://{tmp_path}/out"
     manifest = write_typed_job(tmp_path, program)

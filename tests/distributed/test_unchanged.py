@@ -75,6 +75,7 @@ def published(tmp_path: Path) -> Published:
     return Published(tmp_path)
 
 
+@pytest.mark.tier(1)
 def test_nothing_is_computed_where_nothing_has_changed(original: Published) -> None:
     (version,) = original.versions
     assert original.checked_at == ""

@@ -6,8 +6,9 @@ tier 2    ``make test-all``, CI     more packages, an S3 server, a Kubernetes no
 tier 3    ``make test-exhaustive``  hours: every model on every grid in every mode
 ========= ========================= ===========================================================
 
-A test is of the first tier unless ``pytest.mark.tier(n)`` names another, on it, one of its
-parameters or its file's ``pytestmark``, or it needs what only a later tier has (``needs.py``,
+``pytest.mark.tier(n)`` states a test's tier, on it, one of its parameters or its file's
+``pytestmark``. Without one it is the first, the second where ranks and whole jobs run
+(:data:`PROCESSES`); what needs something that only a later tier has is of that tier (``needs.py``,
 :data:`FOLDERS`, :data:`PACKAGES`).
 """
 
@@ -31,6 +32,8 @@ FOLDERS = {
     "s3": "an S3 server",
 }
 """Folders of the second tier, and what their tests need."""
+PROCESSES = "distributed"
+"""A folder of tests that are of the second tier unless they state the first."""
 LONG = {2: "longer runs and other packages", 3: "every model on every grid, more examples"}
 """What is in a tier beside what needs something, by tier."""
 COMMANDS = {2: "make test-all", 3: "make test-exhaustive"}
@@ -50,7 +53,7 @@ _LEFT = pytest.StashKey[Counter[tuple[int, str]]]()
 def tier_of(item: pytest.Item) -> tuple[int, str]:
     """A test's tier, and what is in that tier that it needs."""
     stated = [int(mark.args[0]) for mark in item.iter_markers("tier")]
-    tier, why = max(stated, default=1), ""
+    tier, why = max(stated, default=2 if item.path.parent.name == PROCESSES else 1), ""
     if needed([item]) or item.get_closest_marker("cluster"):
         tier, why = max(tier, 2), "programs that are built"
     if is_of_dgl(item):
@@ -72,8 +75,10 @@ def tier_of_file(path: Path) -> tuple[int, str]:
     """The least tier of a file's tests as far as it is known without importing the file."""
     if path.parent.name in FOLDERS:
         return 2, FOLDERS[path.parent.name]
-    stated = re.search(r"\bmark\.tier\((\d)\)", _marks(path.read_text(encoding="utf-8")))
-    tier = max(int(stated[1]) if stated else 1, 2 if packages_of(path) else 1)
+    text = path.read_text(encoding="utf-8")
+    stated = re.search(r"\bmark\.tier\((\d)\)", _marks(text))
+    usual = 2 if path.parent.name == PROCESSES and "mark.tier(1)" not in text else 1
+    tier = max(int(stated[1]) if stated else usual, 2 if packages_of(path) else 1)
     return tier, LONG.get(tier, "")
 
 

@@ -39,6 +39,16 @@ def test_what_is_known_of_a_file_before_it_is_imported(
     assert tiers.tier_of_file(path)[0] == tier
 
 
+def test_ranks_and_jobs_are_of_the_second_tier_unless_stated(tmp_path: Path) -> None:
+    (tmp_path / tiers.PROCESSES).mkdir()
+    path = tmp_path / tiers.PROCESSES / "test_it.py"
+    found = []
+    for text in ("", "@pytest.mark.tier(1)\ndef test() -> None: ...\n"):
+        path.write_text(text)
+        found.append(tiers.tier_of_file(path)[0])
+    assert found == [2, 1]
+
+
 def test_folders_are_of_the_second_tier() -> None:
     for folder, why in tiers.FOLDERS.items():
         assert tiers.tier_of_file(ROOT / "tests" / folder / "test_it.py") == (2, why)
