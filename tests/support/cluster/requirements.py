@@ -41,7 +41,7 @@ def missing() -> str | None:
     if sys.platform != "linux":
         return "the test cluster needs Linux (a virtual machine does)"
     if os.geteuid() != 0:
-        return "the test cluster needs root: sudo make test"
+        return "the test cluster needs root: sudo make test-all"
     absent = [package for name, package in _PROGRAMS.items() if shutil.which(name) is None]
     if not any(path.exists() for path in _NETWORK_PLUGINS):
         absent.append("containernetworking-plugins")
