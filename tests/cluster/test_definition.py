@@ -10,9 +10,7 @@ import pytest
 from embertide.spec import naming
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.jobs import Jobs, find_condition
-from tests.support.crd_cases import BASE, Case
-from tests.support.crd_life_cases import DONE, FROZEN, THAWED
-from tests.support.crd_rule_cases import CASES
+from tests.support.job_cases import ACCEPTED, BASE, CASES, FINISHED, Case
 
 pytestmark = pytest.mark.cluster
 
@@ -37,7 +35,7 @@ def test_what_is_fixed_once_the_job_is_accepted(jobs: Jobs) -> None:
     job = {**BASE, "spec": {**BASE["spec"], "suspend": True}}
     jobs.apply(job)
     jobs.await_("products", lambda s: find_condition(s, "Accepted").get("status") == "True")
-    for case in (*FROZEN, *THAWED):
+    for case in ACCEPTED:
         check(jobs.cluster, jobs.namespace, case, case.mutate(job))
 
 
@@ -47,7 +45,7 @@ def test_what_is_fixed_once_the_job_has_finished(jobs: Jobs) -> None:
     jobs.apply(job)
     jobs.await_("products", lambda s: find_condition(s, "Accepted").get("status") == "True")
     finish(jobs, "products")
-    for case in DONE:
+    for case in FINISHED:
         check(jobs.cluster, jobs.namespace, case, case.mutate(job))
 
 

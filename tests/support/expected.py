@@ -7,7 +7,7 @@ cases. A test of the parameter ``name`` compares what it finds by the fixture ``
         expected.check("refusals.txt", name, message_of(CASES[name]), CASES)
 
 ``pytest --update`` writes what is found in place of comparing it, prints the differences and leaves
-the texts of cases that it does not run.
+the texts of cases that it does not run. Inputs too may stand in the file, see ``inputs``.
 """
 
 from __future__ import annotations
@@ -69,6 +69,14 @@ def read(path: Path) -> dict[str, str]:
     names = rest[::2]
     assert len(names) == len(set(names)), f"{path} has a name twice"
     return dict(zip(names, rest[1::2], strict=True))
+
+
+def inputs(file: str) -> dict[str, str]:
+    """What stands above a line ``--`` in the entries of a file whose cases are their own data.
+
+    A test of such a case returns its input with that line above what is found.
+    """
+    return {name: text.partition("--\n")[0] for name, text in read(FOLDER / file).items()}
 
 
 def _write(path: Path, name: str, text: str, order: list[str]) -> None:

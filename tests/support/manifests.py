@@ -1,15 +1,9 @@
-"""The manifest that tests start from, and what is wrong with a changed one."""
+"""The manifest that tests start from."""
 
 from __future__ import annotations
 
 import copy
 from typing import Any
-
-import pytest
-import yaml
-
-from embertide.errors import ManifestError
-from embertide.spec import load_manifest
 
 EXAMPLE = """\
 apiVersion: embertide.dev/v1alpha1
@@ -43,20 +37,3 @@ def put(data: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         here = here[int(part)] if part.isdigit() else here.setdefault(part, {})
     here[int(last) if last.isdigit() else last] = value
     return data
-
-
-def problems_of(data: dict[str, Any]) -> dict[str, str]:
-    with pytest.raises(ManifestError) as caught:
-        load_manifest(yaml.safe_dump(data))
-    assert caught.value.exit_code == 2
-    problems = dict(caught.value.problems)
-    assert len(problems) == len(caught.value.problems), "one problem for each path here"
-    for path, message in problems.items():
-        assert f"{path}: {message}" in str(caught.value)
-    return problems
-
-
-def only_problem(data: dict[str, Any]) -> tuple[str, str]:
-    problems = problems_of(data)
-    assert len(problems) == 1, problems
-    return next(iter(problems.items()))

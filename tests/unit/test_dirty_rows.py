@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import yaml
 
 from embertide.kernels.csr import Csr
 from embertide.kernels.hashing import hash_bytes
@@ -20,7 +19,6 @@ from embertide.stages.changes.comparing import _places
 from embertide.stages.changes.digests import _of_edges
 from embertide.stages.infer.moved import moved_rows, relative_errors
 from embertide.steps import Activation, Aggregate, Linear, Program, Propagate
-from tests.support.manifests import EXAMPLE, only_problem, put
 from tests.support.plans import in_slices
 
 NODES = 8
@@ -196,22 +194,3 @@ def test_digests_of_edges_are_those_of_their_parts() -> None:
     assert (_of_edges(csr.without_weights(), places) != np.array(expected)).any()
     moved = Csr(0, indptr, places[cols.long()].to(torch.int32), weights)
     assert (_of_edges(moved) == np.array(expected)).all()
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("fullEvery", "7"),
-        ("mode", "some"),
-        ("keep", "sometimes"),
-        ("tolerance", 1.0),
-        ("tolerance", -0.1),
-        ("tolerance", float("nan")),
-        ("maxError", 0.0),
-    ],
-)
-def test_a_refresh_that_is_none_is_refused(field: str, value: str) -> None:
-    data = put(yaml.safe_load(EXAMPLE), "spec.refresh", {field: value})
-    path, problem = only_problem(data)
-    assert path == f"spec.refresh.{field}"
-    assert problem

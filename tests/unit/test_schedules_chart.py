@@ -17,7 +17,7 @@ from embertide.submit.placeholders import fill
 from embertide.submit.policy import Policy
 from embertide.submit.template import job_of, to_object
 from tests.support import chart, chart_schemas
-from tests.support.crd_cases import BASE, TAKEN
+from tests.support.job_cases import BASE, TAKEN
 from tests.support.manifests import put
 from tests.support.paths import ROOT
 from tools.pages import values_schema
