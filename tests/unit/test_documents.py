@@ -49,7 +49,6 @@ LEFT_OUT = {
     "make demo": "a whole example of minutes; what it does is tested piece by piece",
     "make demo-hetero": "tests/distributed/test_hetero_example.py runs its job",
     "make test": "these are the tests",
-    "make test-all": "these are the tests",
     "make cluster": "the cluster's tests start the same, and .ci/run the packages",
     "embertide run job.yaml --grid 2x2": "tests/distributed/test_traces.py runs jobs so",
     "embertide run job.yaml --force": "tests/distributed/test_unchanged.py runs it",
