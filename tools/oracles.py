@@ -12,28 +12,38 @@ import contextlib
 import functools
 import io
 import itertools
+import json
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from embertide.models.folder_writing import step_entry
+from embertide.planning.budget import within_budget
 from embertide.planning.graph import PlannedGraph, of_layers, plan_graph
-from embertide.planning.inputs import list_inputs
+from embertide.planning.inputs import Inputs, list_inputs
 from embertide.planning.layer_memory import layers_bytes
-from embertide.planning.spilled import spilled_costs
+from embertide.planning.sizing import IMPORTS_BYTES
+from embertide.planning.spilled_graph import graph_problem
+from embertide.planning.stored import stored_elsewhere
 from embertide.planning.traffic import planned_traffic
 from embertide.plans.passes import make_plan
-from embertide.plans.plan import Plan, Target
+from embertide.plans.plan import Target
 from embertide.plans.summary import OpSummary, summarise_plan
+from embertide.spec.crd import crd, schedule_crd
 from embertide.spec.grid import GridShape
-from embertide.spec.manifest import load_manifest
+from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.steps import Program
 from embertide.storage.opening import open_storage
-from tests.support.catalogue import Case, catalogue
+from embertide.telemetry.estimate import Estimate, PlannedSpill
+from tests.support.catalogue import catalogue
+from tests.support.cli import ESTIMATE
 from tests.support.hetero_programs import named
 from tests.support.paths import ROOT
 from tests.support.small_job import SmallJob
@@ -48,17 +58,22 @@ from tests.support.typed_programs import (
     sharing,
 )
 
+Sections = dict[str, Callable[[], str]]
+"""A file's parts by their titles."""
+
 FOLDER = ROOT / "tests" / "oracles"
 GRIDS = ("1x1", "2x1", "1x2", "2x2", "3x2", "1x4")
-NODES, EDGES = 1 << 20, 1 << 24
+NODES, EDGES = 1 << 27, 1 << 26
 """Of the graph that costs are of."""
-PANEL = 4
-"""Columns of a tensor on disk that are in memory at a time."""
+LESS = 0.9
+"""The share of the memory of all layers that a tight budget has."""
+NARROW = 4
+"""Columns in memory at a time that are shown where no number of them fits."""
 
 
-def programs() -> str:
+def programs() -> Sections:
     """The steps of every model, as ``program.yaml`` has them."""
-    return "".join(f"== {name}\n{_steps(program)}" for name, program in _programs())
+    return {name: partial(_steps, program) for name, program in _programs()}
 
 
 @functools.cache
@@ -80,12 +95,12 @@ def _steps(program: Program) -> str:
     )
 
 
-def plans() -> str:
+def plans() -> Sections:
     """Each model's operations on six grids, several hosts, and on one host where that differs."""
-    return "".join(_grids(name, program) for name, program in _programs())
+    return {name: partial(_grids, program) for name, program in _programs()}
 
 
-def _grids(name: str, program: Program) -> str:
+def _grids(program: Program) -> str:
     """Grids with the same operations share them."""
     shared: dict[str, list[str]] = {}
     for grid, in_place in itertools.product(GRIDS, (False, True)):
@@ -95,7 +110,7 @@ def _grids(name: str, program: Program) -> str:
         if shown.layers_grid != shown.grid:
             label += f" as {shown.layers_grid}"
         shared.setdefault("".join(f"{_op(op)}\n" for op in shown.ops), []).append(label)
-    return f"== {name}\n" + "".join(f"-- {', '.join(on)}\n{text}" for text, on in shared.items())
+    return "".join(f"-- {', '.join(on)}\n{text}" for text, on in shared.items())
 
 
 def _op(op: OpSummary) -> str:
@@ -112,62 +127,122 @@ def _op(op: OpSummary) -> str:
     return f"{op.phase} {op.out}:{op.layout}[{op.columns}] = {'+'.join(op.steps)}({reads}){options}"
 
 
-def costs() -> str:
-    """Memory and traffic of each model's layers on six grids, in memory and in panels on disk."""
+def costs() -> Sections:
+    """What each model's layers take on six grids: all in memory, and where less has to do."""
     with tempfile.TemporaryDirectory() as folder:
         job = load_manifest(Path(SmallJob.make(Path(folder)).manifest))
         inputs = list_inputs(open_storage(None), job)
-        graph_of = functools.partial(plan_graph, job, inputs)
-        return "".join(f"== {name}\n{_costs(case, graph_of)}" for name, case in catalogue().items())
+    return {
+        name: partial(_costs, _Layers(case.program, job, inputs))
+        for name, case in catalogue().items()
+    }
 
 
-def _costs(case: Case, graph_of: Callable[[Program, GridShape], PlannedGraph]) -> str:
-    lines = []
-    for name in GRIDS:
-        graph = _large(graph_of(case.program, GridShape.parse(name)))
-        plan = make_plan(case.program, Target(grid=graph.size.grid))
-        lines.append(f"{name}: {_memory(graph, plan)}{_traffic(graph, plan)}\n")
-        on_disk = make_plan(case.program, Target(grid=graph.size.grid, panel=PANEL))
-        size = replace(graph.size, grid=on_disk.grid)
-        moved = spilled_costs(on_disk, size, placed=())
-        lines.append(
-            f"{name} on disk: {_memory(graph, on_disk)} {moved.disk:.0f}B of files,"
-            f" {moved.read:.0f}B read, {moved.written:.0f}B written\n"
-        )
-    return "".join(lines)
-
-
-def _large(graph: PlannedGraph) -> PlannedGraph:
-    size = replace(
-        graph.size,
-        nodes=dict.fromkeys(graph.size.nodes, NODES),
-        edges=dict.fromkeys(graph.size.edges, EDGES),
-    )
-    return replace(graph, size=size)
-
-
-def _memory(graph: PlannedGraph, plan: Plan) -> str:
-    bytes_of = layers_bytes(of_layers(graph, plan), plan, None, placed=())
-    return f"{bytes_of.on_cpu:.0f}B in memory"
-
-
-def _traffic(graph: PlannedGraph, plan: Plan) -> str:
-    """Bytes and messages by axis, primitive and layer."""
+def _costs(layers: _Layers) -> str:
     return "".join(
-        f", {item.axis} {item.primitive} {item.layer} {item.bytes_per_worker}B/{item.messages}"
-        for item in planned_traffic(graph, plan, None)
+        f"{line}\n"
+        for grid in map(GridShape.parse, GRIDS)
+        for line in (f"-- {grid}", *layers.in_memory(grid), *layers.in_less(grid))
     )
 
 
-def helps() -> str:
+@dataclass(frozen=True)
+class _Layers:
+    """A model's layers on a graph of `NODES` and `EDGES`."""
+
+    program: Program
+    job: EmbeddingJob
+    inputs: Inputs
+
+    def in_memory(self, grid: GridShape) -> Iterator[str]:
+        """Bytes in memory; bytes and messages by axis, primitive and layer."""
+        yield f"memory: {self.estimate(grid).peak_memory_per_worker_bytes}"
+        plan = make_plan(self.program, Target(grid=grid))
+        for item in planned_traffic(self._graph(grid), plan, None):
+            sent = f"{item.bytes_per_worker} in {item.messages}"
+            yield f"{item.axis} {item.primitive} {item.layer}: {sent}"
+
+    def in_less(self, grid: GridShape) -> Iterator[str]:
+        """What is chosen where `LESS` of that memory is there, and what it takes and moves."""
+        planned = self.estimate(grid)
+        limit = IMPORTS_BYTES + int(LESS * planned.peak_memory_per_worker_bytes)
+        widest = max(self.program.widths.values())
+        # One node: larger grids are not tried.
+        chosen = within_budget(planned, limit, 1, widest, self.estimate, "", self._graph_problem)
+        fits = chosen.spill is not None
+        spill = chosen.spill or PlannedSpill(NARROW, 0, 0, 0, 0.0)
+        taken = chosen if fits else self.estimate(grid, panel=NARROW)
+        target = Target(grid=grid, panel=spill.panel, spills_graph=spill.graph)
+        moved = stored_elsewhere(self._graph(grid), make_plan(self.program, target))
+        how = ", the graph on disk" if spill.graph else "" if fits else ", which does not fit"
+        yield f"in less memory: {spill.panel} columns{how}"
+        yield f"- memory: {taken.peak_memory_per_worker_bytes}, most in {moved.largest}"
+        yield f"- files: {moved.disk_bytes}"
+        yield f"- read: {moved.read_bytes}"
+        yield f"- written: {moved.written_bytes}"
+
+    def estimate(self, grid: GridShape, *, panel: int = 0, spills_graph: bool = False) -> Estimate:
+        """Of the layers' memory alone."""
+        target = Target(grid=grid, panel=panel, spills_graph=spills_graph)
+        plan = make_plan(self.program, target)
+        graph = of_layers(self._graph(grid), plan)
+        peak = int(layers_bytes(graph, plan, None, placed=()).on_cpu)
+        spill = PlannedSpill(panel, 0, 0, 0, 0.0, spills_graph) if panel else None
+        return replace(
+            ESTIMATE,
+            grid=grid,
+            memory_per_worker_bytes={"infer": peak},
+            peak_memory_per_worker_bytes=peak,
+            spill=spill,
+        )
+
+    def _graph(self, grid: GridShape) -> PlannedGraph:
+        graph = plan_graph(self.job, self.inputs, self.program, grid)
+        nodes = dict.fromkeys(graph.size.nodes, NODES)
+        size = replace(graph.size, nodes=nodes, edges=dict.fromkeys(graph.size.edges, EDGES))
+        return replace(graph, size=size)
+
+    def _graph_problem(self, grid: GridShape) -> str:
+        return graph_problem(self.job, self.program, grid, in_place=False)
+
+
+def fields() -> Sections:
+    """Each field of the definitions and of the chart's values: type, bounds, default, rules."""
+    values = json.loads((ROOT / "charts" / "embertide" / "values.schema.json").read_text())
+    (job,), (schedule,) = (made["spec"]["versions"] for made in (crd(), schedule_crd()))
+    return {
+        "EmbeddingJob": partial(_fields, job["schema"]["openAPIV3Schema"]),
+        "EmbeddingSchedule": partial(_fields, schedule["schema"]["openAPIV3Schema"]),
+        "values of the chart": partial(_fields, values),
+    }
+
+
+def _fields(schema: dict[str, Any]) -> str:
+    return "".join(f"{line}\n" for line in _field(schema, ""))
+
+
+def _field(schema: dict[str, Any], path: str) -> Iterator[str]:
+    """A line for what is known of a field, one for each rule, then the fields below it."""
+    inner = {"properties": ".{}", "definitions": "#{}", "items": "[]"}
+    about = {key: value for key, value in schema.items() if key not in {*inner, "description"}}
+    rules = about.pop("x-kubernetes-validations", [])
+    for shown in (about, *rules):
+        yield f"{path or '.'} {json.dumps(shown, sort_keys=True, ensure_ascii=False)}"
+    for kind, step in inner.items():
+        found = schema.get(kind, {})
+        for name, field in {"": found}.items() if kind == "items" else found.items():
+            if field:
+                yield from _field(field, path + step.format(name))
+
+
+def helps() -> Sections:
     """``--help`` of every command."""
     from typer.main import get_command
 
     from embertide.cli.app import app
 
-    command = get_command(app)
-    names = sorted(getattr(command, "commands", {}))
-    return "".join(f"== {name}\n{_help(name)}" for name in names)
+    names = sorted(getattr(get_command(app), "commands", {}))
+    return {name: partial(_help, name) for name in names}
 
 
 def _help(name: str) -> str:
@@ -180,20 +255,21 @@ def _help(name: str) -> str:
     return "".join(f"{line.rstrip()}\n" for line in shown.getvalue().splitlines())
 
 
-ORACLES: dict[str, Callable[[], str]] = {
-    "programs.txt": programs,
-    "plans.txt": plans,
-    "costs.txt": costs,
-    "help.txt": helps,
+ORACLES: dict[str, tuple[Callable[[], Sections], int]] = {
+    "programs.txt": (programs, 1),
+    "plans.txt": (plans, 4),
+    "costs.txt": (costs, 16),
+    "fields.txt": (fields, 1),
+    "help.txt": (helps, 1),
 }
+"""File -> its sections, and how many of them stand for one that every run of the tests makes."""
 
 
-def differing() -> Iterator[str]:
-    """Names of the files that are not what is made now."""
-    for name, make in ORACLES.items():
-        path = FOLDER / name
-        if not path.is_file() or path.read_text(encoding="utf-8") != make():
-            yield name
+def frozen(name: str) -> dict[str, str]:
+    """The sections of a file as they were frozen."""
+    text = (FOLDER / name).read_text(encoding="utf-8")
+    parts = re.split(r"^== (.*)\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def main() -> None:
@@ -201,8 +277,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="FILE", help=", ".join(ORACLES))
     for name in parser.parse_args().names or ORACLES:
-        (FOLDER / name).parent.mkdir(parents=True, exist_ok=True)
-        (FOLDER / name).write_text(ORACLES[name](), encoding="utf-8")
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        text = "".join(f"== {of}\n{make()}" for of, make in ORACLES[name][0]().items())
+        (FOLDER / name).write_text(text, encoding="utf-8")
         print(FOLDER / name)
 
 
