@@ -43,6 +43,8 @@ from embertide_operator.decide.reconcile import decide
 from embertide_operator.job.observe import Observed
 from tests.support.bench_commands import Benchmark
 
+pytestmark = pytest.mark.tier(2)
+
 COMMANDS = (
     "all",
     "comparing",

@@ -11,6 +11,8 @@ import pytest
 from benchmarks import gpu_host, large, large_dataset, out_of_core
 from tests.support.bench_commands import Benchmark
 
+pytestmark = pytest.mark.tier(2)
+
 
 @pytest.fixture
 def benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Benchmark:

@@ -76,6 +76,7 @@ def test_every_error_has_a_documented_exit_code() -> None:
     assert {kind.exit_code for kind in kinds} | {0} == set(documented)
 
 
+@pytest.mark.tier(2)
 def test_every_error_is_in_the_tree() -> None:
     """Else help would depend on what was imported, and the error could not leave its process."""
     for module in pkgutil.walk_packages(embertide.__path__, "embertide."):

@@ -20,6 +20,8 @@ from embertide.storage.opening import open_storage
 from tests.support.lake_tables import FIRST, TABLES, data_files, write, write_rows
 from tests.support.small_job import SmallJob
 
+pytestmark = pytest.mark.tier(2)
+
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
