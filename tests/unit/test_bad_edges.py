@@ -1,4 +1,7 @@
-"""Edge lists: every bad one gets a message that says where, what, and what to do."""
+"""Edges and features: every bad file gets a message that says where, what, and what to do.
+
+Most of them and what is said of them are ``tests/expected/readers.txt``.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import lzma
 import tarfile
 import zipfile
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from embertide.errors import ObjectMissing
 from embertide.readers import text as read_text
@@ -30,6 +35,73 @@ from tests.support.edge_files import (
     refused,
     write_parquet,
 )
+from tests.support.expected import Expected, inputs
+from tests.support.feature_files import feature_input
+from tests.support.feature_files import refused as features_refused
+
+# Files that are written as the cases say
+
+
+CASES = inputs("readers.txt")
+FILLED = {"{good}\n": "1,2,0.5\n" * 49, "{name}": "n" * 200_000, "{digits}": "1" * 5000}
+"""What stands in texts for lines without a mistake, so that the one with it is line 51, and for
+what is long."""
+
+TYPES = {
+    "uint64": pa.uint64(),
+    "floats": pa.list_(pa.float64()),
+    "two floats": pa.list_(pa.float32(), 2),
+}
+
+
+@dataclass
+class Refusal:
+    """A file, how it is given as edges or features, and how it is read."""
+
+    csv: str | None = None
+    parquet: dict[str, list[Any]] | None = None
+    npy: list[Any] | None = None
+    encoding: str = "utf-8"
+    types: dict[str, str] = field(default_factory=dict)
+    dtype: str | None = None
+    group: int = 10
+    edges: dict[str, Any] = field(default_factory=dict)
+    features: dict[str, Any] | None = None
+    ids: str = "dense"
+    read: dict[str, Any] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> tuple[Path, str]:
+        if self.csv is not None:
+            text = self.csv
+            for mark, filled in FILLED.items():
+                text = text.replace(mark, filled)
+            (folder / "x.csv").write_text(text, self.encoding, newline="")
+            return folder / "x.csv", "csv"
+        if self.parquet is not None:
+            of = {name: TYPES[kind] for name, kind in self.types.items()}
+            columns = {name: pa.array(held, of.get(name)) for name, held in self.parquet.items()}
+            write_parquet(folder / "x.parquet", self.group, **columns)
+            return folder / "x.parquet", "parquet"
+        np.save(folder / "x.npy", np.array(self.npy, self.dtype))
+        return folder / "x.npy", "npy"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_refused(name: str, tmp_path: Path, storage: Storage, expected: Expected) -> None:
+    case = Refusal(**yaml.safe_load(CASES[name]))
+    path, form = case.write(tmp_path)
+    if case.features is None:
+        found = refused(storage, edge_input(path, form, **case.edges), case.ids, **case.read)
+    else:
+        features = feature_input(path, form, **case.features)
+        found = features_refused(storage, features, case.ids, **case.read)
+    found = found.replace(str(tmp_path), "<folder>")
+    for mark, filled in FILLED.items():
+        found = found.replace(filled, mark)
+    expected.check("readers.txt", name, f"{CASES[name]}--\n{found}", CASES)
+
+
+# Other files
 
 
 def test_missing_objects(tmp_path: Path, storage: Storage) -> None:
@@ -37,64 +109,11 @@ def test_missing_objects(tmp_path: Path, storage: Storage) -> None:
         split_edges(storage, edge_input(tmp_path / "none.parquet", "parquet"))
 
 
-def test_missing_parquet_column(tmp_path: Path, storage: Storage) -> None:
-    write_parquet(tmp_path / "e.parquet", a=[1], b=[2])
-    message = refused(storage, edge_input(tmp_path / "e.parquet", "parquet"))
-    assert message == (
-        f"file://{tmp_path}/e.parquet has no column 'src' (columns.source); its columns are "
-        "'a', 'b'"
-    )
-
-
-@pytest.mark.parametrize("name", ["user.id", "id"])
-def test_a_column_in_a_struct(tmp_path: Path, storage: Storage, name: str) -> None:
-    write_parquet(tmp_path / "e.parquet", user=[{"id": 1}], dst=[2])
-    edges = edge_input(tmp_path / "e.parquet", "parquet", columns={"source": name})
-    assert refused(storage, edges).endswith(
-        f"has no column {name!r} (columns.source); its columns are 'user', 'dst'. It is a field of"
-        " the struct 'user': write it as a column of its own, in SQL SELECT user.id AS user_id, and"
-        " name that"
-    )
-
-
 def test_several_columns_of_a_name(tmp_path: Path, storage: Storage) -> None:
     columns = [pa.array([1]), pa.array([2]), pa.array([3])]
     pq.write_table(pa.table(columns, names=["src", "dst", "src"]), tmp_path / "e.parquet")
     message = refused(storage, edge_input(tmp_path / "e.parquet", "parquet"))
     assert "has several columns 'src' (2), as after a join; rename all but one where" in message
-
-
-def test_another_case(tmp_path: Path, storage: Storage) -> None:
-    write_parquet(tmp_path / "e.parquet", Src=[1], dst=[2])
-    message = refused(storage, edge_input(tmp_path / "e.parquet", "parquet"))
-    assert message.endswith("Is 'Src' meant, which has other case or blanks around it?")
-
-
-def test_large_numbers_as_text(tmp_path: Path, storage: Storage) -> None:
-    ids = pa.array([1, 2**63], pa.uint64())
-    write_parquet(tmp_path / "e.parquet", src=ids, dst=ids)
-    edges = edge_input(tmp_path / "e.parquet", "parquet")
-    assert "CAST(id AS VARCHAR), and set ids: string" in refused(storage, edges, "int64")
-    assert "integers below 2^63; larger ones: CAST(id AS VARCHAR)" in refused(
-        storage, edges, "string"
-    )
-
-
-def test_column_of_the_wrong_type(tmp_path: Path, storage: Storage) -> None:
-    write_parquet(tmp_path / "e.parquet", src=["a"], dst=[1.5], w=["x"])
-    edges = edge_input(tmp_path / "e.parquet", "parquet")
-    assert (
-        "column 'src' (columns.source) holds string; it must hold integers, or decimals"
-        in refused(storage, edges)
-    )
-    assert "column 'dst' (columns.destination) holds double; it must hold strings" in refused(
-        storage, edges, "string"
-    )
-    write_parquet(tmp_path / "e.parquet", src=[1], dst=[2], w=["x"])
-    weighted = edge_input(tmp_path / "e.parquet", "parquet", columns={"weight": "w"})
-    assert "column 'w' (columns.weight) holds string; it must hold numbers" in refused(
-        storage, weighted
-    )
 
 
 @pytest.mark.parametrize("keep", [0, 3, 100, -1])
@@ -116,22 +135,6 @@ def test_damaged_parquet_page(tmp_path: Path, storage: Storage) -> None:
     assert "is not readable as parquet (" in refused(storage, edge_input(path, "parquet"))
 
 
-def test_null_in_parquet(tmp_path: Path, storage: Storage) -> None:
-    write_parquet(tmp_path / "e.parquet", 10, src=[1] * 25, dst=[1] * 23 + [None, 1])
-    message = refused(storage, edge_input(tmp_path / "e.parquet", "parquet"), target=1, rows=4)
-    assert message == (
-        f"file://{tmp_path}/e.parquet row 23 (from 0): column 'dst' (columns.destination) has no "
-        "value (null); fill it in or drop the row"
-    )
-
-
-def test_negative_dense_id(tmp_path: Path, storage: Storage) -> None:
-    write_parquet(tmp_path / "e.parquet", 10, src=[0] * 12 + [-7], dst=[0] * 13)
-    message = refused(storage, edge_input(tmp_path / "e.parquet", "parquet"))
-    assert "e.parquet row 12 (from 0): column 'src' (columns.source) is -7; dense ids" in message
-    assert "must be 0 or more" in message
-
-
 def test_dense_id_beyond_count(tmp_path: Path, storage: Storage) -> None:
     write_parquet(tmp_path / "e.parquet", src=[0, 9], dst=[9, 10])
     edges = edge_input(tmp_path / "e.parquet", "parquet")
@@ -143,67 +146,6 @@ def test_dense_id_beyond_count(tmp_path: Path, storage: Storage) -> None:
     assert destinations.tolist() == [False, True]
     (batch,) = read_edges(storage, edges, ("dense", "dense"), split, counts=(10, 11))
     assert batch.beyond == (None, None)
-
-
-def test_unsigned_id_beyond_int64(tmp_path: Path, storage: Storage) -> None:
-    ids = pa.array([1, 2**63], pa.uint64())
-    write_parquet(tmp_path / "e.parquet", src=ids, dst=ids)
-    message = refused(storage, edge_input(tmp_path / "e.parquet", "parquet"), "int64")
-    assert "row 1 (from 0): column 'src' (columns.source) is 9223372036854775808" in message
-
-
-@pytest.mark.parametrize(("bad", "shown"), [(np.nan, "nan"), (np.inf, "inf"), (1e300, "1e+300")])
-def test_weight_that_is_not_finite(
-    tmp_path: Path, storage: Storage, bad: float, shown: str
-) -> None:
-    write_parquet(tmp_path / "e.parquet", src=[1, 2], dst=[1, 2], w=[0.5, bad])
-    edges = edge_input(tmp_path / "e.parquet", "parquet", columns={"weight": "w"})
-    message = refused(storage, edges)
-    assert f"row 1 (from 0): column 'w' (columns.weight) is {shown}; weights must be" in message
-
-
-def bad_csv(
-    tmp_path: Path, storage: Storage, body: str | bytes, ids: Any = "dense", **fields: Any
-) -> str:
-    """The message for a bad line 51 in the middle of a file that is read in many splits."""
-    text = body.encode() if isinstance(body, str) else body
-    good = b"1,2,0.5\n"
-    (tmp_path / "e.csv").write_bytes(b"src,dst,w\n" + good * 49 + text + b"\n" + good * 50)
-    edges = edge_input(tmp_path / "e.csv", "csv", columns={"weight": "w"}, **fields)
-    message = refused(storage, edges, ids, target=100, rows=7)
-    assert message.startswith(f"file://{tmp_path}/e.csv line 51: ")
-    return message.split(": ", 1)[1]
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("1,x7,1", "column 'dst' (columns.destination) is 'x7'; ids must be integers"),
-        ("1.5,2,1", "column 'src' (columns.source) is '1.5'; ids must be integers"),
-        ("1,99999999999999999999,1", "is '99999999999999999999'; ids must be integers from -2^63"),
-        (",2,1", "column 'src' (columns.source) has no value (null)"),
-        ("1,2,heavy", "column 'w' (columns.weight) is 'heavy'; it must be a number"),
-        ("1,2,nan", "column 'w' (columns.weight) is nan; weights must be finite"),
-        ("1,2,", "column 'w' (columns.weight) has no value (null)"),
-        ("1,2", "has 2 fields, but the first line has 3: '1,2'; correct the line"),
-        ("1,2,3,4", "has 4 fields, but the first line has 3: '1,2,3,4'; correct the line"),
-        ("-3,2,1", "column 'src' (columns.source) is -3; dense ids must be 0 or more"),
-        ('1,2,"0.5', "unterminated quoted field: '1,2,\"0.5'"),
-        ("1,2,0.5\r1,2,0.5", "contains a carriage return; end lines with"),
-    ],
-)
-def test_bad_csv_line(tmp_path: Path, storage: Storage, line: str, message: str) -> None:
-    assert message in bad_csv(tmp_path, storage, line)
-
-
-def test_csv_line_that_is_not_utf8(tmp_path: Path, storage: Storage) -> None:
-    assert "is not UTF-8" in bad_csv(tmp_path, storage, b"a\xff,b,1", "string")
-
-
-def test_empty_string_id_in_csv(tmp_path: Path, storage: Storage) -> None:
-    assert "column 'dst' (columns.destination) has no value" in bad_csv(
-        tmp_path, storage, 'a,"",1', "string"
-    )
 
 
 def test_quoted_line_end_is_found_whatever_the_cut(tmp_path: Path, storage: Storage) -> None:
@@ -226,26 +168,6 @@ def test_line_numbers_count_blank_lines_and_blocks(
     assert f"e.csv{suffix} line 152: column 'dst'" in refused(storage, edge_input(path, "csv"))
     path.write_bytes(COMPRESS[suffix](text.replace("-2", "z").encode()))
     assert f"e.csv{suffix} line 152: column 'dst'" in refused(storage, edge_input(path, "csv"))
-
-
-def test_missing_csv_column(tmp_path: Path, storage: Storage) -> None:
-    (tmp_path / "e.csv").write_text("a,b\n1,2\n")
-    assert refused(storage, edge_input(tmp_path / "e.csv", "csv")) == (
-        f"file://{tmp_path}/e.csv has no column 'src' (columns.source); the columns in its first "
-        "line are 'a', 'b' (wrong delimiter? no header? then set header: false)"
-    )
-    (tmp_path / "e.csv").write_text("src,src,dst\n1,2,3\n")
-    assert "has several columns 'src'" in refused(storage, edge_input(tmp_path / "e.csv", "csv"))
-    (tmp_path / "e.csv").write_text("")
-    assert "has no header line" in refused(storage, edge_input(tmp_path / "e.csv", "csv"))
-    headless = edge_input(tmp_path / "e.csv", "csv", header=False)
-    (tmp_path / "e.csv").write_text("\n1,2\n")
-    assert "line 1 is empty, so the columns cannot be counted" in refused(storage, headless)
-    (tmp_path / "e.csv").write_text('src,"dst\n1,2\n')
-    named = edge_input(tmp_path / "e.csv", "csv")
-    assert "line 1: unterminated quoted field" in refused(storage, named)
-    (tmp_path / "e.csv").write_text("1\n")
-    assert "the lines have 1 fields, 0 to 0; correct the index" in refused(storage, headless)
 
 
 def packed(pack: Callable[[Path, Path], None], folder: Path) -> bytes:
@@ -355,31 +277,6 @@ def test_damaged_compression(tmp_path: Path, storage: Storage, suffix: str) -> N
     assert "cannot be decompressed as" in refused(storage, edge_input(path, "csv"))
     path.write_text("src,dst\n1,2\n")
     assert "or its name ends in a suffix" in refused(storage, edge_input(path, "csv"))
-
-
-def bad_npy(tmp_path: Path, storage: Storage, array: Any, **columns: int) -> str:
-    np.save(tmp_path / "e.npy", array)
-    return refused(storage, edge_input(tmp_path / "e.npy", "npy", columns=columns), "int64")
-
-
-def test_bad_npy(tmp_path: Path, storage: Storage) -> None:
-    two = np.zeros((2, 50), np.int64)
-    assert "has shape [2, 50]; an edge list is [edges, 2]" in bad_npy(tmp_path, storage, two)
-    assert "has no column 1 (columns.destination): its shape is [7]" in bad_npy(
-        tmp_path, storage, np.zeros(7, np.int64)
-    )
-    assert "has no column 2 (columns.weight)" in bad_npy(tmp_path, storage, two.T, weight=2)
-    assert "column 0 (columns.source) holds <U1; it must hold integers, or floats" in bad_npy(
-        tmp_path, storage, two.T.astype("U1")
-    )
-    halves = np.array([[1, 2, 3], [1, 2.5, 3]])
-    assert (
-        "row 1 (from 0): column 1 (columns.destination) is 2.5; ids stored as float64"
-        in bad_npy(tmp_path, storage, halves, weight=2)
-    )
-    large = np.array([[1, 2**24 + 2, 3]], np.float32)
-    assert "must be whole numbers below 16777216" in bad_npy(tmp_path, storage, large, weight=2)
-    assert "must be a list of rows" in bad_npy(tmp_path, storage, np.zeros((2, 2, 2), int))
 
 
 def test_npy_of_python_objects_is_never_loaded(tmp_path: Path, storage: Storage) -> None:

@@ -9,12 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pydantic import ValidationError
 
 from embertide.errors import InputError
 from embertide.readers.edges import edge_feature_width
 from embertide.storage.protocol import Storage
-from tests.support.edge_files import edge_input, read_all, refused, write_parquet
+from tests.support.edge_files import edge_input, read_all, write_parquet
 
 SRC, DST = np.arange(5), np.arange(5)[::-1].copy()
 PRICE = np.array([1.5, -2, 0.25, 3, 4])
@@ -80,52 +79,6 @@ def test_no_columns_no_features(tmp_path: Path, storage: Storage) -> None:
     assert all(batch.features is None for batch in read_all(storage, edges))
 
 
-@pytest.mark.parametrize(
-    ("values", "says"),
-    [
-        ([1.0, np.nan, 2], "row 1 (from 0): column 'p' (features.columns) is nan; features"),
-        ([1.0, 2, -np.inf], "row 2 (from 0): column 'p' (features.columns) is -inf; features"),
-        ([1e300, 2, 3], "row 0 (from 0): column 'p' (features.columns) is inf; features of edges"),
-        ([1.0, None, 3], "row 1 (from 0): column 'p' (features.columns) has no value (null)"),
-        (["a", "b", "c"], "column 'p' (features.columns) holds string; it must hold numbers"),
-    ],
-)
-def test_bad_numbers(tmp_path: Path, storage: Storage, values: Any, says: str) -> None:
-    path = tmp_path / "e.parquet"
-    write_parquet(path, src=[1, 2, 3], dst=[1, 2, 3], p=pa.array(values), q=[1.0, 2, 3])
-    message = refused(storage, edge_input(path, "parquet", features={"columns": ["q", "p"]}))
-    assert message.startswith(f"file://{path}")
-    assert says in message
-
-
-def test_bad_text(tmp_path: Path, storage: Storage) -> None:
-    (tmp_path / "e.csv").write_text("src,dst,p\n1,2,0.5\n3,4,cheap\n")
-    edges = edge_input(tmp_path / "e.csv", "csv", features={"columns": ["p"]})
-    says = "line 3: column 'p' (features.columns) is 'cheap'; it must be a number"
-    assert says in refused(storage, edges)
-    edges = edge_input(tmp_path / "e.csv", "csv", features={"columns": ["age"]})
-    assert "has no column 'age' (features.columns)" in refused(storage, edges)
-
-
-@pytest.mark.parametrize(
-    ("vectors", "says"),
-    [
-        ([[1.0, 2], [3.0]], "row 1 (from 0): column 'x' (features.vectorColumn) holds a vector of"),
-        (
-            [[1.0, 2], [3.0, None]],
-            "row 1 (from 0): column 'x' (features.vectorColumn) has no value",
-        ),
-        ([[1.0, 2], [np.inf, 3]], "is inf at position 0; features of edges must be finite"),
-        ([[], []], "holds vectors without values"),
-    ],
-)
-def test_bad_vectors(tmp_path: Path, storage: Storage, vectors: Any, says: str) -> None:
-    held = pa.array(vectors, pa.list_(pa.float64()))
-    write_parquet(tmp_path / "e.parquet", src=[1, 2], dst=[1, 2], x=held)
-    edges = edge_input(tmp_path / "e.parquet", "parquet", features={"vectorColumn": "x"})
-    assert says in refused(storage, edges)
-
-
 def test_vectors_of_no_edges(tmp_path: Path, storage: Storage) -> None:
     none = pa.array([], pa.int64())
     table = pa.table({"src": none, "dst": none, "x": pa.array([], pa.list_(pa.float32()))})
@@ -133,19 +86,3 @@ def test_vectors_of_no_edges(tmp_path: Path, storage: Storage) -> None:
     edges = edge_input(tmp_path / "e.parquet", "parquet", features={"vectorColumn": "x"})
     with pytest.raises(InputError, match="does not say how long its vectors are"):
         edge_feature_width(storage, edges)
-
-
-@pytest.mark.parametrize(
-    ("form", "features", "says"),
-    [
-        ("parquet", {}, "is empty; give columns"),
-        ("parquet", {"columns": ["a", "b", "a"]}, "names a more than once"),
-        ("parquet", {"columns": ["dst"]}, "names 'dst', which is columns.destination"),
-        ("parquet", {"columns": [2]}, "is 2; must be a column name in parquet"),
-        ("npy", {"columns": ["a"]}, "is 'a'; must be a 0-based index in npy"),
-        ("npy", {"vectorColumn": "x"}, "is for parquet, and csv and tsv with a header, not npy"),
-    ],
-)
-def test_what_a_manifest_may_not_say(form: str, features: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValidationError, match=says):
-        edge_input(Path("/e"), form, features=features)

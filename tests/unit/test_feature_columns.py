@@ -60,28 +60,6 @@ def test_a_column_that_is_called_like_a_pattern(tmp_path: Path, storage: Storage
     assert values.tolist() == [[2.0, 3.0]]
 
 
-def test_a_pattern_without_a_match(tmp_path: Path, storage: Storage) -> None:
-    write(tmp_path / "f.parquet", **ROW)
-    assert refused(storage, feature_input(tmp_path, columns=["age", "x_*"])) == (
-        f"file://{tmp_path}/f.parquet has no column that matches 'x_*' (features.columns); its "
-        "columns are 'id', 'f10', 'f2', 'age', 'g.1', 'name'"
-    )
-    write(tmp_path / "f.parquet", **{f"c{i}": [0] for i in range(30)})
-    assert "'c18', 'c19' and 10 more" in refused(storage, feature_input(tmp_path, columns=["x*"]))
-
-
-def test_a_column_twice(tmp_path: Path, storage: Storage) -> None:
-    write(tmp_path / "f.parquet", **ROW)
-    message = refused(storage, feature_input(tmp_path, columns=["f*", "f2"]))
-    assert "'f*' and 'f2' (features.columns) both select column 'f2'" in message
-
-
-def test_a_pattern_that_matches_text(tmp_path: Path, storage: Storage) -> None:
-    write(tmp_path / "f.parquet", **ROW)
-    message = refused(storage, feature_input(tmp_path, columns=["*a*e"]))
-    assert "column 'name' (features.columns) holds string; it must hold numbers" in message
-
-
 def test_objects_with_other_columns(tmp_path: Path, storage: Storage) -> None:
     features = feature_input(tmp_path, columns=["f*"])
     write(tmp_path / "a.parquet", id=[0], f1=[1.0], f2=[2.0])
@@ -122,11 +100,3 @@ def test_bool_and_integer_features(tmp_path: Path, storage: Storage, kind: str, 
         features = feature_input(tmp_path, vectorColumn="x")
     _, found = read_all(storage, features)
     np.testing.assert_array_equal(found, values.astype(np.float32))
-
-
-def test_text_stays_no_feature(tmp_path: Path, storage: Storage) -> None:
-    write(tmp_path / "f.parquet", id=[0], x=pa.array([["1"]]), d=pa.array(["2026-11-20"]))
-    assert "must hold lists of numbers" in refused(
-        storage, feature_input(tmp_path, vectorColumn="x")
-    )
-    assert "must hold numbers" in refused(storage, feature_input(tmp_path, columns=["d"]))

@@ -162,58 +162,9 @@ def test_values_too_large_for_float32_are_not_finite(tmp_path: Path, storage: St
 # ---- bad input
 
 
-def bad_table(tmp_path: Path, storage: Storage, **columns: Any) -> str:
-    pq.write_table(pa.table(columns), tmp_path / "f.parquet", row_group_size=2)
-    return refused(storage, feature_input(tmp_path / "f.parquet", **VECTOR), target=1)
-
-
 def test_missing_objects(tmp_path: Path, storage: Storage) -> None:
     with pytest.raises(ObjectMissing):
         split_features(storage, feature_input(tmp_path / "none.parquet", **VECTOR))
-
-
-def test_bad_vectors(tmp_path: Path, storage: Storage) -> None:
-    where = "f.parquet row 3 (from 0): column 'x' (features.vectorColumn)"
-    two = [[1.0, 2.0]] * 3
-    ids = [0, 1, 2, 3]
-    assert f"{where} holds a vector of width 1, but the features have width 2" in bad_table(
-        tmp_path, storage, id=ids, x=[*two, [1.0]]
-    )
-    assert f"{where} has no value (null); fill it in" in bad_table(
-        tmp_path, storage, id=ids, x=[*two, None]
-    )
-    assert f"{where} has no value (null, not NaN) at position 1; fill it in" in bad_table(
-        tmp_path, storage, id=ids, x=[*two, [1.0, None]]
-    )
-    assert "row 3 (from 0): column 'id' (features.idColumn) has no value" in bad_table(
-        tmp_path, storage, id=[0, 1, 2, None], x=[*two, [1.0, 2.0]]
-    )
-    assert "row 3 (from 0): column 'id' (features.idColumn) is -1; dense ids" in bad_table(
-        tmp_path, storage, id=[0, 1, 2, -1], x=[*two, [1.0, 2.0]]
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "position"), [("[1, null]", 1), ("[None, 2]", 0), ("[, 2]", 0), ("{1,NA}", 1)]
-)
-def test_a_vector_as_text_without_a_value(
-    tmp_path: Path, storage: Storage, text: str, position: int
-) -> None:
-    message = bad_table(tmp_path, storage, id=[0, 1], x=["[1, 2]", text])
-    assert f"is {text!r}, which has no value at position {position} (not NaN); fill it" in message
-
-
-def test_a_first_vector_without_values(tmp_path: Path, storage: Storage) -> None:
-    message = bad_table(tmp_path, storage, id=[0, 1], x=[[], [1.0, 2.0]])
-    assert (
-        "column 'x' (features.vectorColumn) holds a vector without values in the first" in message
-    )
-
-
-def test_null_vector_of_fixed_size(tmp_path: Path, storage: Storage) -> None:
-    held = pa.array([[1.0, 2.0], None], pa.list_(pa.float32(), 2))
-    message = bad_table(tmp_path, storage, id=[0, 1], x=held)
-    assert "row 1 (from 0): column 'x' (features.vectorColumn) has no value (null)" in message
 
 
 def test_objects_of_different_width(tmp_path: Path, storage: Storage) -> None:
@@ -231,40 +182,6 @@ def test_objects_of_different_width(tmp_path: Path, storage: Storage) -> None:
     message = refused(storage, feature_input(tmp_path, **VECTOR))
     assert "b.parquet row 0 (from 0): column 'x'" in message
     assert "holds a vector of width 3, but the features have width 2" in message
-
-
-def test_wrong_columns(tmp_path: Path, storage: Storage) -> None:
-    assert "has no column 'x' (features.vectorColumn); its columns are 'id', 'y'" in bad_table(
-        tmp_path, storage, id=[1], y=[[1.0]]
-    )
-    assert "has no column 'id' (features.idColumn); its columns are 'x'" in bad_table(
-        tmp_path, storage, x=[[1.0]]
-    )
-    assert "column 'x' (features.vectorColumn) holds double; it must hold lists" in bad_table(
-        tmp_path, storage, id=[1], x=[1.0]
-    )
-    assert "holds list<element: string>; it must hold lists of numbers" in bad_table(
-        tmp_path, storage, id=[1], x=[["a"]]
-    )
-    assert "column 'id' (features.idColumn) holds string; it must hold integers" in bad_table(
-        tmp_path, storage, id=["a"], x=[[1.0]]
-    )
-    pq.write_table(pa.table({"id": [1], "a": ["x"]}), tmp_path / "f.parquet")
-    scalar = feature_input(tmp_path / "f.parquet", columns=["a"])
-    assert "column 'a' (features.columns) holds string; it must hold numbers" in refused(
-        storage, scalar
-    )
-    pq.write_table(pa.table({"id": [0, 1], "a": [0.5, None]}), tmp_path / "f.parquet")
-    assert "row 1 (from 0): column 'a' (features.columns) has no value" in refused(storage, scalar)
-
-
-def test_id_beyond_count(tmp_path: Path, storage: Storage) -> None:
-    pq.write_table(pa.table({"id": [0, 2], "x": [[1.0], [2.0]]}), tmp_path / "f.parquet")
-    message = refused(storage, feature_input(tmp_path / "f.parquet", **VECTOR), count=2)
-    assert (
-        "row 1 (from 0): column 'id' (features.idColumn) is 2; dense ids must be from 0 to 1"
-        in (message)
-    )
 
 
 def test_more_rows_than_count(tmp_path: Path, storage: Storage) -> None:

@@ -132,15 +132,6 @@ _WHERE = "row 1 (from 0): column 'x' (features.vectorColumn) "
 @pytest.mark.parametrize(
     ("array", "says"),
     [
-        (["[1, 2]", "[1, null]"], _WHERE + "is '[1, null]', which has no value at"),
-        (["[1, 2]", "[0,1 0,2]"], _WHERE + "is '[0,1 0,2]'; a vector as text"),
-        (["[1 2]", "[1 ... 2]"], _WHERE + "is '[1 ... 2]'; a vector as text"),
-        (["[1, 2]", "[1_0, 2]"], _WHERE + "is '[1_0, 2]'; a vector as text"),
-        (["[1, 2]", "(2,[0],[1.0])"], _WHERE + "is '(2,[0],[1.0])'; a vector as text"),
-        (["[1, 2]", "[1, 2"], _WHERE + "is '[1, 2'; a vector as text"),
-        (["[1, 2]", "[1, 2, 3]"], _WHERE + "holds a vector of width 3, but the features have wi"),
-        (["[1, 2]", "[]"], _WHERE + "holds a vector of width 0, but the features have width 2"),
-        (["[1, 2]", None], _WHERE + "has no value (null)"),
         (pa.array([dense(1, 2), None], SPARK), _WHERE + "has no value (null)"),
         (pa.array([dense(1, 2), dense(1)], SPARK), _WHERE + "holds a vector of width 1, but the"),
         (
@@ -176,10 +167,6 @@ def test_text_vectors_of_edges(tmp_path: Path, storage: Storage) -> None:
         (batch,) = edge_files.read_all(storage, edges)
         assert batch.features is not None
         assert batch.features.tolist() == [[1.0, 2.0], [3.0, 4.0]]
-    (tmp_path / "e.csv").write_text('src,dst,v\n0,1,"[1, 2]"\n1,2,"[1, x]"\n')
-    edges = edge_files.edge_input(tmp_path / "e.csv", "csv", **given)
-    message = edge_files.refused(storage, edges)
-    assert "e.csv line 3: column 'v' (features.vectorColumn) is '[1, x]'; a vector as" in message
 
 
 def test_a_type_that_is_no_vector(tmp_path: Path, storage: Storage) -> None:
