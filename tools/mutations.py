@@ -147,6 +147,8 @@ def sites(tree: ast.AST, function: str = "") -> Iterator[tuple[str, ast.AST]]:
                 yield from sites(ast.Module([ast.Expr(value)] if value else [], []), function)
             case ast.If(test=ast.Name(id="TYPE_CHECKING")):
                 continue
+            case ast.Assign(value=ast.BinOp(op=ast.BitOr())) if not function:  # a type's name
+                continue
             case ast.Raise() | ast.Assert() | ast.JoinedStr() | ast.match_case():
                 if isinstance(child, ast.match_case):
                     yield from sites(ast.Module(child.body, []), function)

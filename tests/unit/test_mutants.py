@@ -25,6 +25,7 @@ MUTATED = {
 }
 UNTOUCHED = """
 from typing import TYPE_CHECKING
+T = int | str
 if TYPE_CHECKING:
     a = 1
 def f(a: int | None, b: Literal[1]):
