@@ -31,19 +31,22 @@ import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tools.mutations import ROOMS, Mutant, drawn, files, recording
+from tools.mutations import ROOMS, Mutant, drawn, files, put_in, recording
 
 ROOT = Path(__file__).resolve().parents[1]
 PRELOADED = (
     "torch", "torch_geometric", "dgl", "pandas", "pyarrow.parquet", "scipy.sparse", "boto3",
     "hypothesis", "kubernetes", "kopf", "pydantic", "typer", "safetensors.torch",
 )  # fmt: skip
-"""What tests import of others, once for all mutants; Embertide's own is imported for each."""
+"""What tests import of others, once for all mutants,"""
+OURS = ("embertide.launch.worker", "embertide.cli", "embertide.check", "embertide_operator.runtime")
+"""and what they import of ours, where a mutant can be put into functions that are imported."""
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OMP_WAIT_POLICY": "passive",
@@ -51,6 +54,8 @@ ENVIRONMENT = {
     "TRITON_INTERPRET": "1",
     "PYTHONDONTWRITEBYTECODE": "",
 }
+ELSEWHERE = 77
+"""The exit status where a mutant is not in functions alone."""
 WAVES = (2, 6)
 """So many files of tests run first, then so many, then the others: most mutants die early."""
 
@@ -218,16 +223,9 @@ def run_tests(
                 os.dup2(output.fileno(), 2)
             importlib.import_module("tests.support.fork_helpers").fork_helpers()
             made = plugin()
-            options = [
-                "-Wignore::pytest.PytestAssertRewriteWarning",
-                "-q",
-                "-p",
-                "no:cacheprovider",
-                "-p",
-                "no:xdist",
-                "--tb=short",
-            ]
-            options += [f"--tier={tier}", "--cluster=without", f"--basetemp={folder / 'tmp'}"]
+            options = ["-Wignore::pytest.PytestAssertRewriteWarning", "-q", "--tb=short"]
+            options += ["-p", "no:cacheprovider", "-p", "no:xdist", "--cluster=without"]
+            options += [f"--tier={tier}", f"--basetemp={folder / 'tmp'}"]
             options += ["-x"] if isinstance(made, _Chosen) else []
             status = int(pytest.main([*options, *names], plugins=[made]))
             if isinstance(made, _Recorded):
@@ -302,35 +300,48 @@ def waves_of(tests: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
             yield wave
 
 
-def attempt(folder: Path, mutant: Mutant, text: str, tests: list[dict[str, Any]]) -> dict[str, Any]:
-    """The verdict of these tests over one mutant."""
-    path, begun, tried = ROOT / mutant.path, time.monotonic(), 0
+def attempt(
+    folder: Path, mutant: Mutant, text: str, tests: list[dict[str, Any]], imported: bool
+) -> dict[str, Any] | None:
+    """The verdict of these tests; None where the mutant cannot be put into what is imported."""
+    path, begun = ROOT / mutant.path, time.monotonic()
     source = path.read_bytes()
+
+    def chosen(wave: list[dict[str, Any]]) -> _Chosen:
+        if imported and not put_in(path, source.decode(), text):
+            os._exit(ELSEWHERE)
+        return _Chosen(folder, wave)
+
+    verdict: dict[str, Any] = {"verdict": "survived", "tests": len(tests)}
     path.write_text(text)
     try:
         for tier, group in itertools.groupby(tests, lambda test: test["tier"]):
             for wave in waves_of(list(group)):
                 names = dict.fromkeys(test["test"].partition("::")[0] for test in wave)
                 limit = 120 + 20 * len(names) + 10 * sum(test["seconds"] for test in wave)
-                chosen = lambda wave=wave: _Chosen(folder, wave)  # noqa: E731
-                status = run_tests(folder, names, tier, chosen, limit)
-                tried += len(wave)
+                status = run_tests(folder, names, tier, partial(chosen, wave), limit)
+                if status == ELSEWHERE:
+                    return None
                 if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
                     verdict = json.loads((folder / "verdict").read_text())
-                    return verdict | {"seconds": round(time.monotonic() - begun, 1)}
-        return {
-            "verdict": "survived",
-            "tests": tried,
-            "seconds": round(time.monotonic() - begun, 1),
-        }
+                    break
+            if verdict["verdict"] != "survived":
+                break
+        return verdict | {"seconds": round(time.monotonic() - begun, 1)}
     finally:
         path.write_bytes(source)
 
 
-def try_mutants(folder: Path, chosen: list[tuple[Mutant, str]], tier: int, most: float) -> None:
-    """Append a row of each that was not killed before, nor survived as many tiers."""
+def try_mutants(
+    folder: Path, chosen: list[tuple[Mutant, str]], tier: int, most: float, imported: bool
+) -> bool:
+    """Append a row of each that was not killed before, nor survived as many tiers.
+
+    Returns whether some are left to a process that has not imported what they are in.
+    """
     table = [r for r in _rows_of(folder / "map") if r["good"] and r["tier"] <= tier]
-    known = {row["key"]: row for row in _rows_of(folder / "results")}
+    table = [r for r in table if (ROOT / r["test"].partition("::")[0]).exists()]
+    known, left = {row["key"]: row for row in _rows_of(folder / "results")}, False
     for at, (mutant, text) in enumerate(chosen):
         row = known.get(mutant.key, {})
         if row.get("verdict") in ("killed", "timed out") or row.get("of", 0) >= tier:
@@ -339,9 +350,13 @@ def try_mutants(folder: Path, chosen: list[tuple[Mutant, str]], tier: int, most:
         for test in callers_of(mutant, table):
             if (spent := spent + test["seconds"]) <= most and test["tier"] > row.get("of", 0):
                 tests.append(test)
-        verdict = {"of": tier, **attempt(folder, mutant, text, tests)}
-        _append(folder / "results", [asdict(mutant) | verdict])
+        verdict = attempt(folder, mutant, text, tests, imported)
+        if verdict is None:
+            left = True
+            continue
+        _append(folder / "results", [asdict(mutant) | {"of": tier} | verdict])
         print(at, mutant, "|", *(f"{k}={v}" for k, v in verdict.items()), flush=True)
+    return left
 
 
 def table(chosen: list[tuple[Mutant, str]], results: list[dict[str, Any]]) -> Iterator[str]:
@@ -394,6 +409,7 @@ def _main() -> None:
         "--most", type=float, default=600, help="seconds of recorded tests for each"
     )
     parser.add_argument("--folder", type=Path, default=ROOT / ".cache" / "mutants")
+    parser.add_argument("--cold", action="store_true", help="import ours for each mutant")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     folder = options.folder.resolve()
@@ -413,11 +429,14 @@ def _main() -> None:
     else:
         os.setpriority(os.PRIO_PROCESS, 0, 10)
         ctypes.CDLL(None).prctl(36, 1)  # Orphans of tests become children of this process.
-        for name in PRELOADED:
+        imported = not options.cold and options.record is None
+        for name in (*PRELOADED, *(OURS if imported else ())):
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
         if options.record is None:
-            try_mutants(folder, chosen, options.tier, options.most)
+            if try_mutants(folder, chosen, options.tier, options.most, imported):
+                again = [sys.executable, "-m", "tools.mutants", *sys.argv[1:], "--cold"]
+                os.execv(sys.executable, again)
         else:
             every = (str(p.relative_to(ROOT)) for p in sorted((ROOT / "tests").glob("*/test_*.py")))
             record(folder, options.record or list(every), options.tier)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import ast
 import copy
+import gc
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 ROOMS = {
@@ -25,11 +27,11 @@ ROOMS = {
     "decide": "operator/embertide_operator/decide",
 }
 
-COMPARISONS = {
+COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
 }  # fmt: skip
-ARITHMETIC = {
+ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult,
     ast.Div: ast.Mult, ast.Mod: ast.FloorDiv, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
     ast.LShift: ast.RShift, ast.RShift: ast.LShift, ast.MatMult: ast.Mult,
@@ -65,57 +67,48 @@ Change = tuple[str, ast.AST]
 def changes(node: ast.AST) -> Iterator[Change]:
     """What the operators make of one node, without its children."""
 
-    def changed(operator: str, change: Callable[[Any], None]) -> Change:
-        other = copy.deepcopy(node)
-        change(other)
+    def changed(operator: str, value: Any, *path: str) -> Change:
+        holder: Any = (other := copy.deepcopy(node))
+        for name in path[:-1]:
+            holder = getattr(holder, name)
+        setattr(holder, path[-1], value)
         return operator, other
 
     match node:
         case ast.Compare(ops=ops):
-            for at, op in enumerate(ops):
-                yield changed(
-                    "comparison", lambda n, i=at, o=op: _put(n.ops, i, COMPARISONS[type(o)]())
-                )
+            for at, compare in enumerate(ops):
+                opposite = COMPARISONS[type(compare)]()
+                yield changed("comparison", [*ops[:at], opposite, *ops[at + 1 :]], "ops")
         case ast.BinOp(op=op) | ast.AugAssign(op=op) if type(op) in ARITHMETIC:
-            yield changed("arithmetic", lambda n: setattr(n, "op", ARITHMETIC[type(op)]()))
-        case ast.BoolOp(op=op):
-            other = ast.Or if isinstance(op, ast.And) else ast.And
-            yield changed("boolean", lambda n: setattr(n, "op", other()))
+            yield changed("arithmetic", ARITHMETIC[type(op)](), "op")
+        case ast.BoolOp(op=join):
+            yield changed("boolean", ast.Or() if isinstance(join, ast.And) else ast.And(), "op")
         case ast.UnaryOp(op=ast.Not()):
             yield "boolean", node.operand
-        case ast.Constant(value=bool()):
-            yield changed("constant", lambda n: setattr(n, "value", not n.value))
-        case ast.Constant(value=int() | float()):
-            yield changed("constant", lambda n: setattr(n, "value", n.value + 1))
-        case ast.Return(value=ast.expr() as value) if not _is_none(value):
+        case ast.Constant(value=bool() as truth):
+            yield changed("constant", not truth, "value")
+        case ast.Constant(value=int() | float() as number):
+            yield changed("constant", number + 1, "value")
+        case ast.Return(value=ast.expr() as result) if not _is_none(result):
             yield "return", ast.Return(ast.Constant(None))
         case ast.Return():
             yield "return", ast.Pass()
         case ast.Expr(value=ast.Call() | ast.Await()):
             yield "statement", ast.Pass()
         case ast.Subscript(slice=ast.Slice() as bounds):
-            for name, by in (("lower", 1), ("upper", -1)):
+            for name, sign in (("lower", ast.Add()), ("upper", ast.Sub())):
                 if isinstance(end := getattr(bounds, name), ast.expr) and not _is_number(end):
-                    off = ast.BinOp(end, ast.Add() if by > 0 else ast.Sub(), ast.Constant(1))
-                    yield changed("index", lambda n, a=name, v=off: setattr(n.slice, a, v))
+                    yield changed("index", ast.BinOp(end, sign, ast.Constant(1)), "slice", name)
         case ast.Call(func=func, args=args):
-            for at in range(len(args) - 1):
-                first, second = args[at : at + 2]
+            for at, (first, second) in enumerate(itertools.pairwise(args)):
                 if not any(isinstance(a, ast.Starred) for a in (first, second)):
-                    yield changed("arguments", lambda n, i=at: _swap(n.args, i))
+                    swapped = [*args[:at], second, first, *args[at + 2 :]]
+                    yield changed("arguments", swapped, "args")
             match func:
                 case ast.Name(id=name) if name in EXTREMES:
-                    yield changed("extreme", lambda n: setattr(n.func, "id", EXTREMES[name]))
+                    yield changed("extreme", EXTREMES[name], "func", "id")
                 case ast.Attribute(attr=name) if name in EXTREMES:
-                    yield changed("extreme", lambda n: setattr(n.func, "attr", EXTREMES[name]))
-
-
-def _put(items: list[Any], at: int, value: Any) -> None:
-    items[at] = value
-
-
-def _swap(items: list[Any], at: int) -> None:
-    items[at], items[at + 1] = items[at + 1], items[at]
+                    yield changed("extreme", EXTREMES[name], "func", "attr")
 
 
 def _is_none(node: ast.AST | None) -> bool:
@@ -128,7 +121,7 @@ def _is_number(node: ast.AST) -> bool:
     )
 
 
-def sites(tree: ast.AST, function: str = "") -> Iterator[tuple[str, ast.AST]]:
+def sites(tree: ast.AST, function: str = "") -> Iterator[tuple[str, Any]]:
     """Every node that may change, with the function around it: no annotation, message, logging."""
     for child in ast.iter_child_nodes(tree):
         match child:
@@ -204,7 +197,8 @@ def _replaced(text: str, node: Any, other: ast.AST) -> str:
     head = b"".join(lines[: node.lineno - 1]) + lines[node.lineno - 1][: node.col_offset]
     end = node.end_lineno - 1
     tail = lines[end][node.end_col_offset :] + b"".join(lines[end + 1 :])
-    return (head + written.encode() + tail).decode()
+    whole: bytes = head + written.encode() + tail
+    return whole.decode()
 
 
 def files(root: Path, room: str) -> dict[str, str]:
@@ -230,7 +224,8 @@ def drawn(root: Path, seed: int, count: int) -> list[tuple[Mutant, str]]:
     """
     chosen = []
     for room, share in shares(root, count).items():
-        sources, lines, found = files(root, room), set[tuple[str, int]](), []
+        sources, lines = files(root, room), set[tuple[str, int]]()
+        found: list[tuple[Mutant, str]] = []
         every = [c for path, text in sources.items() for c in candidates(room, path, text)]
         for mutant, node, other in _in_turn(every, seed):
             if len(found) == share:
@@ -263,8 +258,9 @@ def recording(path: str, text: str) -> str:
     inserted: dict[int, str] = {}
 
     def first(body: list[ast.stmt]) -> int:
-        at = body[1 if ast.get_docstring(ast.Module(body, [])) is not None and body[1:] else 0]
-        return min([at.lineno, *(d.lineno for d in getattr(at, "decorator_list", ()))])
+        at: Any = body[1 if ast.get_docstring(ast.Module(body, [])) is not None and body[1:] else 0]
+        lineno: int = min(n.lineno for n in (at, *getattr(at, "decorator_list", ())))
+        return lineno
 
     def visit(node: ast.AST, name: str) -> None:
         for child in ast.iter_child_nodes(node):
@@ -290,3 +286,43 @@ def _is_head(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.ImportFrom):
         return statement.module == "__future__"
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def put_in(path: Path, before: str, after: str) -> bool:
+    """Give functions that this process has imported from a file the code of another text.
+
+    False where that is not all of the difference: what the file runs as it is imported differs too.
+    """
+    old, new = (list(_codes(compile(t, path, "exec", dont_inherit=True))) for t in (before, after))
+    if len(old) != len(new):
+        return False
+    live: dict[str, list[FunctionType]] = {}
+    for held in gc.get_objects():
+        if isinstance(held, FunctionType) and held.__code__.co_filename == str(path):
+            live.setdefault(held.__code__.co_qualname, []).append(held)
+    names = Counter(code.co_qualname for code in old)
+    for was, code in zip(old, new, strict=True):
+        if _text_of(was) != _text_of(code):
+            if names[code.co_qualname] > 1 or was.co_freevars != code.co_freevars:
+                return False
+            # Of one function within another, the other is replaced.
+            outer = code.co_qualname.partition(".<locals>")[0]
+            if outer not in live:
+                return False
+    for code in new:
+        for function in live.get(code.co_qualname, ()):
+            if function.__code__.co_freevars == code.co_freevars and names[code.co_qualname] == 1:
+                function.__code__ = code
+    return True
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for held in code.co_consts:
+        if isinstance(held, CodeType):
+            yield from _codes(held)
+
+
+def _text_of(code: CodeType) -> tuple[Any, ...]:
+    plain = tuple(repr(c) for c in code.co_consts if not isinstance(c, CodeType))
+    return code.co_code, code.co_names, plain

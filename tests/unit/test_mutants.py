@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tools.mutants import callers_of
-from tools.mutations import ROOMS, candidates, drawn, mutated, recording
+from tools.mutations import ROOMS, candidates, drawn, mutated, put_in, recording
 
 MUTATED = {
     "a < b": {"a <= b"},
@@ -110,3 +111,15 @@ def test_functions_note_that_they_are_called() -> None:
     exec(noting, names)
     names["f"]()  # type: ignore[operator]
     assert calls == ["p.py:f", "p.py:f.g"]
+
+
+def test_functions_that_are_imported_take_a_mutants_code(tmp_path: Path) -> None:
+    path, text = (
+        tmp_path / "m.py",
+        "A = 1\ndef f(x):\n    return x + A\ndef g():\n    return f(1)\n",
+    )
+    names: dict[str, Any] = {}
+    exec(compile(text, path, "exec"), names)
+    assert not put_in(path, text, text.replace("A = 1", "A = 2"))
+    assert put_in(path, text, text.replace("x + A", "x - A"))
+    assert names["g"]() == 0
