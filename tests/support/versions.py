@@ -11,7 +11,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -211,7 +211,8 @@ def _race(settings: StorageSettings | None, uri: str, processes: int) -> None:
 
 def _import_all(settings: StorageSettings | None, uri: str) -> None:
     """What publishing imports, before the forks and not in each."""
-    import pandas  # noqa: F401 - as pyarrow does
+    with suppress(ImportError):
+        import pandas  # noqa: F401 - as pyarrow does
     import pyarrow.compute
     import pyarrow.parquet  # noqa: F401
 

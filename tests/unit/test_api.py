@@ -99,7 +99,14 @@ def test_every_form_reads_the_same(tmp_path: Path, format: str, kind: str, dtype
     assert read_vectors.flags.c_contiguous
     assert read_vectors.flags.writeable
     assert np.array_equal(read_vectors, vectors)
-    frame = found.to_pandas()
+
+
+@pytest.mark.tier(2)
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("kind", ["int64", "string"])
+def test_frames_have_ids_as_their_index(tmp_path: Path, format: str, kind: str) -> None:
+    ids, vectors = publish_as(tmp_path, format, kind, "float32", rows=(3, 0, 2))
+    frame = embertide.read(tmp_path).to_pandas()
     assert frame.shape == (5, WIDTH)
     assert np.array_equal(frame.loc[ids[1]], vectors[1])
 
@@ -237,6 +244,7 @@ def test_every_name_is_there_and_no_other() -> None:
         embertide.reed  # type: ignore[attr-defined]  # noqa: B018
 
 
+@pytest.mark.tier(2)
 def test_types_reach_those_who_import_it(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
