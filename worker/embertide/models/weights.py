@@ -45,7 +45,8 @@ def load_tensors(data: bytes, source: str) -> dict[str, torch.Tensor]:
         return load_checkpoint(data, source)
     refuse_other_weights(data, source)
     try:
-        return safetensors.torch.load(data)
+        # By name: it gives them in an order that is another one each time.
+        return dict(sorted(safetensors.torch.load(data).items()))
     except (safetensors.SafetensorError, KeyError) as error:  # KeyError: a type that torch lacks
         raise ModelError(f"{source} is not a readable safetensors file: {error}") from None
 
