@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from embertide.models.reference import run_reference
-from tests.support.catalogue import GRAPHS, Case, catalogue
+from tests.support.catalogue import catalogue
 from tests.support.exact import TOLERANCE, relative_error
 from tests.support.hetero_programs import described
 from tests.support.kept_layers import keep_layers, resume_layers, resume_typed
 from tests.support.plans import order_steps
 from tests.support.ranks import on_grid
 from tests.support.typed_programs import normed, relational, sharing
-from tests.support.world import make_features
+from tests.support.world import GRAPHS, Case, make_features
 
 pytestmark = pytest.mark.distributed
 

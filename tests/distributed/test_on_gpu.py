@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from embertide.models.reference import run_reference
-from tests.support.catalogue import GRAPHS, catalogue
+from tests.support.catalogue import catalogue
 from tests.support.exact import TOLERANCE, relative_error
 from tests.support.ranks import on_grid
 from tests.support.spilled_layers import stage_layers
 from tests.support.tasks import check_all, embed_all
-from tests.support.world import make_features
+from tests.support.world import GRAPHS, make_features
 
 pytestmark = [
     pytest.mark.distributed,

@@ -19,13 +19,14 @@ from embertide.pipeline import near, typed_graph
 from embertide.pipeline.over_kept import embed_over_kept
 from embertide.spec.manifest import load_manifest
 from embertide.stages.features import LoadedNodes, read_some_features
-from tests.support.catalogue import GRAPHS, catalogue
+from tests.support.catalogue import catalogue
 from tests.support.commands import Done
 from tests.support.export_results import WIDTH, Layers
 from tests.support.models import shake
 from tests.support.over_kept import over_kept_cases
 from tests.support.ranks import on_grid
 from tests.support.refreshed_job import NightlyJob
+from tests.support.world import GRAPHS
 
 pytestmark = pytest.mark.distributed
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.catalogue import Case, catalogue
+from tests.support.catalogue import catalogue
 from tests.support.ranks import on_grid
 from tests.support.refreshed import Answer, Day, refresh_cases
-from tests.support.world import NODES, Graph
+from tests.support.world import NODES, Case, Graph
 
 pytestmark = pytest.mark.distributed
 

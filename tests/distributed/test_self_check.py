@@ -15,73 +15,22 @@ import yaml
 
 from embertide.errors import SelfCheckFailed
 from embertide.steps import Activation, Aggregate, GraphNorm, Linear, Program
-from tests.distributed.test_row_types import one_of_each
-from tests.distributed.test_typed_exactness import PROGRAMS
-from tests.support.catalogue import GRAPHS, Case, catalogue
+from tests.support.catalogue import catalogue
 from tests.support.commands import Commands, environment
 from tests.support.faults import FAULTS, count_caught
-from tests.support.hetero_programs import described
-from tests.support.plans import order_steps
 from tests.support.ranks import on_grid
 from tests.support.small_job import WIDTH, SmallJob
 from tests.support.tasks import check_all
-from tests.support.typed_world import check_types
-from tests.support.world import Graph
+from tests.support.world import GRAPHS, Graph
 
 pytestmark = pytest.mark.distributed
 
-BY_TURNS = ((3, 1), (1, 3), (4, 1), (1, 4))
-"""Other grids have all models in ``test_exactness.py``."""
 
-
-@pytest.fixture(scope="module")
-def cases() -> dict[str, Case]:
-    return catalogue()
-
-
-@pytest.mark.parametrize(("p", "m"), BY_TURNS)
-def test_right_rows_of_models_agree_by_turns(
-    p: int, m: int, cases: dict[str, Case], pytestconfig: pytest.Config
-) -> None:
-    names = list(cases)
-    if pytestconfig.option.tier != 3:
-        names = names[BY_TURNS.index((p, m)) :: len(BY_TURNS)]
-    programs = [(cases[name].program, cases[name].kind, cases[name].weighted) for name in names]
-    (found, *_) = on_grid(p, m, check_all, GRAPHS, programs)
-    wrong = {name: str(one.faults[0]) for name, one in zip(names, found, strict=True) if one.faults}
-    assert not wrong
-    assert all(one.checked or one.skipped for one in found)
-
-
-@pytest.mark.parametrize(("p", "m"), [(1, 1), (1, 2), (2, 2)])
-def test_right_rows_in_bfloat16_agree(p: int, m: int, cases: dict[str, Case]) -> None:
-    """They are off by more than float32 rows may be, so that the type counts."""
-    programs = [(case.program, case.kind, case.weighted) for case in one_of_each(cases).values()]
-    (found, *_) = on_grid(p, m, check_all, GRAPHS, programs, "bfloat16")
-    assert not [str(one.faults[0]) for one in found if one.faults]
-    assert max(max(one.largest_errors.values(), default=0.0) for one in found) > 1e-4
-
-
-@pytest.mark.parametrize(("p", "m"), [(1, 1), (2, 1), (2, 2)])
-def test_right_rows_of_sampled_layers_agree(p: int, m: int, cases: dict[str, Case]) -> None:
-    programs = [(case.program, case.kind, case.weighted) for case in one_of_each(cases).values()]
-    (found, *_) = on_grid(p, m, check_all, GRAPHS, programs, "float32", [3] * 20)
-    assert not [str(one.faults[0]) for one in found if one.faults]
-    assert all(one.checked for one in found)
-
-
-@pytest.mark.parametrize(("p", "m"), [(1, 1), (2, 1), (1, 2), (2, 2), (3, 1)])
-def test_right_rows_of_several_types_agree(p: int, m: int) -> None:
-    programs = [*PROGRAMS, *described(0, 1)]
-    ordered = [order_steps(one, p * m) for one in programs]
-    (found, *_) = on_grid(p, m, check_types, ordered)
-    assert not [str(one.faults[0]) for one in found if one.faults]
-    assert all(one.checked for one in found)
-
-
-def test_what_needs_all_nodes_is_named_and_the_rest_is_checked(cases: dict[str, Case]) -> None:
+def test_what_needs_all_nodes_is_named_and_the_rest_is_checked() -> None:
     case = next(
-        one for one in cases.values() if any(isinstance(s, GraphNorm) for s in one.program.steps)
+        one
+        for one in catalogue().values()
+        if any(isinstance(s, GraphNorm) for s in one.program.steps)
     )
     programs = [(case.program, case.kind, case.weighted)]
     ((found,),) = on_grid(1, 1, check_all, GRAPHS, programs)

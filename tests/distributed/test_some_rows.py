@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.catalogue import GRAPHS, Case, catalogue
+from tests.support.catalogue import catalogue
 from tests.support.chosen_rows import SETS, Cases, Chosen, embed_sets, embed_typed_sets
 from tests.support.exact import TOLERANCE
 from tests.support.hetero_programs import described
@@ -22,6 +22,7 @@ from tests.support.typed_programs import (
     scaled,
     sharing,
 )
+from tests.support.world import GRAPHS, Case
 
 pytestmark = pytest.mark.distributed
 

@@ -16,11 +16,11 @@ from embertide.models.reference import run_reference
 from embertide.steps.base import KINDS, EdgeStep
 from embertide.steps.propagate import Propagate
 from embertide.steps.reach import Reach
-from tests.support.catalogue import GRAPHS, Case, catalogue
+from tests.support.catalogue import catalogue
 from tests.support.exact import TOLERANCE, relative_error
 from tests.support.ranks import GROUPED, on_grid
 from tests.support.spilled_layers import Answer, Stored, spill_both, spill_layers
-from tests.support.world import NODES, make_features
+from tests.support.world import GRAPHS, NODES, Case, make_features
 
 pytestmark = pytest.mark.distributed
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from embertide.steps import Program
-from tests.support.catalogue import GRAPHS, catalogue
+from tests.support.catalogue import catalogue
 from tests.support.exact import TOLERANCE, relative_error
 from tests.support.hetero_programs import described
 from tests.support.plans import order_steps
@@ -29,6 +29,7 @@ from tests.support.typed_programs import (
     sharing,
 )
 from tests.support.typed_world import expected_of
+from tests.support.world import GRAPHS
 
 pytestmark = pytest.mark.distributed
 

@@ -16,10 +16,10 @@ from embertide.stages.infer.taking_over import Refreshing
 from embertide.steps import Aggregate, Program
 from embertide.steps.execution import Execution
 from embertide.versions.layers.seals import KeptTensor
-from tests.support.catalogue import Case, catalogue
+from tests.support.catalogue import catalogue
 from tests.support.ranks import on_grid
 from tests.support.refreshed import Answer, Cases, Day, refresh_cases
-from tests.support.world import NODES, Graph, make_graph
+from tests.support.world import NODES, Case, Graph, make_graph
 
 pytestmark = pytest.mark.distributed
 

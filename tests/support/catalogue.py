@@ -7,7 +7,6 @@ The modules and their descriptions are those that the unit tests compare with th
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
 import torch
 
@@ -19,30 +18,7 @@ from tests.support.conv_cases.case import Example
 from tests.support.conv_cases.models import DGL_LAYERS, DGL_STACK, PYG_LAYERS, PYG_MODELS
 from tests.support.models import program_of, shake
 from tests.support.step_cases import step_cases
-from tests.support.step_program import EDGE_FEATURES
-from tests.support.world import Graph, make_graph
-
-GRAPHS = {
-    (kind, weighted): make_graph(directed=kind == "directed", weighted=weighted)
-    for kind in ("directed", "undirected")
-    for weighted in (False, True)
-} | {
-    ("featured", weighted): make_graph(weighted=weighted, features=EDGE_FEATURES)
-    for weighted in (False, True)
-}
-
-
-@dataclass(frozen=True)
-class Case:
-    """A program and the graph it runs on."""
-
-    program: Program
-    kind: str
-    weighted: bool
-
-    @property
-    def graph(self) -> Graph:
-        return GRAPHS[self.kind, self.weighted]
+from tests.support.world import Case
 
 
 def catalogue() -> dict[str, Case]:

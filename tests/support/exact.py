@@ -7,6 +7,8 @@ import numpy.typing as npt
 
 TOLERANCE = 1e-5
 """Largest error allowed, as a share of the largest magnitude."""
+UNIT = 2.0**-8
+"""The most that rounding to bfloat16 changes a value by, as a share of it."""
 
 
 def relative_error(found: npt.ArrayLike, expected: npt.ArrayLike) -> float:

@@ -43,7 +43,7 @@ def embed_all(
     rows: str = "float32",
 ) -> list[np.ndarray]:
     """Our rows of every case's embeddings, with buffers so small that all are used often."""
-    _use_small_buffers()
+    use_small_buffers()
     ranks = _ranks(exchange, graphs, rows)
     return [
         ranks[kind, weighted].embed(
@@ -57,43 +57,31 @@ def check_all(
     exchange: Exchange,
     graphs: dict[tuple[str, bool], Graph],
     cases: list[tuple[Program, str, bool]],
-    rows: str = "float32",
-    fanout: str | list[int] = "full",
 ) -> list[SelfCheck]:
     """What computing every row of every case again gives, as :func:`embed_all` computes them."""
-    return [checked for _, checked in embed_checked(exchange, graphs, cases, rows, fanout)]
-
-
-def embed_checked(
-    exchange: Exchange,
-    graphs: dict[tuple[str, bool], Graph],
-    cases: list[tuple[Program, str, bool]],
-    rows: str = "float32",
-    fanout: str | list[int] = "full",
-) -> list[tuple[np.ndarray, SelfCheck]]:
-    """As :func:`embed_all`, each with what computing every row again gives."""
-    _use_small_buffers()
-    ranks, answers = _ranks(exchange, graphs, rows, fanout=fanout), []
+    use_small_buffers()
+    ranks, answers = _ranks(exchange, graphs, "float32"), []
     for program, kind, weighted in cases:
         ordered = order_steps(program, exchange.grid.world)
         features = make_features(program.input_width)
-        own, checked = ranks[kind, weighted].checked(ordered, features, 1000)
+        checked = ranks[kind, weighted].checked(ordered, features, 1000)[1]
         assert checked is not None
-        answers.append((own, checked))
+        answers.append(checked)
     return answers
 
 
-def _use_small_buffers() -> None:
+def use_small_buffers() -> None:
+    """Buffers so small that all are used often."""
     gemm.ROUND_BYTES, gemm.PANEL_BYTES, attention_torch.PAIR_VALUES = 280, 120, 100
     message.CHUNK_VALUES, row_wise.CHUNK_VALUES = 300, 300
     moments.CHUNK_VALUES = semantic.CHUNK_VALUES = 30
 
 
 def _ranks(
-    exchange: Exchange, graphs: dict[tuple[str, bool], Graph], rows: str, **inference: Any
+    exchange: Exchange, graphs: dict[tuple[str, bool], Graph], rows: str
 ) -> dict[tuple[str, bool], Rank]:
     return {
-        key: Rank(exchange, graph, make_job(weighted=key[1], rows=rows, **inference))
+        key: Rank(exchange, graph, make_job(weighted=key[1], rows=rows))
         for key, graph in graphs.items()
     }
 

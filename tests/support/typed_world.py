@@ -150,15 +150,6 @@ def embed_types(
     return [rank.embed(program) for program in programs]
 
 
-def check_types(
-    exchange: Exchange, programs: list[Program], rows: str = "float32"
-) -> list[SelfCheck]:
-    """What computing all rows of every program again gives. Collective: every rank must call."""
-    rank = TypedRank(exchange, rows)
-    found = [rank.checked(program, 1000)[1] for program in programs]
-    return [one for one in found if one is not None]
-
-
 Sent = dict[tuple[str, int, str], int]
 """Primitive, layer and relation -> bytes."""
 

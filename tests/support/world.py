@@ -39,6 +39,7 @@ from embertide.steps import Program
 from embertide.steps.reference import LayerGraph
 from embertide.telemetry.self_check import SelfCheck
 from tests.support.plans import as_given
+from tests.support.step_program import EDGE_FEATURES
 
 NODES = 97
 GROUP_BYTES = 512
@@ -87,6 +88,29 @@ def make_graph(
         carried = g.standard_normal((len(src), features)).astype(np.float32)
         carried[:, 0] = carried[:, 0].round()
     return Graph(src, dst, weight if weighted else None, features=carried)
+
+
+GRAPHS = {
+    (kind, weighted): make_graph(directed=kind == "directed", weighted=weighted)
+    for kind in ("directed", "undirected")
+    for weighted in (False, True)
+} | {
+    ("featured", weighted): make_graph(weighted=weighted, features=EDGE_FEATURES)
+    for weighted in (False, True)
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program and the graph that it runs on: of a kind of :data:`GRAPHS`, or of ``types``."""
+
+    program: Program
+    kind: str
+    weighted: bool
+
+    @property
+    def graph(self) -> Graph:
+        return GRAPHS[self.kind, self.weighted]
 
 
 def make_features(width: int, nodes: int = NODES) -> torch.Tensor:

@@ -54,7 +54,7 @@ and runs as one with the steps after it; `plans/fuse.py` and `plans/order.py` as
 (`product`, `added`, `row_activation`, `commutes`), not for classes.
 
 Then add programs with it to `tests/support/step_cases.py`: every grid is compared with its
-`reference` (`tests/distributed/test_exactness.py`), and what it moves with its `cost`, to the byte
+`reference` (`tests/distributed/test_same.py`), and what it moves with its `cost`, to the byte
 (`test_traffic.py`).
 
 """
