@@ -7,7 +7,8 @@ cases. A test of the parameter ``name`` compares what it finds by the fixture ``
         expected.check("refusals.txt", name, message_of(CASES[name]), CASES)
 
 ``pytest --update`` writes what is found in place of comparing it, prints the differences and leaves
-the texts of cases that it does not run. Inputs too may stand in the file, see ``inputs``.
+the texts of cases that it does not run. Inputs too may stand in the file, see ``inputs``, and above
+the first name what all of them share.
 """
 
 from __future__ import annotations
@@ -62,10 +63,7 @@ class Expected:
 
 def read(path: Path) -> dict[str, str]:
     """The texts of a file by their names; none of a file that is not there."""
-    if not path.exists():
-        return {}
-    first, *rest = re.split(r"^== (.*)\n", path.read_text("utf-8"), flags=re.MULTILINE)
-    assert not first, f"{path} begins without a name"
+    _, *rest = _parts(path)
     names = rest[::2]
     assert len(names) == len(set(names)), f"{path} has a name twice"
     return dict(zip(names, rest[1::2], strict=True))
@@ -79,15 +77,25 @@ def inputs(file: str) -> dict[str, str]:
     return {name: text.partition("--\n")[0] for name, text in read(FOLDER / file).items()}
 
 
+def preamble(path: Path) -> str:
+    """What stands above the first name of a file."""
+    return _parts(path)[0]
+
+
+def _parts(path: Path) -> list[str]:
+    """What is above all names, then names and texts in turn."""
+    text = path.read_text("utf-8") if path.exists() else ""
+    return re.split(r"^== (.*)\n", text, flags=re.MULTILINE)
+
+
 def _write(path: Path, name: str, text: str, order: list[str]) -> None:
     """Put one entry in, as processes beside this one may; drop entries of no case."""
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as locked:
         fcntl.flock(locked, fcntl.LOCK_EX)
         entries = read(path) | {name: text}
-        path.write_text(
-            "".join(f"== {one}\n{entries[one]}" for one in order if one in entries), "utf-8"
-        )
+        texts = (f"== {one}\n{entries[one]}" for one in order if one in entries)
+        path.write_text(preamble(path) + "".join(texts), "utf-8")
 
 
 def _difference(file: str, name: str, old: str | None, new: str) -> str:

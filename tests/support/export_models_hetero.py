@@ -10,9 +10,13 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch_geometric.utils import softmax
 
 from tests.support.pyg import pyg
+
+# First, as it keeps what PyG warns of while it is imported to itself.
+assert pyg
+
+from torch_geometric.utils import softmax  # noqa: E402
 
 HIDDEN, OUT = 4, 3
 NODES = {"author": 5, "paper": 6, "term": 3, "conference": 0}

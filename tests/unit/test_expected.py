@@ -34,11 +34,13 @@ def test_what_is_found_is_written_in_the_order_of_the_cases(tmp_path: Path) -> N
 
 
 def test_a_difference_names_the_case(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("for all\n")
     update(tmp_path, "one", "same\nold")
     told = failure(tmp_path, "one", "same\nnew")
     assert told.startswith("--- some.txt: one\n+++ found\n same\n-old\n+new\npytest --update")
     assert "+text\n" in failure(tmp_path, "two", "text")
     assert read(tmp_path / FILE) == {"one": "same\nold\n"}
+    assert (tmp_path / FILE).read_text() == "for all\n== one\nsame\nold\n"
 
 
 def test_entries_of_no_case_fail_and_are_dropped(tmp_path: Path) -> None:

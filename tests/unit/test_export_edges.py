@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ import torch
 import yaml
 from torch import nn
 
-from embertide.errors import ModelError
 from embertide.models.dgl_interop import why_no_dgl
 from embertide.models.read import read_files
 from embertide.models.reference import run_typed_reference
@@ -25,7 +22,6 @@ from embertide.tracing.graph_types import named_types
 from embertide.tracing.prove.agreement import TOLERANCE, layer_graphs
 from embertide.tracing.record.graphs import GraphTypes, RandomGraph, random_graph
 from embertide.tracing.record.precision import quiet
-from tests.support import export_mistakes_edges as mistakes
 from tests.support import export_models_edges
 from tests.support.exact import relative_error
 from tests.support.export_models import IN, OUT
@@ -191,60 +187,3 @@ def test_the_command_says_them(tmp_path: Path, cli: Callable[..., tuple[int, str
     assert json.loads(told)["proof"]["largest_error"] <= TOLERANCE
     program = read_files(open_storage(None), f"file://{out}").program()
     assert program.edge_columns() == {"": K}
-
-
-# ---- what goes wrong
-
-FILE = mistakes.__file__
-LINES = Path(FILE).read_text().splitlines()
-AT_A_LINE = {
-    "Computed": r"own \(GATConv\) is given features of edges that were computed, .*self-loops.*"
-    "add_self_loops=False",
-    "Weight": r"own \(GATv2Conv\) is given features of edges that were computed",
-    "Constant": r"own \(TransformerConv\) is given features of edges that do not come from the",
-    "Filled": r"own \(GATConv\) is not known with these options: fill_value",
-    "Columns": r"mat1 and mat2 shapes .*\(each edge has 3 features; --edge-features says another",
-    "Mixed": "view mixes rows of edges",
-    "AllEdges": "batch norm of edges is known with running statistics",
-    "OverEdges": "prod over all edges is not known; known are mean, sum, max, min, var",
-    "Median": r"conv \(GINEConv\) aggregates by MedianAggregation; known are sum, mean, max",
-    "OwnAggregate": "OwnAggregate has its own aggregate, which gives no row for each node; use",
-    "Unread": "median over all edges is not known; .* in the job's files",
-}
-ANYWHERE = {
-    "Unknown": r"takes efeats, but it is not known how many features edges have; state it with",
-    "Numbered": "takes features of edges beside edge_type",
-}
-
-
-def failure(name: str, **more: Any) -> str:
-    with pytest.raises(ModelError) as caught:
-        export_module(shake(getattr(mistakes, name)()), **more)
-    return " ".join(str(caught.value).split())
-
-
-@pytest.mark.parametrize("name", AT_A_LINE)
-def test_messages_name_the_line(name: str) -> None:
-    told = failure(name, width=5, edge_features=3)
-    (line,) = [n for n, text in enumerate(LINES, 1) if text.endswith(f"  # {name}")]
-    assert told.startswith(f"{FILE}:{line}: ")
-    assert re.search(AT_A_LINE[name], told)
-
-
-def test_messages_of_the_whole_module() -> None:
-    assert re.search(ANYWHERE["Unknown"], failure("Unknown"))
-    graph = {"nodes": {"a": 5}, "edges": {"a:x:a": 3, "a:y:a": 3}}
-    types = named_types(graph, Files())  # type: ignore[arg-type]
-    assert ANYWHERE["Numbered"] in failure("Numbered", graph=types)
-    assert "with --graph each relation has its own" in failure(
-        "Numbered", graph=types, edge_features=3
-    )
-    assert "--edge-features is 257; edges have 1 to 256" in failure("Columns", edge_features=257)
-    assert "but Plain.forward has no argument for them" in failure("Plain", edge_features=3)
-    told = failure("Columns", width=5, inputs={"edge_attr": "edge_weight"})
-    assert "(edge_attr is one number for each edge; --edge-features says how many" in told
-
-
-def test_every_mistake_has_a_message() -> None:
-    classes = {name for name, one in vars(mistakes).items() if isinstance(one, type)}
-    assert classes - {"Base", "Plain"} == set(AT_A_LINE) | set(ANYWHERE)

@@ -1,73 +1,18 @@
-"""What cannot be exported is one message that names the line of the user's file and what to do."""
+"""A program that is wrong, files that give no module, and weights of another one."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from embertide.errors import ModelError
 from embertide.tracing.export import export_module
 from embertide.tracing.load import build, load_weights
-from tests.support import export_mistakes as mistakes
 from tests.support.models import shake
-
-FILE = mistakes.__file__
-LINES = Path(FILE).read_text().splitlines()
-
-AT_A_LINE = {
-    "Branch": "if, while or assert on a tensor.*choose with torch.where",
-    "Item": "a tensor becomes a number",
-    "InPlace": "__setitem__ changes a tensor in place.*make a new tensor",
-    "Dropout": r"dropout stays active in eval mode.*training=self\.training",
-    "Batches": r"norm \(GraphNorm\) is given batch; all nodes here are of one graph",
-    "Pooling": "columns of a statistic over all nodes or edges are not known by number; take them",
-    "Statistic": "columns of a statistic over all nodes or edges are not known by number; take",
-    "Pooled": "a row for the whole graph is returned, a mean or sum over all nodes",
-    "Picked": "rows are picked out by number.*return all rows",
-    "Loops": r"conv \(SAGEConv\) is given edges that were changed at .*py:\d+.*change those",
-    "Rows": r"a constant of shape \[\d+, 1\] has a row for each node of one graph",
-    "Unknown": r"torch's logcumsumexp is not known here.*docs/export\.md",
-    "Lstm": r"own \(SAGEConv\) aggregates by MedianAggregation; known are sum, mean, max, min",
-    "EdgeFeatures": r"own \(GATConv\) is given features of edges that were computed",
-    "Table": "features that do not come from the graph's.*name a table by --table",
-    "Message": "torch's logcumsumexp is not known here",
-    "Raises": "forward failed on a small random graph with RuntimeError: .*shapes",
-}
-
-ANYWHERE = {
-    "Hidden": "the module gives something else when it is called again.*changes a tensor in place",
-    "Random": r"Random\.forward draws random numbers in eval mode.*keep them as a buffer",
-    "Several": "forward returns a list of .* as 'out1'; it must return one tensor with a row for",
-    "NoGraph": "forward has x; it must take the features and the graph",
-    "Arguments": "forward needs temperature.*--inputs",
-}
-
-
-def failure(name: str) -> str:
-    with pytest.raises(ModelError) as caught:
-        export_module(shake(getattr(mistakes, name)()), width=5)
-    return " ".join(str(caught.value).split())
-
-
-@pytest.mark.parametrize("name", AT_A_LINE)
-def test_messages_name_the_line(name: str) -> None:
-    told = failure(name)
-    (line,) = [n for n, text in enumerate(LINES, 1) if text.endswith(f"  # {name}")]
-    assert told.startswith(f"{FILE}:{line}: ")
-    assert re.search(AT_A_LINE[name], told)
-
-
-@pytest.mark.parametrize("name", ANYWHERE)
-def test_messages_of_the_whole_module(name: str) -> None:
-    assert re.search(ANYWHERE[name], failure(name))
-
-
-def test_every_mistake_has_a_message() -> None:
-    classes = {name for name, one in vars(mistakes).items() if isinstance(one, type)}
-    assert classes - {"Base"} == set(AT_A_LINE) | set(ANYWHERE)
+from tests.support.pyg import pyg
 
 
 def test_a_wrong_program_is_refused_and_names_the_first_step(
@@ -78,7 +23,11 @@ def test_a_wrong_program_is_refused_and_names_the_first_step(
     wrong = functions.HANDLERS["relu"]
     monkeypatch.setitem(functions.HANDLERS, "tanh", wrong)
 
-    class Net(mistakes.Base):
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.lin = pyg.SAGEConv(5, 3), nn.Linear(3, 3)
+
         def forward(self, x, edge_index):
             h = self.conv(x, edge_index).tanh()
             return self.lin(h)
@@ -126,7 +75,7 @@ def test_targets(target: str, told: str) -> None:
 
 
 def test_weights_of_another_module() -> None:
-    module = mistakes.Base()
+    module = nn.ModuleDict({"lin": nn.Linear(3, 3)})
     stored = dict(module.state_dict())
     load_weights(module, {f"module.{name}": one for name, one in stored.items()}, "best.pt")
     stored["lin.weight"] = torch.zeros(3, 4)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +22,7 @@ from tests.support.pyg import pyg
 # First, as it keeps what PyG warns of while it is imported to itself.
 assert pyg
 
-from tests.support import export_examples, export_mistakes_sums  # noqa: E402
+from tests.support import export_examples  # noqa: E402
 
 needs_dgl = pytest.mark.skipif(why_no_dgl() != "", reason=f"DGL's modules: {why_no_dgl()}")
 
@@ -156,50 +154,8 @@ def test_functions_are_themselves_again() -> None:
 
     before = inspect.getsource(utils.softmax), utils.degree(torch.tensor([1, 1]), 3).tolist()
     with pytest.raises(ModelError):
-        export_module(export_mistakes_sums.Uncounted(), width=5)
+        export_module(export_examples.Kipf("turned"), width=5, inputs={"adj": "adjacency"})
     exported(export_examples.SIGN(), width=5)
     after = inspect.getsource(utils.softmax), utils.degree(torch.tensor([1, 1]), 3).tolist()
     assert before == after
     assert utils.degree.__kwdefaults__ is None
-
-
-FILE = export_mistakes_sums.__file__
-LINES = Path(FILE).read_text().splitlines()
-AT_A_LINE = {
-    "Uncounted": r"bincount does not know how many nodes there are.*minlength=x.size\(0\)",
-    "Largest": r"scatter_reduce with reduce='amax' is known to zeros with include_self=False",
-    "Elsewhere": r"index_add of edges is known to a tensor with a row for each node, 31 here",
-    "ToSources": r"index_add_ to the sources of edges is known of ones and of the edges' weights",
-    "Product": r"scatter_reduce with reduce='prod' is not known; use sum, mean, max or min",
-    "Row": r"rows of a parameter with one for each node are taken to edges; .*--table names",
-    "Single": r"ClusterGCNConv with add_self_loops=False .* make it with add_self_loops=True",
-}
-AT_A_LINE_DGL = {
-    "Reversed": r"dgl.reverse makes another graph, .*; name the turned edges by reverse in the",
-    "Twice": r"add_self_loops of edges with a new self-loop .* add self-loops once",
-    "Late": r"remove_self_loop comes after tensors of the edges were set \(a\)",
-    "Named": r"add_self_loop is known without edge_feat_names; leave it out",
-}
-
-
-def check(module: nn.Module, file: str, name: str, pattern: str) -> None:
-    with pytest.raises(ModelError) as caught:
-        export_module(shake(module), width=5)
-    told = " ".join(str(caught.value).split())
-    lines = Path(file).read_text().splitlines()
-    (line,) = [n for n, text in enumerate(lines, 1) if text.endswith(f"  # {name}")]
-    assert told.startswith(f"{file}:{line}: ")
-    assert re.search(pattern, told)
-
-
-@pytest.mark.parametrize("name", AT_A_LINE)
-def test_messages_name_the_line(name: str) -> None:
-    check(getattr(export_mistakes_sums, name)(), FILE, name, AT_A_LINE[name])
-
-
-@needs_dgl
-@pytest.mark.parametrize("name", AT_A_LINE_DGL)
-def test_messages_name_the_line_of_a_change(name: str) -> None:
-    from tests.support import export_mistakes_loops_dgl as mistakes
-
-    check(getattr(mistakes, name)(), str(mistakes.__file__), name, AT_A_LINE_DGL[name])

@@ -18,7 +18,6 @@ from embertide.errors import ModelError
 from embertide.models.read import read_files, read_model
 from embertide.storage.opening import open_storage
 from embertide.tracing.export import Export, export_module
-from tests.support import export_mistakes
 from tests.support.models import Files, shake
 from tests.support.pyg import pyg
 
@@ -184,11 +183,28 @@ def test_show_draws_a_description(tmp_path: Path, cli: Callable[..., tuple[int, 
     ]
 
 
+HIDDEN = """
+import torch
+
+
+class Hidden(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(5, 3)
+
+    def forward(self, x, edge_index):
+        h = super().forward(x)
+        view = h.view(-1, 3)
+        h.mul_(2)
+        return view * 3
+"""
+
+
 def test_export_command_writes_nothing_where_the_proof_fails(
     tmp_path: Path, cli: Callable[..., tuple[int, str, str]]
 ) -> None:
-    torch.save(export_mistakes.Hidden().state_dict(), tmp_path / "best.pt")
-    file, out = export_mistakes.__file__, tmp_path / "model"
+    file, out = tmp_path / "hidden.py", tmp_path / "model"
+    file.write_text(HIDDEN)
+    torch.save(nn.Linear(5, 3).state_dict(), tmp_path / "best.pt")
     command = ("export", f"{file}:Hidden", "--weights", str(tmp_path / "best.pt"))
     code, _, told = cli(*command, "--out", str(out))
     assert code == 4

@@ -26,7 +26,6 @@ from embertide.tracing.graph_types import named_types
 from embertide.tracing.prove.agreement import TOLERANCE
 from embertide.tracing.record.graphs import GraphTypes, RandomGraph, random_graph
 from embertide.tracing.record.precision import quiet
-from tests.support import export_mistakes_hetero as mistakes
 from tests.support import export_models_hetero
 from tests.support.exact import relative_error
 from tests.support.export_models_hetero import GRAPH, HETERO, NODES, RELATIONAL, TRIPLES, OwnGat
@@ -188,60 +187,6 @@ def test_the_commands_tell_types(tmp_path: Path, cli: Callable[..., tuple[int, s
 
 # ---- what goes wrong
 
-FILE = mistakes.__file__
-LINES = Path(FILE).read_text().splitlines()
-HAS = "user:buys:item, item:of:user"
-AT_A_LINE = {
-    "UnknownRelation": f"HeteroConv has a module for user:likes:item, which is not among .*: {HAS}",
-    "MissingEdges": rf"no edges of a relation \('user', 'likes', 'item'\); .* {HAS}",
-    "MissingType": f"no features of a node type 'shop'; .* {HAS}",
-    "MissingFeatures": r"buys \(SAGEConv\) is given no features",
-    "NoEdges": r"buys \(SAGEConv\) is given no edges: its relation is not among the graph's",
-    "WrongEnds": "given features of user and user, but user:buys:item leads from user to item",
-    "WrongWay": "the sources of user:buys:item are nodes of user, but .* a tensor of item",
-    "Merged": "cat puts tensors of the node types item and user together",
-    "TwoSoftmaxes": "several softmaxes over edges; sum each of them up",
-    "ShiftedSoftmax": "add of a softmax over edges is not known here; multiply it",
-}
-ANYWHERE = {
-    "Numbered": "has the nodes of all types in one tensor, .* different columns: user 5, item 4",
-    "OtherTypes": "forward returns rows of item for user; it must return one tensor .* of a type",
-}
-
-
-def failure(name: str, graph: GraphTypes | None) -> str:
-    with pytest.raises(ModelError) as caught:
-        export_module(shake(getattr(mistakes, name)()), graph=graph)
-    return " ".join(str(caught.value).split())
-
-
-@pytest.mark.parametrize("name", AT_A_LINE)
-def test_messages_name_the_line(name: str) -> None:
-    told = failure(name, types_of(mistakes.GRAPH))
-    (line,) = [n for n, text in enumerate(LINES, 1) if text.endswith(f"  # {name}")]
-    assert told.startswith(f"{FILE}:{line}: ")
-    assert re.search(AT_A_LINE[name], told)
-
-
-@pytest.mark.parametrize("name", ANYWHERE)
-def test_messages_of_the_whole_module(name: str) -> None:
-    assert re.search(ANYWHERE[name], failure(name, types_of(mistakes.GRAPH)))
-
-
-def test_every_mistake_has_a_message() -> None:
-    classes = {name for name, one in vars(mistakes).items() if isinstance(one, type)}
-    assert classes - {"Base"} == set(AT_A_LINE) | set(ANYWHERE)
-
-
-@pytest.mark.parametrize("name", ["UnknownRelation", "Numbered", "MissingType"])
-def test_a_graph_with_types_must_be_named(name: str) -> None:
-    assert "name its node types and relations with --graph" in failure(name, None)
-
-
-def test_numbers_and_relations_must_be_as_many() -> None:
-    graph = {"nodes": {"user": 5}, "edges": ["user:likes:user"]}
-    assert "has 2 relations, but the graph has 1" in failure("Numbered", types_of(graph))
-
 
 @pytest.mark.parametrize(
     ("graph", "told"),
@@ -257,20 +202,6 @@ def test_numbers_and_relations_must_be_as_many() -> None:
 def test_graphs_that_cannot_be_read(graph: Any, told: str) -> None:
     with pytest.raises(ModelError, match=told):
         named_types(graph, Files())  # type: ignore[arg-type]
-
-
-def test_wrong_columns_are_told_with_those_of_the_graph() -> None:
-    class Net(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv = pyg.HeteroConv({("user", "follows", "user"): pyg.GraphConv(5, 3)})
-
-        def forward(self, x_dict, edge_index_dict):
-            return self.conv(x_dict, edge_index_dict)
-
-    types = GraphTypes({"user": 7}, ("user:follows:user",))
-    with pytest.raises(ModelError, match=r"shapes .*\(--graph gives node types user \(7 columns\)"):
-        export_module(Net(), graph=types)
 
 
 class OneWeighted(torch.nn.Module):

@@ -1,0 +1,148 @@
+"""What an export makes of a module, as text: its program and what was proved, or the refusal.
+
+Files of ``tests/expected/exports`` have the modules too: above the first name what all of a file's
+cases begin with, in each case the user's code, and below ``--`` what comes out of it. The code
+defines ``module``, or classes of which the last is exported, or functions of ``self``: methods of
+the file's ``Base``. ``options`` are those of `export_module`, with ``graph`` as in ``--graph``; of
+several in a list each has what comes out below a ``--`` of its own.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from torch import nn
+
+from embertide.errors import ModelError
+from embertide.models.dgl_interop import why_no_dgl
+from embertide.tracing.export import Export, export_module
+from embertide.tracing.graph_types import named_types
+from embertide.tracing.prove.agreement import TOLERANCE
+from embertide.tracing.record.graphs import GraphTypes
+from tests.support.expected import FOLDER, inputs, preamble
+from tests.support.models import Files, shake
+from tests.support.paths import ROOT
+from tests.support.pyg import pyg
+
+# First, as it keeps what PyG warns of while it is imported to itself.
+assert pyg
+
+_LEN = len
+RULE = "--\n"
+_INTERNAL = re.compile(r"Traced|Traceback|Node\(|__getitem__|unhashable|NoneType")
+"""What no message to a user has."""
+
+
+def files(dgl: bool) -> list[str]:
+    """Files of modules with their exports: those that need DGL, or the others."""
+    found = sorted(path.name for path in (FOLDER / "exports").glob("*.txt"))
+    return [f"exports/{name}" for name in found if name.startswith("dgl") == dgl]
+
+
+def cases(dgl: bool) -> list[tuple[str, str]]:
+    """File and name of each case."""
+    return [(file, name) for file in files(dgl) for name in inputs(file)]
+
+
+def export_text(file: str, name: str, folder: Path) -> str:
+    """The entry of a case: its code, and what is found of it."""
+    code = inputs(file)[name]
+    common = preamble(FOLDER / file)
+    path = folder / "user.py"
+    path.write_text(common + code)
+    user = ModuleType("user")
+    user.__file__ = str(path)
+    sys.modules[user.__name__] = user
+    try:
+        exec(compile(path.read_text(), path, "exec"), user.__dict__)
+        above = common.count("\n")
+        given = user.options if isinstance(user.options, list) else [user.options]
+        found = [
+            outcome(
+                lambda more=more: export_module(_module(user, code), **_options(more)),
+                lambda text: re.sub(
+                    rf"{re.escape(str(path))}:(\d+)", lambda at: f"line {int(at[1]) - above}", text
+                ),
+            )
+            for more in given
+        ]
+    finally:
+        del sys.modules[user.__name__]
+    return code + "".join(f"{RULE}{one.rstrip()}\n" for one in found)
+
+
+def _module(user: ModuleType, code: str) -> nn.Module:
+    """What a case exports, its parameters random."""
+    if hasattr(user, "module"):
+        return shake(user.module)
+    methods = re.findall(r"^def (\w+)\(self", code, re.MULTILINE)
+    if methods:
+        own = {name: getattr(user, name) for name in methods}
+        return shake(type("Net", (user.Base,), own)())
+    *_, name = re.findall(r"^class (\w+)", code, re.MULTILINE)
+    return shake(getattr(user, name)())
+
+
+def _options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """With the graph as an export has it."""
+    graph = given.get("graph")
+    return {**given, "graph": types_of(graph) if isinstance(graph, Mapping) else graph}
+
+
+def types_of(graph: Mapping[str, Any]) -> GraphTypes:
+    """Node types and relations as ``--graph`` says them."""
+    return named_types(graph, Files({}))  # type: ignore[arg-type]
+
+
+def outcome(export: Callable[[], Export], shown: Callable[[str], str] = str) -> str:
+    """The program with what was proved of it, or the refusal, places in it as they are shown."""
+    try:
+        done = export()
+    except ModelError as error:
+        message = shown(str(error))
+    else:
+        return program_text(done)
+    finally:
+        assert builtins.len is _LEN, "functions of Python are themselves again"
+    assert not _INTERNAL.search(message), message
+    return _refusal(message)
+
+
+def _refusal(message: str) -> str:
+    """Without what differs from machine to machine; long lines are broken."""
+    message = re.sub(r"\S+/site-packages/(\S+\.py):\d+", r"\1", message).replace(f"{ROOT}/", "")
+    message = re.sub(r"(error is |differs by |error of )\d[\d.e+-]*\d", r"\1E", message)
+    lines = (
+        textwrap.fill(
+            line, 100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
+        for line in f"refused: {message}".splitlines()
+    )
+    return "\n".join(lines)
+
+
+def program_text(done: Export) -> str:
+    """Its program.yaml without hashes, and what the proof says beside numbers."""
+    proof = done.proof
+    assert proof.largest_error <= TOLERANCE
+    text = done.files.program.decode().partition("format: 1\n")[2]
+    text = re.sub(r"^weights: .*\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"-[0-9a-f]{12}\.npy", ".npy", text)
+    said = {
+        "compared with and without edge weights": len(proof.weighted) == 2,
+        f"not passed: {', '.join(proof.left_out)}": proof.left_out,
+        "not compared on " + "; ".join(one.name for one in proof.not_compared): proof.not_compared,
+        "in float64 only": proof.float32_error is None,
+        **dict.fromkeys((f"warning: {one}" for one in proof.warnings), True),
+    }
+    return text.rstrip() + "\n" + "".join(f"# {line}\n" for line, holds in said.items() if holds)
+
+
+NEEDS_DGL = f"DGL's modules: {why_no_dgl()}"
