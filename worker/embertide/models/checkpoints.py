@@ -262,7 +262,7 @@ def _state_dict(loaded: object, source: str) -> dict[str, torch.Tensor]:
                 f" {', '.join([inner[0], *others[:_SHOWN]])}; {_CHOOSE} ({inner[0]})"
             )
         return chosen
-    places = [place for place, held in _groups(loaded, ()) if len(held) > 1]
+    places = [place for place, held in _groups(loaded, ()) if place and len(held) > 1]
     there = f"; tensors are under {', '.join(places[:_SHOWN])}" if places else ""
     other = [str(name) for name, value in loaded.items() if not isinstance(value, torch.Tensor)]
     raise ModelError(
