@@ -79,6 +79,17 @@ def test_images_are_built_by_one_release_of_uv() -> None:
     assert len(versions) == 1
 
 
+@pytest.mark.parametrize("image", ["operator", "push", "worker"])
+def test_what_an_image_installs_is_compiled(image: str) -> None:
+    """Its user may not write beside the modules, and would compile them at every start."""
+    text = (DOCKER / f"{image}.Dockerfile").read_text()
+    (final,) = re.findall(r"^FROM \S+ AS image\n(.*)", text, re.MULTILINE | re.DOTALL)
+    steps = [step for step in re.split(r"^(?=RUN )", final, flags=re.MULTILINE) if "uv pip" in step]
+    assert steps
+    for step in steps:
+        assert "UV_COMPILE_BYTECODE=1" in step or step.count("uv pip") == step.count("--compile-")
+
+
 @pytest.mark.parametrize(("torch", "compiler"), [("cuda", True), ("cpu", False)])
 def test_the_image_for_gpus_has_the_compiler_that_triton_calls(
     torch: str, compiler: bool, tmp_path: Path
