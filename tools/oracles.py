@@ -255,14 +255,22 @@ def _help(name: str) -> str:
     return "".join(f"{line.rstrip()}\n" for line in shown.getvalue().splitlines())
 
 
+def runs() -> Sections:
+    """Manifest, report and status of runs of small jobs."""
+    from tools.frozen_runs import sections
+
+    return sections()
+
+
 ORACLES: dict[str, tuple[Callable[[], Sections], int]] = {
     "programs.txt": (programs, 1),
     "plans.txt": (plans, 4),
     "costs.txt": (costs, 16),
     "fields.txt": (fields, 1),
     "help.txt": (helps, 1),
+    "runs.txt": (runs, 0),
 }
-"""File -> its sections, and how many of them stand for one that every run of the tests makes."""
+"""File -> its sections, and of how many one is compared in the first tier; 0: named in a test."""
 
 
 def frozen(name: str) -> dict[str, str]:
