@@ -298,7 +298,7 @@ def put_in(path: Path, before: str, after: str) -> bool:
         return False
     live: dict[str, list[FunctionType]] = {}
     for held in gc.get_objects():
-        if isinstance(held, FunctionType) and held.__code__.co_filename == str(path):
+        if type(held) is FunctionType and held.__code__.co_filename == str(path):
             live.setdefault(held.__code__.co_qualname, []).append(held)
     names = Counter(code.co_qualname for code in old)
     for was, code in zip(old, new, strict=True):

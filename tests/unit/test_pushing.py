@@ -302,6 +302,13 @@ def test_a_failed_job_pushes_nothing() -> None:
     assert all(c["type"] != "Pushed" for c in world.status["conditions"])
 
 
+def test_a_specification_that_becomes_wrong_pushes_nothing() -> None:
+    world = completed()
+    world.job["spec"]["push"] = PUSH | {"resources": {"limits": {"memory": "much"}}}
+    assert not pods_of(world.reconcile(1, pods=[]))
+    assert world.condition("Pushed") == ("False", "InvalidSpec")
+
+
 def test_resources_that_are_no_amounts_are_refused() -> None:
     world = World(push=PUSH | {"resources": {"limits": {"memory": "much"}}})
     world.reconcile()

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from embertide.errors import ObjectMissing, OutputError
+from embertide.errors import ObjectMissing, OutputError, StorageError
 from embertide.spec.version_names import begun, is_version, new_version, version_uri
+from embertide.storage.local import LocalStore
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import latest, list_versions
 from embertide.versions.formats import FORMATS
 from embertide.versions.pointer import read_pointer
+from embertide.versions.probe import check_output
 from embertide.versions.publish import publish, rollback
 from embertide.versions.reading import iter_embeddings
 from embertide.versions.retention import remove_old
@@ -308,3 +311,28 @@ def test_processes_race_for_the_pointer(output: str) -> None:
 
 def test_a_process_that_dies_anywhere_leaves_a_whole_version(output: str) -> None:
     check_crashes(None, output)
+
+
+@pytest.mark.parametrize(
+    ("write", "condition"),
+    [
+        (lambda _etag, _answer: False, "refuses a write whose If-None-Match: *"),
+        (lambda etag, answer: answer or etag is None, "ignores If-None-Match: *"),
+        (lambda etag, answer: answer or etag is not None, "ignores If-Match"),
+        (lambda etag, answer: answer and etag is None, "refuses a write whose If-Match"),
+        (lambda _etag, answer: answer, None),
+    ],
+)
+def test_a_store_that_keeps_no_conditions_is_found_before_the_work(
+    write: Callable[[str | None, bool], bool], condition: str | None, tmp_path: Path
+) -> None:
+    class Store(LocalStore):
+        def write_if(self, uri: str, data: bytes, etag: str | None) -> bool:
+            return write(etag, super().write_if(uri, data, etag))
+
+    if condition is None:
+        check_output(Store(), f"file://{tmp_path}", new_version())
+    else:
+        with pytest.raises(StorageError, match=re.escape(condition)):
+            check_output(Store(), f"file://{tmp_path}", new_version())
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
