@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -17,7 +19,10 @@ from embertide.kernels.edge_features import (
 )
 from embertide.kernels.edge_sort import EdgeSorter, bucket_count, bucket_shift, count_edges
 from embertide.stages.sample import sample_layer
+from embertide.steps import Message, PairAttend
+from tests.support.step_program import program, summed
 
+LINES = ("moved = linear(e, p0)", "out = add(s, moved)")
 Edge = tuple[int, int, float, float, float]
 
 EDGES = st.lists(
@@ -121,3 +126,15 @@ def test_one_more_loop_combines_all_edges() -> None:
     assert csr.features is not None
     found = more_loop_features(csr, csr.features, "mean")
     assert found[:, 0].tolist() == [2.0, 9.0, 4.0, 5.0, *[0.0] * 11]
+
+
+def test_a_graph_has_the_features_that_any_of_its_steps_reads() -> None:
+    reading = Message(out="m", layer=0, x="x", params=("edge",), edge_features=3, lines=LINES)
+    for steps in ((reading, summed("out", "m")), (summed("m", "x"), replace(reading, out="out"))):
+        assert program(*steps).edge_needs().features == 3
+
+
+@pytest.mark.parametrize(("count", "heads"), [(8, 4), (4, 2), (2, 1), (1, 1)])
+def test_columns_of_an_attention_are_of_its_heads(count: int, heads: int) -> None:
+    step = PairAttend(out="o", layer=0, x="v", key="k", query="q", kind="dot", heads=4)
+    assert step.of_columns(count, {"o": 8}).heads == heads

@@ -112,6 +112,18 @@ def test_any_range_of_rows_and_columns_is_read(output: str) -> None:
             assert np.array_equal(read(store, rows, columns), VALUES[slice(*rows), slice(*columns)])
 
 
+def test_rows_beside_a_tensor_come_in_order_of_their_ids(output: str) -> None:
+    store, ids = keep(output), np.array([3, 8, 20, 41])
+    made = [
+        store.beside(NAME, 0, rank, VALUES[some], some, 0, "exact")
+        for rank, some in enumerate((ids[2:], ids[:2]))
+    ]
+    blocks = tuple(store.write(part, block) for parts in made for part, block in parts)
+    found, values = store.read_beside(blocks, (3, 41), (0, 6), np.float32)
+    assert found.tolist() == [3, 8, 20]
+    assert np.array_equal(values, VALUES[found])
+
+
 def test_nothing_is_complete_without_a_seal(output: str) -> None:
     store = open_layers(output)
     assert not store.is_there()
@@ -382,6 +394,11 @@ def test_layers_make_room_but_those_that_another_attempt_may_use(output: str) ->
     assert left == [OTHER, every[3]]
     for attempt in (*own, other):
         attempt.__exit__(None, None, None)
+    # What a killed attempt left holds nothing.
+    killed = {"host": socket.gethostname(), "pid": os.getpid(), "began": 0}
+    storage.write(
+        attempt_uri(output, OTHER, "20261126T170000Z-000000-keeps"), json.dumps(killed).encode()
+    )
     assert give_back(storage, output, VERSION) is True
     assert give_back(storage, output, VERSION) is False
     assert not [info for key in keys(storage, output) for info in objects_of(storage, output, key)]

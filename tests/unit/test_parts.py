@@ -20,7 +20,8 @@ from embertide.errors import OutputError
 from embertide.storage.protocol import Storage
 from embertide.versions.formats import FORMATS
 from embertide.versions.parts import PartDigest, PartWriter
-from embertide.versions.reading import read_part
+from embertide.versions.reading import last_id, read_part
+from embertide.versions.rows import ID_COLUMN, VECTOR_COLUMN, schema_of
 from embertide.versions.sinks import HashedSink
 
 WORDS = ["", "naïve", "a" * 300, "日本", "x"]
@@ -91,6 +92,8 @@ def test_what_is_written_is_read_back(
     right = values if bits == 32 else values.astype(np.float16).astype(np.float32)
     assert back.dtype == np.float32
     assert np.array_equal(back, right)
+    if rows:
+        assert last_id(storage, folder, digest).tolist() == found[-1:]
     for batch, _ in read_part(storage, folder, digest, 4):
         is_array = isinstance(batch, np.ndarray)
         assert batch.dtype == np.int64 if is_array else batch.type == pa.large_string()
@@ -321,3 +324,13 @@ def test_a_detached_sink_writes_nothing_more(tmp_path: Path) -> None:
         sink.detach()
         sink.write(b"cd")
     assert (tmp_path / "x").read_bytes() == b"ab"
+
+
+def test_no_column_of_a_part_may_be_null() -> None:
+    schema = schema_of("string", np.dtype(np.float32), 2)
+    fields = [*schema, schema.field(VECTOR_COLUMN).type.value_field]
+    assert [(field.name, field.nullable) for field in fields] == [
+        (ID_COLUMN, False),
+        (VECTOR_COLUMN, False),
+        ("element", False),
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 
 from embertide.errors import InputError
 from embertide.readers.features import read_features, split_features
+from embertide.readers.ids import LONGEST_ID_BYTES, id_column, to_ids
 from embertide.readers.nodes import read_nodes, split_nodes
 from embertide.readers.reference import read_reference, split_reference
+from embertide.readers.where import Where
 from embertide.spec.manifest import FeatureInput, NodeTable
 from embertide.storage.protocol import Storage
 from tests.support.edge_files import edge_input, read_all, refused, rows_of, write_parquet
@@ -159,3 +162,30 @@ def test_the_name_of_a_file(tmp_path: Path, storage: Storage) -> None:
     (tmp_path / "e" / "cafe.parquet").rename(tmp_path / "e" / "caf\udce9.parquet")
     message = refused(storage, edge_input(tmp_path / "e", "parquet"), "string")
     assert message.startswith(f"'file://{tmp_path}/e/caf\\udce9.parquet' has a name that is not")
+
+
+ALLOWED, LONGER = ("x" * length for length in (LONGEST_ID_BYTES, LONGEST_ID_BYTES + 1))
+
+
+@pytest.mark.parametrize(
+    ("held", "expected"),
+    [
+        (pa.array([ALLOWED, "a"]), [ALLOWED, "a"]),
+        (pa.array(["a", ALLOWED, LONGER]), "row 7 (from 0): column 'id' (f) is 'xxx"),
+        (pa.array([b"abc", b"def", b"ghi"], pa.binary(3))[1:], ["def", "ghi"]),
+    ],
+)
+def test_long_ids_and_bytes_of_one_length(held: Any, expected: Any) -> None:
+    def ids() -> Any:
+        return to_ids(held, id_column("f", "id", "string"), "string", Where("u", 5))
+
+    if isinstance(expected, str):
+        with pytest.raises(InputError, match=re.escape(expected)):
+            ids()
+    else:
+        assert ids().to_pylist() == expected
+
+
+def test_an_id_that_is_no_whole_number_is_named() -> None:
+    with pytest.raises(InputError, match=r"^u row 6 \(from 0\): column 'id' \(f\) is 2\.5;"):
+        to_ids(pa.array([1.0, 2.5]), id_column("f", "id", "int64"), "int64", Where("u", 5))
