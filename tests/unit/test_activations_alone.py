@@ -61,6 +61,7 @@ def test_values_have_their_bits_at_all_positions_and_counts(kind: str, threads: 
             assert torch.equal(bits(whole[:first]), bits(every[:first]))
 
 
+@pytest.mark.tier(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_values_have_their_bits_in_the_parts_of_all_threads(kind: str, threads: int) -> None:
     every = values()

@@ -167,6 +167,7 @@ NAMED: dict[str, tuple[Any, str, str, str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.tier(2)
 @pytest.mark.parametrize("mistake", NAMED)
 def test_mistakes_that_fit_the_weights_are_named(cli: Cli, tmp_path: Path, mistake: str) -> None:
     module, right, old, new, expected = NAMED[mistake]
@@ -195,6 +196,7 @@ def test_mistakes_that_do_not_fit_are_refused(cli: Cli, tmp_path: Path, mistake:
     assert "all rows agree" not in err
 
 
+@pytest.mark.tier(2)
 def test_two_mistakes_say_so_and_json_has_all(cli: Cli, tmp_path: Path) -> None:
     wrong = SAGE.replace("aggr: max, ", "").replace("normalize: true, ", "")
     code, out, _ = checked(cli, tmp_path, Sage(), wrong, "--json")

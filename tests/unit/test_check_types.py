@@ -44,6 +44,7 @@ def checked(folder: Path, mistake: Mistake = lambda _folder, _job: None, **more:
     return check_job(load_manifest(yaml.safe_dump(job)), against, **given)
 
 
+@pytest.mark.tier(2)
 @pytest.mark.parametrize("node_type", ["user", "item", "tag"])
 def test_right_vectors_of_each_type_agree(tmp_path: Path, node_type: str) -> None:
     found = checked(tmp_path, node_type=node_type)

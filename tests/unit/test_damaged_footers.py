@@ -71,6 +71,7 @@ def _read(uri: str) -> str:
         return str(error)
 
 
+@pytest.mark.tier(2)
 def test_no_change_of_a_byte_ends_the_process(tmp_path: Path) -> None:
     data, path = _file(), tmp_path / "edges.parquet"
     reader, writer = os.pipe()

@@ -46,6 +46,7 @@ def drifting(kind: str, dtype: str, seed: int) -> list[Rows]:
     return found
 
 
+@pytest.mark.tier(2)
 @pytest.mark.parametrize(
     ("kind", "dtype", "tolerance"),
     [

@@ -22,6 +22,8 @@ from embertide.kernels.spmm import reduce_linear, reduce_rows
 from tests.support.exact import assert_exact
 from tests.unit.test_native_spmm import expected_rows, random_block
 
+pytestmark = pytest.mark.tier(2)
+
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SOURCES = 20
 SHORT = [3, 0, 8, 1, 9]

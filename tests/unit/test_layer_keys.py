@@ -94,6 +94,7 @@ def test_a_name_has_the_type_of_rows_and_the_grid_only_where_bits_depend_on_it(
     assert not {*rounded} & {*digests(program, others, "bfloat16")}
 
 
+@pytest.mark.tier(2)
 def test_a_name_is_the_same_in_every_process(program: Program) -> None:
     code = (
         "import json;from tests.unit.test_layer_keys import THREE, digests;"

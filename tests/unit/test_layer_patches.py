@@ -145,6 +145,7 @@ def expected_patches(sets: list[set[int]], moved: set[int]) -> list[set[int]] | 
     return [*sets, rows] if rows else sets
 
 
+@pytest.mark.tier(2)
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_twenty_nights_write_the_rows_that_have_moved(seed: int, nights: Nights) -> None:
     g, sets, whole = np.random.default_rng(seed), list[set[int]](), 0

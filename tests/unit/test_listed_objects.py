@@ -170,6 +170,7 @@ def test_a_run_opens_nothing_that_is_not_listed(
     assert {uri for uri in storage.opened if not uri.startswith(own)} <= listed
 
 
+@pytest.mark.tier(2)
 @pytest.mark.parametrize("arrange", OUTSIDE)
 def test_other_weights_are_another_version_wherever_they_are(
     arrange: Callable[[SmallJob], Path], tmp_path: Path

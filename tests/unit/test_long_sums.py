@@ -67,6 +67,7 @@ def assert_near(found: torch.Tensor, values: torch.Tensor, block: Block) -> None
         assert error <= BOUND * float(terms.abs().sum()), (row, stop - start)
 
 
+@pytest.mark.tier(2)
 @pytest.mark.parametrize("values", VALUES)
 def test_a_hub_of_more_edges_than_float32_counts(kernels: str, values: Values) -> None:
     block, x = rows_of(HUB), values(HUB).unsqueeze(1)

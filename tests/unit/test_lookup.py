@@ -101,6 +101,7 @@ def test_python_reads_arrays_of_ids(storage: Storage, tmp_path: Path, output: st
     np.testing.assert_array_equal(doubled, 2 * vectors)
 
 
+@pytest.mark.tier(2)
 def test_reading_some_rows_needs_no_torch(storage: Storage, tmp_path: Path, output: str) -> None:
     publish_rows(storage, output, OLD, random_rows(20, WIDTH, 7))
     program = (

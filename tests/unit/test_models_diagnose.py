@@ -61,6 +61,7 @@ def test_a_right_description_agrees() -> None:
     assert difference(RIGHT) is None
 
 
+@pytest.mark.tier(2)
 @pytest.mark.parametrize(
     ("right", "wrong", "layer", "fix"),
     [

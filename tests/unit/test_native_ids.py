@@ -80,6 +80,7 @@ def test_words_of_pieces_are_sorted_and_found(size: int, width: int) -> None:
     assert table.find_words(low_and_high, 5, np.empty(2, np.int64)).tolist() == [-1, -1]
 
 
+@pytest.mark.tier(2)
 @given(st.lists(st.sampled_from(TEXTS) | st.text(max_size=12), unique=True), st.data())
 def test_strings_are_found(names: list[str], data: st.DataObject) -> None:
     ids = pa.array(names, pa.large_string())

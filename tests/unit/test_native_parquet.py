@@ -260,6 +260,7 @@ def test_a_character_does_not_go_on_in_the_next_string(tmp_path: Path, dictionar
             ColumnChunk(raw.fileno(), at).read(len(values))
 
 
+@pytest.mark.tier(2)
 def test_any_bytes_are_text_where_python_has_them_so(tmp_path: Path) -> None:
     random = np.random.default_rng(3)
     leads = np.array([0x41, 0x80, 0xBF, 0xC2, 0xE0, 0xED, 0xEF, 0xF0, 0xF4, 0xA0, 0x9F, 0x8F, 0x90])

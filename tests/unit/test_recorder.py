@@ -66,6 +66,7 @@ def test_depth_is_the_most_groups_in_flight() -> None:
     assert [found.depth for found in recorder.traffic()] == [3]
 
 
+@pytest.mark.tier(2)
 def test_totals_are_read_while_others_are_added() -> None:
     """Metrics are read by a thread of their own."""
     before = sys.getswitchinterval()

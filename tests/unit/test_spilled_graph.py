@@ -89,6 +89,7 @@ def assert_same(one: Csr, other: Csr) -> None:
         assert torch.equal(one.weights, other.weights)
 
 
+@pytest.mark.tier(2)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("unique", [False, True])
 def test_edges_sorted_by_way_of_the_disk_have_the_bits_of_a_sort_in_memory(
