@@ -36,7 +36,9 @@ assert pyg
 
 _LEN = len
 RULE = "--\n"
-_INTERNAL = re.compile(r"Traced|Traceback|Node\(|__getitem__|unhashable|NoneType")
+_INTERNAL = re.compile(
+    r"Traced|Traceback|Node\(|__getitem__|unhashable|NoneType(?!' object has no)"
+)
 """What no message to a user has."""
 
 
@@ -63,13 +65,16 @@ def export_text(file: str, name: str, folder: Path) -> str:
     try:
         exec(compile(path.read_text(), path, "exec"), user.__dict__)
         above = common.count("\n")
+
+        def line(at: re.Match[str]) -> str:
+            number = int(at[1]) - above
+            return f"line {number}" if number > 0 else f"common line {at[1]}"
+
         given = user.options if isinstance(user.options, list) else [user.options]
         found = [
             outcome(
                 lambda more=more: export_module(_module(user, code), **_options(more)),
-                lambda text: re.sub(
-                    rf"{re.escape(str(path))}:(\d+)", lambda at: f"line {int(at[1]) - above}", text
-                ),
+                lambda text: re.sub(rf"{re.escape(str(path))}:(\d+)", line, text),
             )
             for more in given
         ]
@@ -118,7 +123,7 @@ def outcome(export: Callable[[], Export], shown: Callable[[str], str] = str) -> 
 def _refusal(message: str) -> str:
     """Without what differs from machine to machine; long lines are broken."""
     message = re.sub(r"\S+/site-packages/(\S+\.py):\d+", r"\1", message).replace(f"{ROOT}/", "")
-    message = re.sub(r"(error is |differs by |error of )\d[\d.e+-]*\d", r"\1E", message)
+    message = re.sub(r"(?<=error is )[\d.e+-]+\d", _rounded, message)
     lines = (
         textwrap.fill(
             line, 100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
@@ -126,6 +131,11 @@ def _refusal(message: str) -> str:
         for line in f"refused: {message}".splitlines()
     )
     return "\n".join(lines)
+
+
+def _rounded(number: re.Match[str]) -> str:
+    """A large error to a digit, of a small one only that it is."""
+    return f"{float(number[0]):.1g}" if float(number[0]) > 0.01 else "small"
 
 
 def program_text(done: Export) -> str:

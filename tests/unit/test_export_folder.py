@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -213,3 +215,31 @@ def test_export_command_writes_nothing_where_the_proof_fails(
     code, _, told = cli(*command, "--out", str(out), "--init", "[]")
     assert code == 2
     assert "--init is []; must be an object" in told
+
+
+NET = """
+import torch
+from torch_geometric.nn import GCNConv
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = GCNConv(3, 2)
+
+    def forward(self, x, edge_index):
+        return self.conv(x, edge_index)
+"""
+
+
+def test_the_command_says_nothing_but_its_result(tmp_path: Path) -> None:
+    """Extensions of a user's libraries report what is left as the interpreter ends."""
+    (tmp_path / "net_quiet.py").write_text(NET)
+    torch.save(pyg.GCNConv(3, 2).state_dict(prefix="conv."), tmp_path / "best.pt")
+    code = "import sys, embertide.cli; sys.exit(embertide.cli.command())"
+    command = ("export", "net_quiet.py:Net", "--weights", "best.pt", "--out", "model")
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "GCNConv conv" in done.stdout

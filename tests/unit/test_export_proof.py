@@ -67,17 +67,6 @@ def test_roundings_that_a_norm_magnifies_are_no_difference() -> None:
     assert "magnifies roundings" in left["not_compared"]
 
 
-class Defaults(Plain):
-    def forward(self, x, edge_index, pe=None, temperature=1.0, *more, **others):
-        return self.conv(x if pe is None else x + pe, edge_index) / temperature
-
-
-def test_arguments_that_are_not_passed_are_named() -> None:
-    proof = export_module(shake(Defaults()), width=5).proof
-    assert proof.left_out == ("pe", "temperature", "*more", "**others")
-    assert proof.to_json()["arguments_left_out"] == list(proof.left_out)
-
-
 def test_the_error_in_float32_is_that_of_rounding() -> None:
     found = export_module(shake(Plain())).proof.float32_error
     assert found is not None
