@@ -25,6 +25,7 @@ from tests.support.prefault import MIB, has_huge_files, held
 GIB = 1 << 30
 
 pytestmark = [
+    pytest.mark.tier(2),
     pytest.mark.skipif(native.lib is None, reason="torch has its own memory"),
     pytest.mark.skipif(not has_huge_files(), reason="the system has no huge pages for files"),
 ]

@@ -13,7 +13,7 @@ from tests.support.browser import MISSING, Browser, Scheme, browser, find_browse
 from tests.support.run_reports import make_manifest, make_report
 
 PROGRAM = find_browser()
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
+pytestmark = [pytest.mark.skipif(PROGRAM is None, reason=MISSING), pytest.mark.tier(2)]
 
 WIDE, NARROW = 1280, 420
 GRIDS = [(1, 1), (2, 2), (4, 2), (16, 8)]

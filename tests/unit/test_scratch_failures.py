@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.failing_disk import missing, reads_after
 
+pytestmark = pytest.mark.tier(2)
+
 
 @pytest.mark.skipif(bool(missing()), reason=missing())
 @pytest.mark.parametrize("way", ["written", "waited", "mapped"])
