@@ -103,7 +103,6 @@ def test_rows_may_be_bfloat16() -> None:
     assert float((out.cpu() - expected).abs().max() / expected.abs().max()) < 2**-7
 
 
-@pytest.mark.tier(2)
 @pytest.mark.parametrize("lengths", [SHORT, LONG], ids=["short", "long"])
 @pytest.mark.parametrize(
     "heads",
