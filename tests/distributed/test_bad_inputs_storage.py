@@ -16,7 +16,7 @@ from tests.support.small_job import SmallJob
 
 pytestmark = pytest.mark.distributed
 
-USAGE, INPUT, STORAGE, OUTPUT = 2, 3, 5, 6
+INPUT, STORAGE, OUTPUT = 3, 5, 6
 
 
 @pytest.fixture(scope="module")
@@ -107,23 +107,6 @@ def test_a_full_disk(commands: Commands, job: SmallJob, tiny_disk: Path) -> None
     assert str(tiny_disk) in done.message
     assert "No space left" in done.message
     published.check_untouched()
-
-
-@pytest.mark.parametrize(
-    ("argv", "says"),
-    [
-        (("--workers", "0"), "--workers"),
-        (("--workers", "two"), "--workers"),
-        (("--workers", "3", "--grid", "2x2"), "does not fit --grid 2x2"),
-        (("--grid", "2by2"), "must be GRAPHxFEATURE"),
-    ],
-)
-def test_nonsense_on_the_command_line(
-    argv: tuple[str, ...], says: str, commands: Commands, job: SmallJob
-) -> None:
-    done = commands.run("run", job.manifest, *argv)
-    assert done.code == USAGE
-    assert says in " ".join(done.err.replace("│", " ").split())
 
 
 def test_an_unknown_version_lists_those_there_are(commands: Commands, job: SmallJob) -> None:
