@@ -116,8 +116,3 @@ def test_examples_are_many_and_named_once() -> None:
     assert len(names) == len(set(names))
     if not why_no_dgl():
         assert len(EXPORTED) >= 60
-
-
-@pytest.mark.skipif(why_no_dgl() != "", reason=f"DGL's modules: {why_no_dgl()}")
-def test_the_page_has_what_is_tested() -> None:
-    assert examples_page.PAGE.read_text(encoding="utf-8") == examples_page.render()

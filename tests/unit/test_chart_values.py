@@ -9,17 +9,13 @@ import pytest
 import yaml
 
 from tests.support import chart
-from tools.pages.chart import CHART, PAGE, page, values
+from tools.pages.chart import CHART, values
 
 pytestmark = pytest.mark.needs("helm")
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 DEFAULTS: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
-
-
-def test_the_page_is_what_the_values_say() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tools.pages.chart"
 
 
 def test_every_value_is_documented_and_in_the_schema() -> None:

@@ -9,7 +9,8 @@ from embertide.models.kinds import LAYERS
 from embertide.models.layer import Library
 from tests.support.convolution_cases import HeldLayer, held_layers
 from tests.support.models import program_of
-from tools.pages.convolutions import PAGE, page, untested
+from tests.support.paths import ROOT
+from tools.pages.convolutions import page_of, untested
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +20,8 @@ def layers() -> list[HeldLayer]:
 
 @pytest.mark.dgl
 def test_the_page_is_what_the_cases_say(layers: list[HeldLayer]) -> None:
-    wrong = "run python -m tools.pages.convolutions"
-    assert PAGE.read_text(encoding="utf-8") == page(layers), wrong
+    page = (ROOT / "docs" / "convolutions.md").read_text(encoding="utf-8")
+    assert page == page_of(layers), "run python -m tools.pages"
 
 
 @pytest.mark.dgl

@@ -18,13 +18,8 @@ from tests.support.models import (
     run_program,
     shake,
 )
-from tools.pages.model import PAGE, page
 
 CASES = [(library, conv) for library in get_args(Library) for conv in LAYERS[library]]
-
-
-def test_the_page_is_what_the_options_and_examples_say() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tools.pages.model"
 
 
 def test_every_kind_of_layer_has_an_example_that_uses_it() -> None:

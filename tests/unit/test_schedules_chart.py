@@ -20,7 +20,6 @@ from tests.support import chart, chart_schemas
 from tests.support.job_cases import BASE, TAKEN
 from tests.support.manifests import put
 from tests.support.paths import ROOT
-from tools.pages import values_schema
 
 pytestmark = pytest.mark.needs("helm", "charts", "chart-sources")
 
@@ -229,12 +228,6 @@ def test_refused_by_the_schema(path: str, value: Any, message: str) -> None:
     said = chart.refusal({"schedules": [put(SCHEDULE, path, value)]})
     assert "schedules" in said
     assert message in said
-
-
-def test_the_schema_of_a_jobs_spec_is_that_of_the_definition() -> None:
-    assert values_schema.FILE.read_text() == values_schema.text(), (
-        "run: python -m tools.pages.values_schema"
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""The Grafana dashboards as code: ``python -m tools.dashboards dashboards`` writes them."""
+"""The Grafana dashboards as code; ``python -m tools.pages`` writes them."""

@@ -1,6 +1,5 @@
-"""What people do with dashboards: ``python -m tools.dashboards COMMAND``.
+"""Pictures of the dashboards: ``python -m tools.dashboards COMMAND``.
 
-dashboards       write the chart's dashboards again
 pictures FOLDER  draw them into docs/images from what a Prometheus kept, as Grafana would, with
                  Chromium; tests/cluster/test_monitoring.py leaves such a folder behind:
                  make test ARGS="tests/cluster/test_monitoring.py --basetemp=/tmp/watched"
@@ -18,7 +17,6 @@ from tests.support.monitoring.prometheus import Prometheus
 from tests.support.paths import ROOT
 from tools.dashboards.drawing.page import page, picture
 from tools.dashboards.panels import FILES, load
-from tools.dashboards.writing import write
 
 _IMAGES = ROOT / "docs" / "images"
 _JOB = "healthy"
@@ -39,8 +37,6 @@ _AFTER_SECONDS = 8.0
 def main(words: list[str]) -> int:
     """The exit status."""
     match words:
-        case ["dashboards"]:
-            write()
         case ["pictures", folder]:
             draw_pictures(Path(folder))
         case _:

@@ -1,0 +1,37 @@
+"""Pages, schemas and dashboards that are made from code: ``python -m tools.pages``."""
+
+from __future__ import annotations
+
+import importlib
+
+from embertide.spec.crd import crd_yaml, schedule_crd
+
+MADE = {
+    "charts/embertide/README.md": "tools.pages.chart:page",
+    "charts/embertide/dashboards/fleet.json": "tools.dashboards.writing:fleet_json",
+    "charts/embertide/dashboards/job.json": "tools.dashboards.writing:job_json",
+    "charts/embertide/files/embeddingjobs.yaml": "embertide.spec.crd:crd_yaml",
+    "charts/embertide/files/embeddingschedules.yaml": "tools.pages:schedules_yaml",
+    "charts/embertide/values.schema.json": "tools.pages.values_schema:page",
+    "docs/api.md": "tools.pages.api:page",
+    "docs/convolutions.md": "tools.pages.convolutions:page",
+    "docs/examples.md": "tools.pages.examples:page",
+    "docs/metrics.md": "tools.pages.metrics:page",
+    "docs/model.md": "tools.pages.model:page",
+    "docs/program.md": "tools.pages.program:page",
+}
+"""File -> the function that makes its text; each is imported where it is called."""
+OF_DGL = ("docs/convolutions.md", "docs/examples.md")
+"""Files that have to be made where DGL is."""
+
+
+def make(file: str) -> str:
+    """The text of a file of `MADE`."""
+    module, _, name = MADE[file].partition(":")
+    text: str = getattr(importlib.import_module(module), name)()
+    return text
+
+
+def schedules_yaml() -> str:
+    """The definition of EmbeddingSchedule."""
+    return crd_yaml(schedule_crd())

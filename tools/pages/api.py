@@ -1,7 +1,4 @@
-"""Writes docs/api.md: every field of EmbeddingJob, from the custom resource definition.
-
-Run it after a change of a field: python -m tools.pages.api
-"""
+"""docs/api.md: every field of EmbeddingJob, from the custom resource definition."""
 
 from __future__ import annotations
 
@@ -14,9 +11,7 @@ from pydantic import TypeAdapter
 from embertide.spec import naming
 from embertide.spec.base import VALIDATIONS, Uri
 from embertide.spec.crd import crd
-from tests.support.paths import ROOT
 
-PAGE = ROOT / "docs" / "api.md"
 Schema = dict[str, Any]
 
 _URI: Schema = TypeAdapter(Uri).json_schema()
@@ -157,7 +152,3 @@ def _sentence(text: str) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

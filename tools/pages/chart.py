@@ -1,7 +1,4 @@
-"""Writes charts/embertide/README.md: an introduction, and every value as values.yaml tells it.
-
-Run it after a change of values.yaml or of the text here: python -m tools.pages.chart
-"""
+"""charts/embertide/README.md: an introduction, and every value as values.yaml describes it."""
 
 from __future__ import annotations
 
@@ -15,14 +12,13 @@ import yaml
 from tests.support.paths import ROOT
 
 CHART = ROOT / "charts" / "embertide"
-PAGE = CHART / "README.md"
 
 INTRODUCTION = """\
 # Helm chart of Embertide
 
 It installs the definition of EmbeddingJob (short name `ej`) and one operator, which computes and
 publishes the embeddings that jobs ask for. Kubernetes 1.28 and Helm 3.14 or later are needed. This
-page is generated from `values.yaml` by `python -m tools.pages.chart`.
+page is generated from `values.yaml` by `python -m tools.pages`.
 
 ```
 helm install embertide charts/embertide --namespace embertide --create-namespace
@@ -161,7 +157,3 @@ def page() -> str:
 
 def _short(default: Any) -> str:
     return json.dumps(default, ensure_ascii=False)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

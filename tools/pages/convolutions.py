@@ -1,13 +1,9 @@
-"""Writes docs/convolutions.md from the layers that the tests hold against their libraries.
-
-Run it after a change of a case or an option: python -m tools.pages.convolutions
-"""
+"""docs/convolutions.md, from the layers that the tests compare with their libraries."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
-from pathlib import Path
 
 from torch import nn
 
@@ -21,8 +17,6 @@ from tests.support.convolution_cases import HeldLayer, held_layers
 from tests.support.dgl_library import dgl
 from tests.support.pyg import pyg
 from tools.pages.model import NAMES, modules_of
-
-PAGE = Path(__file__).parents[2] / "docs" / "convolutions.md"
 
 INTRODUCTION = """\
 # Convolutions
@@ -49,7 +43,12 @@ EVERY = set(Layer.model_fields) - {"bias"}
 """Options of every layer, which are tested apart."""
 
 
-def page(layers: list[HeldLayer]) -> str:
+def page() -> str:
+    """The whole page, of the layers that there are."""
+    return page_of(list(held_layers()))
+
+
+def page_of(layers: list[HeldLayer]) -> str:
     """The whole page."""
     lines = [INTRODUCTION]
     for library in LAYERS:
@@ -151,7 +150,3 @@ def _refused(kind: type[Layer]) -> Iterator[str]:
         for why in dict.fromkeys(reasons.values()):
             values = ", ".join(f"`{value}`" for value, reason in reasons.items() if reason == why)
             yield f"`{name}`: {values} ({why})"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(list(held_layers())), encoding="utf-8")

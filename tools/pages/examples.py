@@ -1,18 +1,12 @@
-"""Writes docs/examples.md: the examples of PyG and DGL that are exported in tests.
-
-Run it after a change of an example: python -m tools.pages.examples
-"""
+"""docs/examples.md: the examples of PyG and DGL that are exported in tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from embertide.models.dgl_interop import why_no_dgl
 from tests.support.examples import encode, pyg, typed
 from tests.support.examples.case import Example
-
-PAGE = Path(__file__).parents[2] / "docs" / "examples.md"
 
 INTRODUCTION = """\
 # Examples of PyG and DGL
@@ -22,7 +16,7 @@ them, and what [export](export.md) makes of each. Tests export every one: its pr
 the module's own `forward` in float64 to 1e-9 on
 [a dozen graphs](export.md#what-the-proof-proves), and then, on grids of 1x1, 2x1, 1x2 and 2x2
 workers, with that program's float64 reference. This page is made from these tests by
-`python -m tools.pages.examples`.
+`python -m tools.pages`.
 
 "As it is" is a module without a change and without an option. Names are of files in PyG's folder of
 examples, and in that of DGL's for PyTorch.
@@ -39,7 +33,7 @@ def examples() -> list[Example]:
     return [example for group in groups for example in group]
 
 
-def render() -> str:
+def page() -> str:
     """The page."""
     return "\n".join([INTRODUCTION, *_tables()]).rstrip("\n") + "\n"
 
@@ -60,7 +54,3 @@ def _tables() -> Iterator[str]:
 
 def _short(example: Example) -> str:
     return example.path.removeprefix("examples/").removeprefix("pytorch/")
-
-
-if __name__ == "__main__":
-    PAGE.write_text(render(), encoding="utf-8")

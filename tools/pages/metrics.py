@@ -1,8 +1,4 @@
-"""Writes docs/metrics.md: what the metrics tell, and every one as the table of names has it.
-
-Run it after a change of ``spec/metric_names.py`` or of the text here:
-python -m tools.pages.metrics
-"""
+"""docs/metrics.md: what the metrics show, and every one as the table of names has it."""
 
 from __future__ import annotations
 
@@ -18,16 +14,13 @@ from embertide.spec.metric_names import (
     WORKER_METRICS,
     Metric,
 )
-from tests.support.paths import ROOT
-
-PAGE = ROOT / "docs" / "metrics.md"
 
 INTRODUCTION = """\
 # Metrics
 
 Every worker and the operator serve `/metrics` on port 8080. All names, labels, units and help texts
 are in one module, `worker/embertide/spec/metric_names.py`; this page is generated from it by
-`python -m tools.pages.metrics`.
+`python -m tools.pages`.
 
 Labels never carry group numbers, peers or node ids. What a worker keeps and serves grows with the
 number of axes, primitives, layers and relations alone: a group is counted when it arrives.
@@ -141,7 +134,3 @@ def _section(title: str, common: tuple[str, ...], metrics: Iterable[Metric]) -> 
 
 def _code(words: Iterable[str]) -> str:
     return ", ".join(f"`{word}`" for word in words)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -1,7 +1,4 @@
-"""Writes docs/model.md: the options of model.yaml from their classes, and tested examples.
-
-Run it after a change of an option or an example: python -m tools.pages.model
-"""
+"""docs/model.md: the options of model.yaml from their classes, and tested examples."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ import textwrap
 import types
 import typing
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -27,7 +23,6 @@ from tests.support import model_examples_hetero
 from tests.support.conv_cases import EXAMPLES
 from tests.support.conv_cases.case import Example
 
-PAGE = Path(__file__).parents[2] / "docs" / "model.md"
 NAMES: dict[Library, str] = {"dgl": "DGL", "pyg": "PyTorch Geometric"}
 
 INTRODUCTION = """\
@@ -235,7 +230,3 @@ def _type(annotation: Any) -> str:
     if inner:
         return _type(inner[0])
     return FORMS[annotation]
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -1,8 +1,4 @@
-"""Writes docs/program.md: what a program is, every kind of step, every operation of a line.
-
-Run it after a change of a step's docstring or fields, or of the text here:
-python -m tools.pages.program
-"""
+"""docs/program.md: what a program is, every kind of step, every operation of a line."""
 
 from __future__ import annotations
 
@@ -14,16 +10,13 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from embertide.steps.base import KINDS, Param, Read, Step
 from embertide.steps.row_functions import FUNCTIONS
-from tests.support.paths import ROOT
-
-PAGE = ROOT / "docs" / "program.md"
 
 INTRODUCTION = """\
 # Programs and their steps
 
 Whatever describes a model ends in a *program*: a list of steps over named tensors, each with a row
 for every node. This page has every kind of step with its fields; it is generated from their classes
-by `python -m tools.pages.program`.
+by `python -m tools.pages`.
 
 N are the nodes, H heads, F columns of a head; heads stand side by side. N(i) are the sources of
 node i's in-edges in the layer graph of the step's `layer`, with duplicates. Every step has `out`,
@@ -121,7 +114,3 @@ def _type(hint: Any) -> str:
 
 def _default(field: Field[object]) -> str:
     return "" if field.default is MISSING else f"`{field.default!r}`"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

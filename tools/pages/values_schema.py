@@ -1,7 +1,7 @@
-"""Writes the schema of a job's spec into charts/embertide/values.schema.json.
+"""The schema of a job's spec in charts/embertide/values.schema.json.
 
 So that helm refuses a schedule's template for the same fields, types and bounds as the API server
-refuses a job. Run it after a change of a field: python -m tools.pages.values_schema
+refuses a job.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def job_spec() -> Schema:
     return found
 
 
-def text() -> str:
+def page() -> str:
     """The whole file, with the schema on a line of its own."""
     line = f'    "jobSpec": {json.dumps(job_spec(), separators=(",", ":"))},'
     return _LINE.sub(lambda _match: line, FILE.read_text(encoding="utf-8"), count=1)
@@ -67,7 +67,3 @@ def _or_null(schema: Schema) -> Schema:
         if "enum" in found:
             found["enum"] = [*found["enum"], None]
     return found
-
-
-if __name__ == "__main__":
-    FILE.write_text(text(), encoding="utf-8")
