@@ -13,9 +13,10 @@ import pytest
 
 from embertide.errors import InputError
 from embertide.readers.features import read_features, split_features
-from embertide.readers.ids import LONGEST_ID_BYTES, id_column, to_ids
+from embertide.readers.ids import LONGEST_ID_BYTES, id_column, to_ids, to_text
 from embertide.readers.nodes import read_nodes, split_nodes
 from embertide.readers.reference import read_reference, split_reference
+from embertide.readers.text_errors import has_inner_mark
 from embertide.readers.where import Where
 from embertide.spec.manifest import FeatureInput, NodeTable
 from embertide.storage.protocol import Storage
@@ -177,7 +178,8 @@ ALLOWED, LONGER = ("x" * length for length in (LONGEST_ID_BYTES, LONGEST_ID_BYTE
 )
 def test_long_ids_and_bytes_of_one_length(held: Any, expected: Any) -> None:
     def ids() -> Any:
-        return to_ids(held, id_column("f", "id", "string"), "string", Where("u", 5))
+        column, where = id_column("f", "id", "string"), Where("u", 5)
+        return to_ids(to_text(held, column, where), column, "string", where)
 
     if isinstance(expected, str):
         with pytest.raises(InputError, match=re.escape(expected)):
@@ -189,3 +191,33 @@ def test_long_ids_and_bytes_of_one_length(held: Any, expected: Any) -> None:
 def test_an_id_that_is_no_whole_number_is_named() -> None:
     with pytest.raises(InputError, match=r"^u row 6 \(from 0\): column 'id' \(f\) is 2\.5;"):
         to_ids(pa.array([1.0, 2.5]), id_column("f", "id", "int64"), "int64", Where("u", 5))
+
+
+@pytest.mark.parametrize(
+    ("block", "is_there"),
+    [(b"a\nb", False), (MARK + b"a", True), (b"a\n" + MARK, True), (b"a" + MARK, False)],
+)
+def test_a_mark_within_a_block(block: bytes, is_there: bool) -> None:
+    assert has_inner_mark(block) is is_there
+
+
+def test_a_reference_of_several_files(tmp_path: Path, storage: Storage) -> None:
+    for at in range(3):
+        write_parquet(tmp_path / f"{at}.parquet", id=[f"n{at}"], embedding=[[1.0, at]])
+    splits = split_reference(storage, f"file://{tmp_path}", "string")
+    found = read_reference(storage, splits, "string")
+    assert found.ids.tolist() == ["n0", "n1", "n2"]
+    assert found.values.tolist() == [[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]
+
+
+@pytest.mark.parametrize(
+    ("ids", "vectors", "column"),
+    [(["a", None], [[1.0], [2.0]], "id"), (["a", "b"], [[1.0], None], "embedding")],
+)
+def test_a_null_in_a_reference(
+    tmp_path: Path, storage: Storage, ids: Any, vectors: Any, column: str
+) -> None:
+    write_parquet(tmp_path / "r.parquet", id=ids, embedding=vectors)
+    splits = split_reference(storage, f"file://{tmp_path}/r.parquet", "string")
+    with pytest.raises(InputError, match=rf"row 1 \(from 0\): column '{column}' \("):
+        read_reference(storage, splits, "string")

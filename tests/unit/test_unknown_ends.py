@@ -62,6 +62,13 @@ def test_ids_that_begin_at_one(
     assert ("drop" in message.replace("Correct or drop", "")) != from_one
 
 
+def test_parts_of_an_input_share_the_examples() -> None:
+    known: list[Any] = ["a", "b", "c", "d"]
+    ends = UnknownEnds(1, known[:1], {("source", 4)})
+    ends.add(UnknownEnds(5, known[1:], {("source", 5)}))
+    assert ends == UnknownEnds(6, known[:3], {("source", 4), ("source", 5)})
+
+
 def test_dropped_edges_of_ids_that_begin_at_one(tmp_path: Path) -> None:
     edges = edge_input(
         tmp_path / "e", "parquet", unknownNodes={"action": "drop", "maxShare": "50%"}
