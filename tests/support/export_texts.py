@@ -122,7 +122,8 @@ def outcome(export: Callable[[], Export], shown: Callable[[str], str] = str) -> 
 
 def _refusal(message: str) -> str:
     """Without what differs from machine to machine; long lines are broken."""
-    message = re.sub(r"\S+/site-packages/(\S+\.py):\d+", r"\1", message).replace(f"{ROOT}/", "")
+    message = re.sub(r"\S+/site-packages/(\S+\.py):\d+", r"\1", message)
+    message = re.sub(rf"{re.escape(str(ROOT))}/(\S+\.py):\d+", r"\1", message)
     message = re.sub(r"(?<=error is )[\d.e+-]+\d", _rounded, message)
     lines = (
         textwrap.fill(

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import nn
 
-from embertide.errors import ModelError
 from embertide.models.read import read_files
 from embertide.models.reference import run_typed_reference
 from embertide.models.tables import ProgramText
@@ -25,7 +24,6 @@ from tests.support.pyg import pyg
 # First, as it keeps what PyG warns of while it is imported to itself.
 assert pyg
 
-from torch_geometric.utils import degree  # noqa: E402
 
 ROWS, WIDTH, OUT = 31, 6, 3
 TYPES = GraphTypes({"user": 5, "item": 0}, ("user:buys:item", "item:bought_by:user"))
@@ -129,84 +127,3 @@ def test_a_table_becomes_a_file(name: str) -> None:
             expected = {"": module(*given, edges[""])}
     for of_type, rows in found.items():
         assert relative_error(rows, expected[of_type]) <= 1e-6
-
-
-class Picked(One):
-    def forward(self, edge_index):
-        return self.conv(self.emb(torch.arange(ROWS).flip(0)), edge_index)
-
-
-class Renormalised(One):
-    def __init__(self) -> None:
-        super().__init__()
-        self.emb = nn.Embedding(ROWS, WIDTH, max_norm=1.0)
-
-
-class Unread(One):
-    """The table is for something else than forward."""
-
-    def forward(self, x, edge_index):
-        return self.conv(x, edge_index)
-
-
-class Tied(One):
-    """Another module has the same table, of which only one name is given."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.decoder = nn.Linear(WIDTH, ROWS, bias=False)
-        self.decoder.weight = self.emb.weight
-
-    def forward(self, edge_index):
-        return self.conv(self.emb.weight, edge_index) + self.decoder.weight.sum(0)[:OUT]
-
-
-class Ignored(One):
-    """Only the number of rows is read."""
-
-    def forward(self, edge_index):
-        return degree(edge_index[1], len(self.emb.weight)).view(-1, 1)
-
-
-def test_a_table_of_a_type_that_the_graph_does_not_have_is_refused() -> None:
-    with pytest.raises(ModelError, match="node type 'shop', which the graph does not have"):
-        export_module(Hetero(), graph=TYPES, tables={"shop": "tables.item"})
-
-
-def test_features_that_forward_does_not_read_are_refused() -> None:
-    types = GraphTypes({"user": 5, "item": WIDTH}, TYPES.relations)
-
-    class Free(Hetero):
-        def forward(self, x_dict, edge_index_dict):
-            x_dict = {"user": self.lin(x_dict["user"]), "item": self.tables["item"]}
-            return self.conv(x_dict, edge_index_dict)
-
-    unread = "does not use the features of node type 'item'.*0 columns in --graph"
-    with pytest.raises(ModelError, match=unread):
-        export_module(Free(), graph=types, tables={"item": "tables.item"})
-
-
-def test_a_type_without_features_and_without_a_table() -> None:
-    """A graph of one type that has no columns is no crash."""
-    types = GraphTypes({"user": 0}, ("user:follows:user",))
-    with pytest.raises(ModelError, match=r"forward takes x, but the graph has no x.*--table"):
-        export_module(Numbers(), graph=types)
-
-
-@pytest.mark.parametrize(
-    ("make", "tables", "says"),
-    [
-        (Picked, {"": "emb"}, r"emb\.weight is read at other places than torch\.arange"),
-        (Weight, {"": "table"}, r"has no table 'table'.*it has emb\.weight"),
-        (Weight, {"item": "emb"}, "node type 'item', but a graph of one node type names none"),
-        (Unread, {"": "emb"}, r"Unread\.forward does not use the table emb\.weight"),
-        (Tied, {"": "emb"}, r"columns of a statistic over all nodes.*x\[:, :3\]\.mean\(0\)"),
-        (Ignored, {"": "emb"}, r"Ignored\.forward does not use the table emb\.weight"),
-        (Renormalised, {"": "emb"}, "max_norm"),
-    ],
-)
-def test_what_is_no_table_is_refused(
-    make: Callable[[], nn.Module], tables: dict[str, str], says: str
-) -> None:
-    with pytest.raises(ModelError, match=says):
-        export_module(make(), tables=tables)
