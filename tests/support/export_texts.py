@@ -73,7 +73,7 @@ def export_text(file: str, name: str, folder: Path) -> str:
         given = user.options if isinstance(user.options, list) else [user.options]
         found = [
             outcome(
-                lambda more=more: export_module(_module(user, code), **_options(more)),
+                lambda: export_module(_module(user, code), **_options(more)),  # noqa: B023
                 lambda text: re.sub(rf"{re.escape(str(path))}:(\d+)", line, text),
             )
             for more in given
