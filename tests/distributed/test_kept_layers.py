@@ -10,17 +10,13 @@ import pytest
 from embertide.models.reference import run_reference
 from tests.support.catalogue import catalogue
 from tests.support.exact import TOLERANCE, relative_error
-from tests.support.hetero_programs import described
-from tests.support.kept_layers import keep_layers, resume_layers, resume_typed
-from tests.support.plans import order_steps
+from tests.support.kept_layers import keep_layers, resume_layers
 from tests.support.ranks import on_grid
-from tests.support.typed_programs import normed, relational, sharing
 from tests.support.world import GRAPHS, Case, make_features
 
 pytestmark = pytest.mark.distributed
 
 Grid = tuple[int, int]
-SAME = ((1, 1), (3, 1), (1, 2), (2, 2))
 OTHERS = (((3, 1), (1, 3)), ((1, 1), (2, 1)), ((4, 1), (2, 2)), ((2, 2), (3, 2)))
 """The grid that keeps layers, and the one that goes on after them."""
 
@@ -67,13 +63,6 @@ def _expected(case: Case) -> np.ndarray:
     return run_reference(case.program, layers, make_features(case.program.input_width)).numpy()
 
 
-@pytest.mark.parametrize("grid", SAME)
-def test_every_model_goes_on_with_the_bits_of_a_whole_run(
-    grid: Grid, cases: dict[str, Case], tmp_path: Path
-) -> None:
-    assert not _problems(grid, grid, cases, tmp_path)
-
-
 @pytest.mark.parametrize(("first", "second"), OTHERS)
 def test_another_grid_goes_on_with_the_bits_that_the_grids_share(
     first: Grid, second: Grid, cases: dict[str, Case], tmp_path: Path, pytestconfig: pytest.Config
@@ -81,26 +70,3 @@ def test_another_grid_goes_on_with_the_bits_that_the_grids_share(
     """Where whole runs of both have the same bits; else, as for all grids, up to rounding."""
     some = _turn(cases, OTHERS.index((first, second)), pytestconfig)
     assert not _problems(first, second, some, tmp_path)
-
-
-@pytest.mark.parametrize("grid", [(2, 1), (2, 2)])
-def test_graphs_of_several_types_go_on_with_the_bits_of_a_whole_run(
-    grid: Grid, tmp_path: Path
-) -> None:
-    """Of which relations share rows that travel, on workers that read in place and on others."""
-    programs = [
-        order_steps(program, grid[0] * grid[1])
-        for program in (relational(), sharing(), normed(), *described(0, 1))
-        if program.layers > 1
-    ]
-    assert len(programs) == 4
-    by_rank = on_grid(*grid, resume_typed, programs, tmp_path.as_uri())
-    for number, program in enumerate(programs):
-        answers = [rank[number] for rank in by_rank]
-        layers = [layer for layer, _ in answers[0]]
-        assert layers == list(range(program.layers))[::-1], (number, layers)
-        for rank in answers:
-            *resumed, (_, whole) = rank
-            for layer, rows in resumed:
-                for of_type, values in rows.items():
-                    assert np.array_equal(values, whole[of_type]), (number, layer, of_type)

@@ -7,15 +7,21 @@ all grids.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from embertide.plans.dirty import why_whole
+from embertide.plans.plan import Target
+from embertide.spec.grid import GridShape
 from embertide.steps.base import KINDS
 from embertide.steps.shapes import Shapes
 from tests.support.catalogue import catalogue
 from tests.support.modes import Mode
+from tests.support.plans import as_given
 from tests.support.same import cases_of, expected_rows, same
 
 pytestmark = pytest.mark.distributed
@@ -29,6 +35,19 @@ EXACT = Mode(name="exact")
 ROUNDED = Mode(name="bfloat16", rows="bfloat16")
 SAMPLED = Mode(name="sampled", fanout=3)
 
+
+RESUMED = Mode(name="resumed", start="resume")
+TARGETS = Mode(name="targets", start="targets")
+REFRESHED = Mode(name="refreshed", start="refresh", one_host=True)
+FEW = (
+    (RESUMED, (2, 2)),
+    (replace(RESUMED, name="resumed-bfloat16", rows="bfloat16"), (2, 1)),
+    (replace(TARGETS, one_host=True), (2, 2)),
+    (TARGETS, (2, 1)),
+    (REFRESHED, (1, 2)),
+    (replace(REFRESHED, name="refreshed-bfloat16", rows="bfloat16"), (1, 1)),
+)
+"""Starts, types of rows and grids, each two of which meet once, with an eighth of the cover."""
 
 FIRST, SECOND, THIRD = pytest.mark.tier(1), pytest.mark.tier(2), pytest.mark.tier(3)
 
@@ -46,11 +65,37 @@ def _runs() -> Iterator[Any]:
     for turn, grid in enumerate(((1, 1), (1, 2), (3, 1)), 1):
         yield _run(ROUNDED, f"types {turn}/3", grid, SECOND)
     yield from (_run(SAMPLED, "kinds", grid, SECOND) for grid in ((1, 1), (2, 1), (2, 2)))
+    yield from _starts(every)
     for grid in every:
         for part in range(PARTS):
             yield _run(EXACT, f"models {part + 1}/{PARTS}", grid, THIRD)
     yield from (_run(EXACT, "types", grid, THIRD) for grid in GRIDS)
     yield from (_run(ROUNDED, "types", grid, THIRD) for grid in ((1, 1), (1, 2), (3, 1)))
+
+
+def _starts(every: tuple[tuple[int, int], ...]) -> Iterator[Any]:
+    """Runs that start from what others have computed, or compute some rows."""
+    for turn, (mode, grid) in enumerate(FEW, 1):
+        yield _run(mode, f"cover {turn}/8", grid, FIRST)
+    for mode, grid in ((RESUMED, (2, 2)), (TARGETS, (1, 1)), (REFRESHED, (1, 1))):
+        yield from (_run(mode, f"cover {part}/2", grid, SECOND) for part in (1, 2))
+    for turn, grid in enumerate(((2, 1), (1, 2), (1, 1), (3, 1)), 1):
+        yield _run(RESUMED, f"models {turn}/4", grid, SECOND)
+    for turn, grid in enumerate(((2, 1), (1, 2), (2, 2), (3, 1)), 1):
+        yield _run(replace(TARGETS, one_host=True), f"models {turn}/4", grid, SECOND)
+        yield _run(REFRESHED, f"models {turn}/4", grid, SECOND)
+    yield _run(TARGETS, "cover 1/2", (2, 2), SECOND)
+    for turn, grid in enumerate(GRIDS, 1):
+        yield _run(TARGETS, f"types {turn}/4", grid, SECOND)
+    yield from (_run(RESUMED, "types", grid, SECOND) for grid in ((2, 1), (2, 2)))
+    on_disk = replace(TARGETS, name="targets-on-disk", panel=2)
+    yield _run(on_disk, "pyg example sage", (2, 1), SECOND)
+    for grid in every:
+        for part in range(1, PARTS + 1):
+            for mode in (RESUMED, TARGETS, REFRESHED):
+                yield _run(mode, f"models {part}/{PARTS}", grid, THIRD)
+    yield from (_run(RESUMED, "types", grid, THIRD) for grid in ((1, 1), (1, 2), (3, 1)))
+    yield from (_run(TARGETS, "types", grid, THIRD) for grid in (*GRIDS, (3, 1)))
 
 
 def _run(mode: Mode, group: str, grid: tuple[int, int], *marks: pytest.MarkDecorator) -> Any:
@@ -59,8 +104,44 @@ def _run(mode: Mode, group: str, grid: tuple[int, int], *marks: pytest.MarkDecor
 
 
 @pytest.mark.parametrize(("mode", "group", "grid"), list(_runs()))
-def test_cases_have_the_rows_of_a_whole_run(mode: Mode, group: str, grid: tuple[int, int]) -> None:
-    same(cases_of(group), grid, mode)
+def test_cases_have_the_rows_of_a_whole_run(
+    mode: Mode, group: str, grid: tuple[int, int], tmp_path: Path
+) -> None:
+    facts = [answer.facts for answer in same(cases_of(group), grid, mode, tmp_path).values()]
+    if mode.start == "refresh" and len(facts) > 20:
+        # Sums over one layer go over few of the edges.
+        assert min(of["share of the edges"] for of in facts if of["alone"]) < 0.15
+    elif mode.start == "targets" and grid == (1, 1):
+        assert sum(of["edges"] for of in facts) < 0.6 * sum(of["all edges"] for of in facts)
+
+
+@pytest.mark.dgl
+def test_samples_of_rows_that_did_not_change_stay(tmp_path: Path) -> None:
+    cases = cases_of("pyg example sage, pyg example gcn, pyg gat-heads, dgl gcn-both-wide")
+    same(cases, (2, 1), replace(TARGETS, fanout=3), tmp_path)
+    answers = same(cases, (2, 1), replace(REFRESHED, fanout=3), tmp_path)
+    assert answers["dgl gcn-both-wide"].why.endswith("reads out-degrees of samples")
+    assert answers["pyg example sage"].facts["alone"]
+
+
+@pytest.mark.dgl
+def test_rounded_rows_are_computed_alone(tmp_path: Path) -> None:
+    cases = cases_of("pyg example sage, pyg example gcn, pyg gat-heads, pyg gin-mlp, dgl jk-cat")
+    answers = same(cases, (2, 1), replace(REFRESHED, rows="bfloat16"), tmp_path)
+    assert all(answer.facts["alone"] for answer in answers.values())
+
+
+def test_statistics_over_all_nodes_take_all_rows(tmp_path: Path) -> None:
+    (answer,) = same(cases_of("pyg GCN-pair_norm"), (1, 1), REFRESHED, tmp_path).values()
+    assert answer.why == "0.graph_norm (graph_norm, layer 1) needs a statistic over all nodes"
+
+
+@pytest.mark.dgl
+def test_rows_of_many_models_can_be_computed_alone() -> None:
+    """The others need all rows, and say why."""
+    here = Target(grid=GridShape())
+    plans = [as_given(case.program, here) for case in catalogue().values()]
+    assert sum(not why_whole(plan, sampled=False) for plan in plans) >= 90
 
 
 @pytest.mark.tier(1)

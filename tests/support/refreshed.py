@@ -33,7 +33,15 @@ from embertide.telemetry.refresh import RefreshFacts
 from embertide.versions.layers.seals import KeptTensor, Seal
 from embertide.versions.layers.store import LayerStore
 from tests.support.plans import as_given
-from tests.support.world import Graph, NoClock, Rank, loaded_rows, make_checker, make_job
+from tests.support.world import (
+    NODES,
+    Graph,
+    NoClock,
+    Rank,
+    loaded_rows,
+    make_checker,
+    make_job,
+)
 
 RECORD = "0" * 32
 """The name of the digests."""
@@ -67,6 +75,40 @@ class Day:
             every[some] += 0.02 * torch.randn(6, width, generator=g)
         every[list(self.huge)] *= 3e38
         return every[torch.from_numpy(self.ids)]
+
+
+def days_of(graph: Graph) -> list[Day]:
+    """As it is; two edges fewer, two more and another weight; a node gone and another one new;
+    other features of one node."""
+    ids, keep = np.arange(NODES), np.ones(len(graph.src), bool)
+    keep[[5, 77]] = False
+    second = Day(_with_other_edges(graph, keep, [(31, 60), (88, 61)]), ids)
+    third = _without(second, 40)
+    return [Day(graph, ids), second, third, replace(third, moved=(70,))]
+
+
+def _with_other_edges(graph: Graph, keep: np.ndarray, added: list[tuple[int, int]]) -> Graph:
+    """Some of the edges, one with another weight, and others beside them."""
+    src, dst = np.array(added).T
+    weight, features = graph.weight, graph.features
+    if weight is not None:
+        weight = np.concatenate([weight[keep], np.ones(len(added), np.float32)])
+        weight[9] += 0.5
+    if features is not None:
+        more = np.ones((len(added), features.shape[1]), np.float32)
+        features = np.concatenate([features[keep], more])
+    ends = np.concatenate([graph.src[keep], src]), np.concatenate([graph.dst[keep], dst])
+    return Graph(*ends, weight, graph.nodes, features)
+
+
+def _without(day: Day, node: int) -> Day:
+    """Without a node; the last place is a new one's, which has an edge of each kind."""
+    graph = day.graph
+    left = _with_other_edges(graph, (graph.src != node) & (graph.dst != node), [(12, 97), (97, 13)])
+    number = np.arange(graph.nodes + 1)
+    number[node + 1 :] -= 1
+    renumbered = replace(left, src=number[left.src], dst=number[left.dst])
+    return Day(renumbered, np.concatenate([np.delete(day.ids, node), [200]]))
 
 
 @dataclass

@@ -6,6 +6,7 @@ Rows in float32 are those of the float64 reference; what may differ from them is
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from tests.support.catalogue import catalogue
 from tests.support.cover import is_typed, needs_dgl, read_cover
 from tests.support.exact import TOLERANCE, UNIT, relative_error
 from tests.support.hetero_programs import typed_catalogue
-from tests.support.modes import Answer, Mode, run_cases
+from tests.support.modes import Answer, Mode, Rows, keep_cases, run_cases
 from tests.support.ranks import on_grid
 from tests.support.typed_world import expected_of
 from tests.support.world import Case, make_features
@@ -33,7 +34,8 @@ def cases_of(group: str) -> dict[str, Case]:
 
     Args:
         group: ``cover``, ``cover of DGL``, ``models``, ``types``, or ``kinds``: one with each kind
-            of step over edges; ``models 2/9`` is every ninth of these from the second on.
+            of step over edges; ``models 2/9`` is every ninth of these from the second on. Or names
+            of cases, with commas.
     """
     every, kind, turn = every_case(), group, "1/1"
     if "/" in group:
@@ -42,6 +44,8 @@ def cases_of(group: str) -> dict[str, Case]:
         names = list(catalogue())
     elif kind == "types":
         names = [name for name in every if is_typed(name)]
+    elif "," in kind or kind in every:
+        names = kind.split(", ")
     elif kind == "kinds":
         names = sorted(_one_of_each(catalogue()))
     else:
@@ -61,34 +65,67 @@ def _one_of_each(cases: dict[str, Case]) -> set[str]:
     return set(found.values())
 
 
-def same(cases: dict[str, Case], grid: tuple[int, int], mode: Mode) -> dict[str, Answer]:
-    """Run the cases on a grid, and fail with all that is wrong; what the first rank found."""
-    by_rank: list[dict[str, Answer]] = on_grid(*grid, run_cases, cases, mode)
+def same(
+    cases: dict[str, Case], grid: tuple[int, int], mode: Mode, folder: Path
+) -> dict[str, Answer]:
+    """Run the cases on a grid, and fail with all that is wrong; what the first rank found.
+
+    Cases of one layer, of which nothing is kept, do not resume; cases of several types, whose days
+    have no graph, do not refresh.
+    """
+    if mode.start == "resume":
+        cases = {name: case for name, case in cases.items() if case.program.layers > 1}
+    elif mode.start == "refresh":
+        cases = {name: case for name, case in cases.items() if case.kind != "types"}
+    assert cases
+    uri, kept = folder.as_uri(), None
+    if mode.kept_on:
+        kept = on_grid(*mode.kept_on, keep_cases, cases, mode, uri, one_host=mode.one_host)
+    by_rank: list[dict[str, Answer]] = on_grid(
+        *grid, run_cases, cases, mode, uri, kept is None, one_host=mode.one_host
+    )
     wrong = {}
     for name, case in cases.items():
         answers = [rank[name] for rank in by_rank]
         found = [f"rank {at}: {text}" for at, one in enumerate(answers) for text in one.wrong]
-        if found or (found := _compare(name, case, answers, mode)):
+        whole = _joined([answer.rows for answer in answers])
+        # Other bits than those of the whole run are right after layers of a run that had others.
+        bits = kept is None or _equal(whole, _joined([rank[name] for rank in kept]))
+        for label in answers[0].others:
+            other = _joined([answer.others[label] for answer in answers])
+            if bits and not _equal(other, whole):
+                found.append(f"{label}: other bits")
+            found += _compare(name, case, other, mode)
+        found += _compare(name, case, whole, mode)
+        if found:
             wrong[name] = found
     assert not wrong, f"{mode.name} on {grid}: {wrong}"
     return by_rank[0]
 
 
-def _compare(name: str, case: Case, answers: list[Answer], mode: Mode) -> list[str]:
-    """What is wrong with the rows of all ranks; [] for nothing."""
-    if mode.fanout:
+def _joined(by_rank: list[Rows]) -> Rows:
+    """The rows of all ranks."""
+    return {of_type: np.concatenate([rank[of_type] for rank in by_rank]) for of_type in by_rank[0]}
+
+
+def _equal(rows: Rows, others: Rows) -> bool:
+    return all(np.array_equal(rows[of_type], others[of_type]) for of_type in rows)
+
+
+def _compare(name: str, case: Case, rows: Rows, mode: Mode) -> list[str]:
+    """How far rows are from the reference, if that is too far; [] if not, and for no rows."""
+    if mode.fanout or not rows:
         return []
     errors = {}
     for of_type, expected in expected_rows(name, case).items():
-        found = np.concatenate([answer.rows[of_type] for answer in answers])
-        assert found.dtype == np.float32
-        errors[of_type] = relative_error(found, expected)
+        assert rows[of_type].dtype == np.float32
+        errors[of_type] = relative_error(rows[of_type], expected)
     worst = max(errors.values())
     if mode.rows == "float32":
         return [] if worst <= TOLERANCE else [f"off by {errors}"]
     # Not all types have edges, and not all sums are of what is rounded.
-    most = 4 * UNIT * case.program.layers
-    return [] if 1e-5 < worst <= most else [f"off by {errors}, not from 1e-5 to {most}"]
+    least, most = 1e-5 if mode.start == "whole" else -1.0, 4 * UNIT * case.program.layers
+    return [] if least < worst <= most else [f"off by {errors}, not from {least} to {most}"]
 
 
 _EXPECTED: dict[str, dict[str, np.ndarray]] = {}

@@ -191,20 +191,6 @@ class Rank:
         """[our rows, D'], from layer graphs of its own. Collective: every rank must call."""
         return self.checked(program, features, None, keeping=keeping)[0]
 
-    def embed_chosen(
-        self, program: Program, features: torch.Tensor, chosen: torch.Tensor
-    ) -> tuple[np.ndarray, SelfCheck]:
-        """[our chosen rows, D'], from what they need alone; all of it is checked.
-
-        Collective: every rank must call.
-
-        Args:
-            chosen: [N] bool.
-        """
-        rows, checked = self.checked(program, features, 1000, chosen={"": chosen})
-        assert checked is not None
-        return rows, checked
-
     def checked(
         self,
         program: Program,
