@@ -37,7 +37,7 @@ assert pyg
 _LEN = len
 RULE = "--\n"
 _INTERNAL = re.compile(
-    r"Traced|Traceback|Node\(|__getitem__|unhashable|NoneType(?!' object has no)"
+    r"embertide\.tracing|Traced|Traceback|Node\(|__getitem__|unhashable|NoneType(?!' object has no)"
 )
 """What no message to a user has."""
 
