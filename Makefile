@@ -98,8 +98,8 @@ demo-hetero: $(STAMP)
 COMPILE = $(BIN)/python -m compileall -q operator worker tests tools
 test: $(STAMP)
 	@$(COMPILE)
-	@echo "[test] pytest $(JOBS) $(ARGS)"
-	@$(BIN)/python -m pytest $(JOBS) $(ARGS)
+	@echo "[test] pytest --durations=10 $(JOBS) $(ARGS)"
+	@$(BIN)/python -m pytest --durations=10 $(JOBS) $(ARGS)
 
 # Tests that are named by ARGS run once, whatever their tier.
 test-all: $(if $(ARGS),,test) test-rest

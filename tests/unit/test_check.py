@@ -254,7 +254,8 @@ layers:
 """
 
 
-@pytest.mark.parametrize("library", ["pyg", pytest.param("dgl", marks=pytest.mark.tier(2))])
+@pytest.mark.tier(2)
+@pytest.mark.parametrize("library", ["pyg", "dgl"])
 def test_the_page_writes_references(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str
 ) -> None:
