@@ -7,9 +7,9 @@ tier 3    ``make test-exhaustive``  hours: every model on every grid in every mo
 ========= ========================= ===========================================================
 
 ``pytest.mark.tier(n)`` states a test's tier, on it, one of its parameters or its file's
-``pytestmark``. Without one it is the first, the second where ranks and whole jobs run
-(:data:`PROCESSES`); what needs something that only a later tier has is of that tier (``needs.py``,
-:data:`FOLDERS`, :data:`PACKAGES`).
+``pytestmark``. Without one it is the first, but the second where ranks and whole jobs run
+(:data:`PROCESSES`) and beyond :data:`MOST` parameters of a test. What needs something that only a
+later tier has is of that tier (``needs.py``, :data:`FOLDERS`, :data:`PACKAGES`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -36,6 +36,8 @@ PROCESSES = "distributed"
 """A folder of tests that are of the second tier unless they state the first."""
 LONG = {2: "longer runs and other packages", 3: "every model on every grid, more examples"}
 """What is in a tier beside what needs something, by tier."""
+MOST = 40
+"""Parameters of a test that the first tier tries."""
 COMMANDS = {2: "make test-all", 3: "make test-exhaustive"}
 
 PACKAGES = (
@@ -60,6 +62,20 @@ def tier_of(item: pytest.Item) -> tuple[int, str]:
         tier = max(tier, 2)
     of_folder = FOLDERS.get(item.path.parent.name, why)
     return tier, of_folder if tier == 2 and of_folder else LONG.get(tier, "")
+
+
+def spread(items: Sequence[pytest.Item]) -> set[pytest.Item]:
+    """Those of the first tier's tests whose like are tried enough there: they are of the second.
+
+    Of a test with more parameters than :data:`MOST`, about as many stay, evenly from all, unless
+    the test states its tier.
+    """
+    alike = defaultdict[tuple[Path, str], list[pytest.Item]](list)
+    for item in items:
+        if not item.get_closest_marker("tier"):
+            alike[item.path, getattr(item, "originalname", item.name)].append(item)
+    many = [some for some in alike.values() if len(some) > MOST]
+    return {item for some in many for at, item in enumerate(some) if at % -(-len(some) // MOST)}
 
 
 def is_of_dgl(item: pytest.Item) -> bool:

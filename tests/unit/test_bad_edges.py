@@ -86,6 +86,7 @@ class Refusal:
         return folder / "x.npy", "npy"
 
 
+@pytest.mark.tier(1)
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_refused(name: str, tmp_path: Path, storage: Storage, expected: Expected) -> None:
     case = Refusal(**yaml.safe_load(CASES[name]))

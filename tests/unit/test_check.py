@@ -118,6 +118,7 @@ def checked(cli: Cli, folder: Path, module: nn.Module, yaml: str, *more: str) ->
     return cli("check", job.manifest, "--against", reference, "--quiet", *more)
 
 
+@pytest.mark.tier(2)
 @pytest.mark.parametrize(
     ("module", "yaml"), [(Sage, SAGE), (Gat, GAT), (Jumping, JUMPING)], ids=["sage", "gat", "jk"]
 )
@@ -186,6 +187,7 @@ REFUSED: dict[str, tuple[Any, str, str, str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.tier(2)
 @pytest.mark.parametrize("mistake", REFUSED)
 def test_mistakes_that_do_not_fit_are_refused(cli: Cli, tmp_path: Path, mistake: str) -> None:
     module, right, old, new, parameter = REFUSED[mistake]

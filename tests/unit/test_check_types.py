@@ -171,6 +171,7 @@ def test_mistakes_are_told_before_the_graph_is_read(tmp_path: Path, name: str) -
     assert [event.stage for event in events] == []
 
 
+@pytest.mark.tier(2)
 def test_vectors_of_another_width_and_ids_of_another_type(tmp_path: Path) -> None:
     found = checked(tmp_path, lambda folder, _job: write_reference(folder, "user", columns=2))
     assert not found.agrees
@@ -184,6 +185,7 @@ def test_vectors_of_another_width_and_ids_of_another_type(tmp_path: Path) -> Non
         checked(tmp_path / "ids", mixed)
 
 
+@pytest.mark.tier(2)
 def test_the_command_says_it_without_a_traceback(cli: Cli, tmp_path: Path) -> None:
     job = write_typed_job(tmp_path, carrying_on(), edge_features=True)
     job["spec"]["input"]["edges"][0]["features"]["columns"] = ["f0", "price"]

@@ -552,6 +552,7 @@ REFUSED: dict[str, Callable[[], object]] = {
 }
 
 
+@pytest.mark.tier(1)
 @pytest.mark.filterwarnings("ignore:.torch.jit:FutureWarning")
 @pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated")
 @pytest.mark.filterwarnings("ignore:.*quantized tensor creation:UserWarning")

@@ -111,6 +111,7 @@ def given(done: Export, graph: RandomGraph) -> torch.Tensor:
     return run_typed_reference(program, graphs, graph.x, graph.counts)[""]
 
 
+@pytest.mark.tier(2)
 @pytest.mark.parametrize("name", MADE)
 def test_embeddings_of_the_libraries_wrappers(name: str) -> None:
     make, method = MADE[name]

@@ -253,6 +253,7 @@ UNTRAINED = (
 )
 
 
+@pytest.mark.tier(2)
 @pytest.mark.parametrize("trained", [False, True])
 def test_statistics_that_were_never_trained_are_a_warning(
     cli: Cli, tmp_path: Path, trained: bool

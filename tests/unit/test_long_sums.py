@@ -121,6 +121,7 @@ def test_the_softmax_of_a_hub(kernels: str) -> None:
     torch.testing.assert_close(shares * edges, torch.ones(edges, 1), rtol=BOUND, atol=0)
 
 
+@pytest.mark.tier(2)
 @pytest.mark.parametrize("limit", [1000, 1 << 16])
 @pytest.mark.parametrize("reduce", ["sum", "mean", "var", "softmax"])
 def test_messages_of_a_hub_in_many_runs(reduce: Reduce, limit: int) -> None:

@@ -54,6 +54,23 @@ def test_folders_are_of_the_second_tier() -> None:
         assert tiers.tier_of_file(ROOT / "tests" / folder / "test_it.py") == (2, why)
 
 
+class Like:
+    """What :func:`tiers.spread` looks at of a test without parameters."""
+
+    def __init__(self, name: str, tier: bool = False) -> None:
+        self.path, self.name, self.tier = ROOT, name, tier
+
+    def get_closest_marker(self, name: str) -> bool:
+        return name == "tier" and self.tier
+
+
+def test_of_many_parameters_some_are_tried_evenly() -> None:
+    few, many = [Like("few") for _ in range(tiers.MOST)], [Like("many") for _ in range(90)]
+    stated = [Like("stated", tier=True) for _ in range(90)]
+    left = tiers.spread(cast("list[pytest.Item]", [*few, *many, *stated]))
+    assert left == set(many) - set(many[::3])
+
+
 def test_a_run_names_what_it_left_out() -> None:
     config, again = (cast("pytest.Config", SimpleNamespace(stash=pytest.Stash())) for _ in range(2))
     tiers.leave_out(config, 2, "an S3 server", 29)
