@@ -1,7 +1,7 @@
 """Every case gives, on every grid and in every mode, the rows of a whole run.
 
-The first tier runs the cover; the second each case once, on grids by turns; the third all cases on
-all grids.
+The first tier runs the cover; the second each case once, on grids by turns, and the cover in every
+mode; the third all cases on all grids.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ def _starts(every: tuple[tuple[int, int], ...]) -> Iterator[Any]:
     for mode, grid in ((RESUMED, (2, 2)), (TARGETS, (1, 1)), (REFRESHED, (1, 1))):
         yield from (_run(mode, f"cover {part}/2", grid, SECOND) for part in (1, 2))
     for turn, grid in enumerate(((2, 1), (1, 2), (1, 1), (3, 1)), 1):
-        yield _run(RESUMED, f"models {turn}/4", grid, SECOND)
+        yield _run(RESUMED, f"cover {turn}/4", grid, SECOND)
     for turn, grid in enumerate(((2, 1), (1, 2), (2, 2), (3, 1)), 1):
-        yield _run(replace(TARGETS, one_host=True), f"models {turn}/4", grid, SECOND)
-        yield _run(REFRESHED, f"models {turn}/4", grid, SECOND)
+        yield _run(replace(TARGETS, one_host=True), f"cover {turn}/4", grid, SECOND)
+        yield _run(REFRESHED, f"cover {turn}/4", grid, SECOND)
     yield _run(TARGETS, "cover 1/2", (2, 2), SECOND)
     for turn, grid in enumerate(GRIDS, 1):
         yield _run(TARGETS, f"types {turn}/4", grid, SECOND)
