@@ -21,10 +21,9 @@ from embertide.storage.opening import open_storage
 from embertide.telemetry.chosen import ChosenFacts
 from embertide.telemetry.kept import KeptFacts
 from embertide.telemetry.self_check import SelfCheck
-from embertide.versions.layers.places import SEAL
 from embertide.versions.layers.store import LayerStore
-from embertide.versions.layers.sweeping import objects_of
 from tests.support.exact import TOLERANCE
+from tests.support.kept_layers import drop
 from tests.support.plans import order_steps
 from tests.support.refreshed import days_of, refresh_cases
 from tests.support.tasks import use_small_buffers
@@ -211,19 +210,9 @@ def _resumed(worker: Worker, case: Case, store: LayerStore, keeps: bool) -> Answ
             answer.wrong.append(f"went on after layer {facts.resumed}, not {layer}")
             break
         if worker.exchange.grid.rank == 0:
-            _drop(store, layer)
+            drop(store, layer)
         worker.exchange.barrier()
     return answer
-
-
-def _drop(store: LayerStore, layer: int) -> None:
-    """Remove the seal of a layer."""
-    for info in objects_of(store.storage, store.output_uri, store.key):
-        if info.uri.endswith(SEAL):
-            name = info.uri.rpartition("/")[2].removesuffix(SEAL)
-            seal = store.sealed(name)
-            if seal is not None and seal.layer == layer:
-                store.drop(name)
 
 
 def _chosen(worker: Worker, case: Case, why: str) -> Answer:
