@@ -134,21 +134,27 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     spread = tiers.spread(items)
-    chosen = [item for item in items if _is_chosen(config, item, item in spread)]
+    chosen = [item for item in items if _is_chosen(config, item, spread.get(item))]
     config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
     items[:] = in_turn(chosen)
 
 
-def _is_chosen(config: pytest.Config, item: pytest.Item, one_of_many: bool) -> bool:
+def _is_chosen(config: pytest.Config, item: pytest.Item, tried: bool | None) -> bool:
+    """Whether a test runs.
+
+    Args:
+        tried: of a test with many parameters, whether the first tier tries this one.
+    """
     of_cluster = item.get_closest_marker("cluster") is not None
     if config.option.cluster != "with" and of_cluster != (config.option.cluster == "only"):
         return False
     tier, why = tiers.tier_of(item)
-    if tier == 1 and one_of_many:
-        tier, why = 2, "more parameters of what was tried"
+    last = 2 if tier == 1 and tried is not None else tier
+    if last > tier and not tried:
+        tier, why = last, "more parameters of what was tried"
     if tier > config.option.tier:
         tiers.leave_out(config, tier, why)
-    within = config.option.from_tier <= tier <= config.option.tier
+    within = config.option.from_tier <= last and tier <= config.option.tier
     return within and tiers.is_of_room(item, config.option.room)
 
 

@@ -64,18 +64,18 @@ def tier_of(item: pytest.Item) -> tuple[int, str]:
     return tier, of_folder if tier == 2 and of_folder else LONG.get(tier, "")
 
 
-def spread(items: Sequence[pytest.Item]) -> set[pytest.Item]:
-    """Those of the first tier's tests whose like are tried enough there: they are of the second.
+def spread(items: Sequence[pytest.Item]) -> dict[pytest.Item, bool]:
+    """Tests with more parameters than :data:`MOST` that state no tier: whether the first tries it.
 
-    Of a test with more parameters than :data:`MOST`, about as many stay, evenly from all, unless
-    the test states its tier.
+    It tries about so many, evenly from all. The second tries each: what there is to choose from
+    differs with the packages that are there, and none may be left out of both.
     """
     alike = defaultdict[tuple[Path, str], list[pytest.Item]](list)
     for item in items:
         if not item.get_closest_marker("tier"):
             alike[item.path, getattr(item, "originalname", item.name)].append(item)
     many = [some for some in alike.values() if len(some) > MOST]
-    return {item for some in many for at, item in enumerate(some) if at % -(-len(some) // MOST)}
+    return {item: at % -(-len(some) // MOST) == 0 for some in many for at, item in enumerate(some)}
 
 
 def is_of_dgl(item: pytest.Item) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -67,8 +68,23 @@ class Like:
 def test_of_many_parameters_some_are_tried_evenly() -> None:
     few, many = [Like("few") for _ in range(tiers.MOST)], [Like("many") for _ in range(90)]
     stated = [Like("stated", tier=True) for _ in range(90)]
-    left = tiers.spread(cast("list[pytest.Item]", [*few, *many, *stated]))
-    assert left == set(many) - set(many[::3])
+    tried = tiers.spread(cast("list[pytest.Item]", [*few, *many, *stated]))
+    assert tried == {item: at % 3 == 0 for at, item in enumerate(many)}
+
+
+@pytest.mark.tier(2)
+def test_no_parameter_is_left_out_of_both_tiers() -> None:
+    test = "tests/unit/test_native_csr.py::test_rows_are_sorted"
+
+    def collected(*options: str) -> int:
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+        found = subprocess.run(
+            [*command, *options, test], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        return found.stdout.count(f"{test}[")
+
+    first, rest = collected("--tier=1"), collected("--tier=2", "--from-tier=2")
+    assert 0 < first <= tiers.MOST < rest == collected("--tier=2")
 
 
 def test_a_run_names_what_it_left_out() -> None:
