@@ -17,6 +17,7 @@ NATIVE := worker/CMakeLists.txt worker/kernel_cache.cmake worker/embertide/kerne
 MODULES := find worker/embertide operator/embertide_operator -name '*.py' | sort
 KEY := $(shell { cat uv.lock pyproject.toml $(NATIVE); $(MODULES); $(PYTHON) -V; } 2>/dev/null | cksum | cut -d' ' -f1)
 STAMP := .venv/.ready-$(KEY)
+STAMP_ALL := .venv/.ready-all-$(KEY)
 
 # Kernels that were compiled once, by this compiler from these sources, are taken from here.
 export EMBERTIDE_KERNEL_CACHE ?= $(HOME)/.cache/embertide/kernels
@@ -78,7 +79,6 @@ $(STAMP): $(filter .cache/%,$(UV))
 SYNC = $(UV) sync --locked --inexact --reinstall-package embertide \
   --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" --extra
 
-STAMP_ALL := .venv/.ready-all-$(KEY)
 $(STAMP_ALL): $(STAMP)
 	@echo "[setup] packages of make test-all and make lint"
 	@$(SYNC) dev

@@ -33,6 +33,13 @@ def test_make_help_names_every_target_for_people() -> None:
     assert listed == targets - {"help", "sanitize-anew"}
 
 
+def test_every_target_that_needs_packages_installs_them_first() -> None:
+    """A prerequisite is read where its rule stands: a name that is set further down is empty."""
+    makefile = (ROOT / "Makefile").read_text()
+    for name in ("STAMP", "STAMP_ALL"):
+        assert makefile.index(f"\n{name} := ") < makefile.index(f"$({name})")
+
+
 def test_the_page_for_python_lists_every_function() -> None:
     page = (ROOT / "docs" / "python.md").read_text()
     functions = {name for name in embertide.__all__ if name[0].islower()}
