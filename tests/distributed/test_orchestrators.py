@@ -6,21 +6,28 @@ The API server is that of ``api_server.py``, and the test is the operator: it se
 
 from __future__ import annotations
 
+import ast
 import json
+import os
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from embertide.spec.manifest import EmbeddingJob
 from tests.support.api_server import ApiServer, api_server
 from tests.support.go_programs import program
-from tests.support.orchestrators import block, run_dag, run_dagster
+from tests.support.orchestrators import block, environment_of, run_dag, run_dagster
+from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.distributed
 
@@ -106,6 +113,42 @@ def test_templates_are_jobs() -> None:
     EmbeddingJob.model_validate(job | {"metadata": {"name": "products-x"}})
     (output,) = refresh["outputs"]["parameters"]
     assert output["valueFrom"]["jsonPath"] == "{.status.output.version}"
+
+
+# What the releases of Airflow's provider for Kubernetes of twelve months require of the client.
+BOUNDS = {
+    "10.10.0": ">=32.0.0,<35.0.0",
+    "10.12.2": ">=35.0.0,<36.0.0",
+    "10.18.0": ">=35.0.0,!=36.0.0,<37.0.0",
+    "10.25.0": ">=36.0.1,<37.0.0",
+}
+CLIENTS = ("32.0.1", "33.1.0", "34.1.0", "35.0.0", "36.0.3", "37.0.1")
+
+
+def submit_requires() -> list[Requirement]:
+    """What ``pip install 'embertide[submit]'`` installs, by its metadata."""
+    found = [Requirement(text) for text in requires("embertide") or ()]
+    return [one for one in found if one.marker is None or one.marker.evaluate({"extra": "submit"})]
+
+
+@pytest.mark.parametrize("provider", BOUNDS)
+def test_every_provider_of_a_year_allows_a_client_that_submit_allows(provider: str) -> None:
+    (ours,) = (one.specifier for one in submit_requires() if one.name == "kubernetes")
+    assert any((ours & SpecifierSet(BOUNDS[provider])).contains(client) for client in CLIENTS)
+
+
+@pytest.mark.needs("airflow")
+def test_submit_runs_with_the_packages_of_airflow(kubeconfig: Path, server: ApiServer) -> None:
+    python = environment_of("airflow") / "python"
+    versions = "print({d.name.lower(): d.version for d in importlib.metadata.distributions()})"
+    run = partial(subprocess.run, capture_output=True, text=True)
+    there = ast.literal_eval(
+        run([python, "-c", f"import importlib.metadata; {versions}"], check=True).stdout
+    )
+    assert [one for one in submit_requires() if not one.specifier.contains(there[one.name])] == []
+    env = os.environ | {"KUBECONFIG": str(kubeconfig), "PYTHONPATH": str(ROOT / "worker")}
+    done = run([python, "-m", "embertide", "logs", "products", "--namespace", "shop"], env=env)
+    assert (done.returncode, "products" in done.stderr) == (9, True), done.stderr
 
 
 @pytest.mark.needs("airflow")

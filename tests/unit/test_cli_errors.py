@@ -18,6 +18,7 @@ import pytest
 
 from embertide import errors
 from embertide.cli import main
+from embertide.cli.errors import extra_for
 from embertide.errors import EmbertideError, InputError, ManifestError
 from tests.support.cli import JOB, Engine
 from tests.support.patience import WAIT_SECONDS
@@ -82,6 +83,35 @@ def test_a_missing_library_says_what_to_install(
     code, _, err = cli("run", job, "--quiet")
     assert code == 1
     assert err == "embertide: error: this command needs torch: pip install 'embertide[worker]'\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "command", "extra"),
+    [
+        ("numpy", "run", "worker"),
+        ("numpy", "versions", "read"),
+        ("torch.nn", "show", "worker"),
+        ("kubernetes", "logs", "submit"),
+        ("kopf", "submit", "operator"),
+        ("psycopg", "push", "pgvector"),
+        ("qdrant_client.models", "push", "qdrant"),
+        ("deltalake", "run", "tables"),
+        ("nothing_of_ours", "run", None),
+    ],
+)
+def test_a_missing_module_is_of_the_command_s_extra_or_the_smallest(
+    module: str, command: str, extra: str | None
+) -> None:
+    assert extra_for(module, command) == extra
+
+
+def test_a_missing_manifest_comes_before_a_missing_library(
+    cli: Callable[..., Any], engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    monkeypatch.delitem(sys.modules, "embertide.launch.bootstrap.fork_server", raising=False)
+    code, _, err = cli("run", str(tmp_path / "none.yaml"))
+    assert (code, "no such file" in err, "psutil" in err) == (2, True, False)
 
 
 def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:

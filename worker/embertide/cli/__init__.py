@@ -23,7 +23,7 @@ _MOST_CHARACTERS = 1 << 20
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; leaves with an exit code that `--help` lists."""
     args = list(sys.argv[1:] if argv is None else argv)
-    with error_exit(json_output="--json" in args), _imports_ahead(args):
+    with error_exit(args), _imports_ahead(args):
         from embertide.cli.app import app
 
         app(args, prog_name="embertide")

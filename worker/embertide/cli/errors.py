@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from embertide.cli.drawing import visible
 from embertide.errors import EmbertideError, Interrupted, ManifestError
 
 _DEBUG = "EMBERTIDE_DEBUG"
-_WORKER_LIBRARIES = ("torch", "numpy", "pyarrow", "boto3", "safetensors", "psutil")
-_EXTRAS = {
-    "kubernetes": "operator",
-    "lancedb": "lancedb",
-    "psycopg": "pgvector",
-    "pymilvus": "milvus",
-    "qdrant_client": "qdrant",
-}
+_READS = ("versions", "neighbors", "diff", "rollback", "release", "discard", "report", "push")
+_EXTRAS = {"submit": "submit", "logs": "submit"} | dict.fromkeys(_READS, "read")
+"""What to install for a command; for the others ``worker``."""
+_REQUIREMENT = re.compile(r"([\w.-]+)(?:\[([\w,]+)\])?.*\bextra == \W(\w+)")
 
 
 @contextmanager
-def error_exit(json_output: bool) -> Iterator[None]:
+def error_exit(args: Sequence[str]) -> Iterator[None]:
     """Turn what is raised inside into a message on stderr and the error's exit code.
 
-    With ``json_output`` the error is also one JSON object on stdout. With EMBERTIDE_DEBUG set
-    the traceback is shown instead of the message.
+    With ``--json`` in the command line, ``args``, the error is also one JSON object on stdout. With
+    EMBERTIDE_DEBUG set the traceback is shown instead of the message.
     """
+    json_output = "--json" in args
     try:
         yield
     except EmbertideError as error:
@@ -39,12 +37,59 @@ def error_exit(json_output: bool) -> Iterator[None]:
             _leave(Interrupted(), "interrupted", Interrupted.exit_code, json_output)
         raise
     except ModuleNotFoundError as error:
-        library = (error.name or "").split(".")[0]
-        extra = "worker" if library in _WORKER_LIBRARIES else _EXTRAS.get(library)
+        extra = extra_for(error.name or "", *args[:1])
         if extra is None:
             raise
         message = f"this command needs {error.name}: pip install 'embertide[{extra}]'"
-        _leave(error, message, EmbertideError.exit_code, json_output)
+        wrong: EmbertideError | None = _wrong_manifest(args)
+        _leave(
+            wrong or error, str(wrong or message), (wrong or EmbertideError).exit_code, json_output
+        )
+
+
+def extra_for(module: str, command: str = "run") -> str | None:
+    """The extra to install where a module is missing; None for a module that none of them has.
+
+    It is that of the command where the module is in it, else the smallest that has the module.
+    """
+    from importlib.metadata import requires
+
+    library = module.split(".")[0].lower().replace("_", "-")
+    extras: dict[str, set[str]] = {}
+    for requirement in requires("embertide") or ():
+        if found := _REQUIREMENT.match(requirement):
+            name, below, extra = found.groups()
+            names = (
+                {f"embertide[{one}]" for one in below.split(",")} if name == "embertide" else {name}
+            )
+            extras.setdefault(extra, set()).update(names)
+
+    def contents(extra: str) -> set[str]:
+        inner = [contents(one) for one in extras if f"embertide[{one}]" in extras[extra]]
+        return extras[extra].union(*inner)
+
+    having = sorted(
+        (len(all_of), extra) for extra in extras if library in (all_of := contents(extra))
+    )
+    usual = _EXTRAS.get(command, "worker")
+    if any(extra == usual for _, extra in having):
+        return usual
+    return having[0][1] if having else None
+
+
+def _wrong_manifest(args: Sequence[str]) -> ManifestError | None:
+    """What is wrong with the first manifest that the command line names and that is not there."""
+    from pathlib import Path
+
+    from embertide.spec.loading import read_file
+
+    try:
+        for name in args[1:]:
+            if name.endswith((".yaml", ".yml")):
+                read_file(Path(name))
+    except ManifestError as error:
+        return error
+    return None
 
 
 def _leave(error: BaseException, message: str, code: int, json_output: bool) -> None:

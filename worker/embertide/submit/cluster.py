@@ -11,7 +11,6 @@ from urllib.parse import urlencode
 
 from kubernetes import config
 from kubernetes.client import ApiClient, Configuration
-from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
 from embertide.errors import ClusterError, ManifestError
@@ -147,19 +146,22 @@ class Cluster:
         Raises:
             Exception: what :func:`refusal` makes of an answer that is none of 2xx.
         """
-        prepared = self._client.param_serialize(
-            method,
-            path,
-            header_params={"Accept": "application/json, */*", "Content-Type": "application/json"},
-            body=body,
-            auth_settings=["BearerToken"],
-        )
+        # What the client's own calls are named differs between its releases; this does not.
+        settings = self._client.configuration
+        headers = self._client.default_headers | {"Accept": "application/json, */*"}
+        headers |= {"Content-Type": "application/json"}
+        headers |= {one["key"]: one["value"] for one in settings.auth_settings().values()}
         action = f"{action} in namespace {self.namespace}"
         try:
-            answer = self._client.call_api(*prepared, _request_timeout=_TIMEOUT_SECONDS)
-            status, data = answer.status, answer.read()
-        except ApiException as error:
-            raise ClusterError(f"cannot {action}: {error.reason}") from None
+            answer = self._client.rest_client.pool_manager.request(
+                method,
+                settings.host + path,
+                body=None if body is None else json.dumps(body),
+                headers=headers,
+                timeout=_TIMEOUT_SECONDS,
+                retries=False,
+            )
+            status, data = answer.status, answer.data
         except (HTTPError, OSError) as error:
             raise ClusterError(f"cannot {action}: no answer: {error}") from None
         if status >= 400:
