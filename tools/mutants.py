@@ -1,14 +1,16 @@
 """Mutants: small faults in the product's code, drawn by a seed, that a test should notice each.
 
-    python -m tools.mutants --list               # the 200 of a seed
-    python -m tools.mutants --record             # which test calls which function, and its seconds
-    python -m tools.mutants --tier 2             # try them: killed by which test, or survived
-    python -m tools.mutants --table              # what is known, by room, as markdown
+    python -m tools.mutants --list                    # the 200 of a seed
+    python -m tools.mutants --tier 1 tests/unit       # try them with the first tier of these files
+    python -m tools.mutants --tier 2 tests/unit ...   # and what survived with the second
+    python -m tools.mutants --table                   # what is known, by room, as markdown
 
-They are tried in a copy of the commit with an environment of its own (``--folder``), one after the
-other, by the tests that called the function when recorded, those of tier 1 first. Each row is
-appended to a file there, and a run goes on where it was. ``mutants.toml`` names those that no test
-can notice, with reasons.
+They are tried in a copy of the commit with an environment of its own (``--folder``). A file of
+tests is imported once; its tests run once as they are, noting which functions they call, and then
+those that call a mutant's function run in a fork in which that function is the mutant, the quickest
+first, until one fails. What functions alone cannot hold is tried at the end by processes that
+import it. Each try is a row of a file there, and a run goes on where it was. ``mutants.toml`` names
+those that no test can notice, with reasons.
 """
 
 from __future__ import annotations
@@ -16,10 +18,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import functools
+import gc
 import importlib
 import itertools
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -37,7 +42,16 @@ from typing import Any
 
 import pytest
 
-from tools.mutations import ROOMS, Mutant, drawn, files, put_in, recording
+from tools.mutations import (
+    ROOMS,
+    Codes,
+    Mutant,
+    drawn,
+    files,
+    functions_of,
+    recording,
+    replacing,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 PRELOADED = (
@@ -54,10 +68,8 @@ ENVIRONMENT = {
     "TRITON_INTERPRET": "1",
     "PYTHONDONTWRITEBYTECODE": "",
 }
-ELSEWHERE = 77
-"""The exit status where a mutant is not in functions alone."""
-WAVES = (2, 6)
-"""So many files of tests run first, then so many, then the others: most mutants die early."""
+IMPORT_SECONDS = 10
+"""What a try counts, beside its tests, where the product is imported for it."""
 
 # The copy in which they are tried.
 
@@ -116,19 +128,114 @@ def call(name):
 '''
 
 
-# The process that has imported other people's packages, forked for each mutant.
+# The process that has imported other people's packages and ours, forked for each file of tests.
+
+
+class _Tests:
+    """A plugin of pytest: runs one file's tests in forks, first as they are, then with mutants.
+
+    Args:
+        chosen: mutants by the text of the file that each is in.
+        most: seconds of recorded tests for a mutant.
+    """
+
+    def __init__(
+        self, folder: Path, name: str, tier: int, chosen: list[tuple[Mutant, str]], most: float
+    ) -> None:
+        self.folder, self.name, self.tier, self.most = folder, name, tier, most
+        self.chosen, self.verdict = chosen, folder / "verdict"
+        self.table: list[dict[str, Any]] = []
+        self.first = ""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if session.testsfailed:
+            return True
+        self.items = {item.nodeid: item for item in session.items}
+        at_import = importlib.import_module("mutant_calls").seen
+        known = [row for row in _rows_of(self.folder / "map") if _is_of(row, self.name, self.tier)]
+        if not known:
+            recorded = _Recorded(self.folder, self.tier, session.items)
+            session.config.pluginmanager.register(recorded)
+            self._fork(lambda: self._record(recorded), 1200)
+            session.config.pluginmanager.unregister(recorded)
+            known = [r for r in _rows_of(self.folder / "map") if _is_of(r, self.name, self.tier)]
+        good = [row for row in known if row["good"] and row["test"] in self.items]
+        live = functions_of(ROOT)
+        gc.freeze()
+        for mutant, text, spent in alive(self.folder, self.chosen, self.name, self.tier):
+            tests, seconds = within(callers_of(mutant, good), self.most - spent)
+            if tests:
+                path = ROOT / mutant.path
+                row: dict[str, Any] = {"verdict": "elsewhere"}
+                begun, before = time.monotonic(), path.read_text()
+                noting = recording(mutant.path, text)
+                codes = replacing(path, before, noting, live)
+                if codes is not None and f"{mutant.path}:{mutant.function}" not in at_import:
+                    self._note({"verdict": "not run"})
+                    with swapped(path, noting):
+                        status = self._fork(partial(self._try, codes, tests), 30 + 5 * seconds)
+                    row = json.loads(self.verdict.read_text())
+                    row |= {"verdict": "timed out"} if status is None else {}
+                row |= {"tests": len(tests), "recorded": round(seconds, 1)}
+                row |= {"seconds": round(time.monotonic() - begun, 1)}
+                _append_row(self.folder, mutant, self.name, self.tier, row)
+        return True
+
+    def _fork(self, work: Callable[[], None], seconds: float) -> int | None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.folder / "tmp")
+        return forked(work, seconds)
+
+    def _record(self, recorded: _Recorded) -> None:
+        self._run(list(self.items), first_failure=False)
+        _append(self.folder / "map", recorded.rows_with_calls())
+
+    def _try(self, codes: Codes, tests: list[dict[str, Any]]) -> None:
+        for function, code in codes.items():
+            function.__code__ = code
+        for test in tests:
+            mark = pytest.mark.timeout(20 + 5 * test["seconds"])
+            self.items[test["test"]].add_marker(mark)
+        self._run([test["test"] for test in tests], first_failure=True)
+        if not self.first:
+            self._note({"verdict": "survived"})
+
+    def _run(self, names: list[str], *, first_failure: bool) -> None:
+        for at, name in enumerate(names):
+            item, after = self.items[name], [self.items[n] for n in names[at + 1 : at + 2]]
+            if first_failure:  # Until it ends, it is the one that ends the process.
+                self._note({"verdict": "killed", "test": name, "why": "the process ends"})
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=(*after, None)[0])
+            if first_failure and self.first:
+                break
+
+    def _note(self, verdict: dict[str, Any]) -> None:
+        self.verdict.write_text(json.dumps(verdict))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and not self.first:
+            self.first = report.nodeid
+            verdict = "timed out" if "from pytest-timeout" in report.longreprtext else "killed"
+            last = [line for line in report.longreprtext.splitlines() if line.startswith("E ")]
+            why = " ".join(last[0][1:].split())[:200] if last else ""
+            self._note({"verdict": verdict, "test": report.nodeid, "why": why})
 
 
 class _Recorded:
     """A plugin of pytest: each test's tier, seconds, outcome, and the functions that it calls."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, tier: int, items: list[pytest.Item]) -> None:
         self.now, self.log = folder / "now", folder / "calls"
         self.rows: dict[str, dict[str, Any]] = {}
         self.wide: dict[str, list[str]] = {}
         self._begin("")
         self.log.write_text("")
         self.log.chmod(0o666)
+        for item in items:
+            fixtures = [f[-1] for f in item._fixtureinfo.name2fixturedefs.values()]  # type: ignore[attr-defined]
+            self.wide[item.nodeid] = [f.argname for f in fixtures if f.scope != "function"]
+            self.rows[item.nodeid] = {"tier": tier, "seconds": 0.0, "good": True}
 
     def _begin(self, name: str) -> None:
         self.now.write_text(name)
@@ -136,13 +243,6 @@ class _Recorded:
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._begin(nodeid)
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        tier_of = importlib.import_module("tests.support.tiers").tier_of
-        for item in session.items:
-            fixtures = [f[-1] for f in item._fixtureinfo.name2fixturedefs.values()]  # type: ignore[attr-defined]
-            self.wide[item.nodeid] = [f.argname for f in fixtures if f.scope != "function"]
-            self.rows[item.nodeid] = {"tier": tier_of(item)[0], "seconds": 0.0, "good": True}
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
@@ -159,9 +259,9 @@ class _Recorded:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         row = self.rows[report.nodeid]
         row["seconds"] = round(row["seconds"] + report.duration, 3)
-        row["good"] &= report.passed
+        row["good"] &= not report.failed
 
-    def table(self) -> Iterator[dict[str, Any]]:
+    def rows_with_calls(self) -> Iterator[dict[str, Any]]:
         called = defaultdict[str, set[str]](set)
         for line in self.log.read_text().splitlines():
             name, _, function = line.partition("\t")
@@ -171,65 +271,14 @@ class _Recorded:
             yield {"test": test, **row, "calls": sorted(set().union(*(called[n] for n in names)))}
 
 
-class _Chosen:
-    """A plugin of pytest: runs these tests in this order, and notes the first that fails."""
-
-    def __init__(self, folder: Path, tests: list[dict[str, Any]]) -> None:
-        self.verdict = folder / "verdict"
-        self.tests = {test["test"]: (at, test) for at, test in enumerate(tests)}
-        self._note({"verdict": "killed", "test": "what is imported", "tier": tests[0]["tier"]})
-
-    def _note(self, verdict: dict[str, Any]) -> None:
-        self.verdict.write_text(json.dumps(verdict))
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = [item for item in items if item.nodeid in self.tests]
-        items.sort(key=lambda item: self.tests[item.nodeid][0])
-        for item in items:
-            item.add_marker(pytest.mark.timeout(30 + 10 * self.tests[item.nodeid][1]["seconds"]))
-
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Until it ends, it is the one that does not."""
-        self._note({"verdict": "timed out", "test": nodeid, "tier": self.tests[nodeid][1]["tier"]})
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed:
-            verdict = "timed out" if "from pytest-timeout" in report.longreprtext else "killed"
-            test = self.tests[report.nodeid][1]
-            last = [line for line in report.longreprtext.splitlines() if line.startswith("E ")]
-            why = " ".join(last[0][1:].split())[:200] if last else ""
-            self._note(
-                {"verdict": verdict, "test": report.nodeid, "tier": test["tier"], "why": why}
-            )
-
-
-def run_tests(
-    folder: Path, names: Iterable[str], tier: int, plugin: Callable[[], Any], seconds: float
-) -> int | None:
-    """Run files of tests in a fork of this process; its exit status, None where time ended.
-
-    Ends all that it leaves behind.
-    """
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(folder / "tmp")
+def forked(work: Callable[[], Any], seconds: float) -> int | None:
+    """Do some work in a fork; its exit status, None where time ended. Ends all that it leaves."""
     child = os.fork()
     if not child:
         status = 3
         try:
             os.setsid()
-            with (folder / "output").open("wb") as output:
-                os.dup2(output.fileno(), 1)
-                os.dup2(output.fileno(), 2)
-            importlib.import_module("tests.support.fork_helpers").fork_helpers()
-            made = plugin()
-            options = ["-Wignore::pytest.PytestAssertRewriteWarning", "-q", "--tb=short"]
-            options += ["-p", "no:cacheprovider", "-p", "no:xdist", "--cluster=without"]
-            options += [f"--tier={tier}", f"--basetemp={folder / 'tmp'}"]
-            options += ["-x"] if isinstance(made, _Chosen) else []
-            status = int(pytest.main([*options, *names], plugins=[made]))
-            if isinstance(made, _Recorded):
-                _append(folder / "map", made.table())
+            status = int(work() or 0)
         except BaseException:
             traceback.print_exc()
         finally:
@@ -254,133 +303,210 @@ def end_children() -> None:
             os.waitpid(int(child), 0)
 
 
+def run_file(folder: Path, plugin: _Tests) -> int:
+    """Run pytest for a file's tests of one tier, in this process."""
+    ctypes.CDLL(None).prctl(36, 1)  # Orphans of tests become children of this process.
+    with (folder / "output").open("wb") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+    importlib.import_module("tests.support.fork_helpers").fork_helpers()
+    options = ["-Wignore::pytest.PytestAssertRewriteWarning", "-q", "--tb=short"]
+    options += ["-p", "no:cacheprovider", "-p", "no:xdist", "--cluster=without"]
+    options += [f"--tier={plugin.tier}", f"--from-tier={plugin.tier}"]
+    return int(pytest.main([*options, f"--basetemp={folder / 'tmp'}", plugin.name], [plugin]))
+
+
+@contextlib.contextmanager
+def swapped(path: Path, text: str) -> Iterator[None]:
+    """A source with another text, and a time of its own that no bytecode is kept for."""
+    source, was = path.read_bytes(), path.stat().st_mtime_ns
+    path.write_text(text)
+    stamp = next(_STAMPS)
+    os.utime(path, (stamp, stamp))
+    try:
+        yield
+    finally:
+        path.write_bytes(source)
+        os.utime(path, ns=(was, was))
+
+
+_STAMPS = itertools.count(int(time.time()) // 2)
+
+
 def _append(path: Path, rows: Iterable[dict[str, Any]]) -> None:
     with path.open("a") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
+        file.write("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _append_row(folder: Path, mutant: Mutant, name: str, tier: int, row: dict[str, Any]) -> None:
+    _append(folder / "results", [asdict(mutant) | {"file": name, "tier": tier} | row])
 
 
 def _rows_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def record(folder: Path, names: list[str], tier: int) -> None:
-    """Run files of tests with functions that note their calls, but those that are known."""
-    known = {row["test"].partition("::")[0] for row in _rows_of(folder / "map")}
-    for path, text in (pair for room in ROOMS for pair in files(ROOT, room).items()):
-        (ROOT / path).write_text(recording(path, text))
-    try:
-        for name in (name for name in names if name not in known):
-            begun = time.monotonic()
-            status = run_tests(folder, [name], tier, lambda: _Recorded(folder), 1200)
-            print(f"{name}: {time.monotonic() - begun:.0f} s, status {status}", flush=True)
-    finally:
-        subprocess.run(["git", "checkout", "-q", "."], cwd=ROOT, check=True)
+def _is_of(row: dict[str, Any], name: str, tier: int) -> bool:
+    return bool(row["test"].partition("::")[0] == name and row["tier"] == tier)
+
+
+KILLED = ("killed", "timed out", "not imported")
+
+
+def alive(
+    folder: Path, chosen: list[tuple[Mutant, str]], name: str, tier: int
+) -> Iterator[tuple[Mutant, str, float]]:
+    """Mutants that no test has killed and this file's tests have not been tried with.
+
+    Each with the file's text and the seconds of recorded tests that it has survived.
+    """
+    rows = defaultdict[str, list[dict[str, Any]]](list)
+    for row in _rows_of(folder / "results"):
+        rows[row["key"]].append(row)
+    for mutant, text in chosen:
+        tried = rows[mutant.key]
+        dead = any(row["verdict"] in KILLED for row in tried) or mutant.key in equivalents()
+        if not dead and not any((row["file"], row["tier"]) == (name, tier) for row in tried):
+            spent = [
+                r["recorded"] for r in tried if (r["tier"], r["verdict"]) == (tier, "survived")
+            ]
+            yield mutant, text, sum(spent)
 
 
 def callers_of(mutant: Mutant, table: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those that call the mutant's function; of what no function holds, any in the class or file.
 
-    What is quick and calls little comes first, within a tier.
+    What is quick and calls little comes first.
     """
-    name = f"{mutant.path}:{mutant.function}"
-    while True:
-        within = name if name.endswith(":") else f"{name}."
-        found = [r for r in table if any(c == name or c.startswith(within) for c in r["calls"])]
-        if found or name.endswith(":"):
-            return sorted(found, key=lambda r: (r["tier"], (r["seconds"] + 0.1) * len(r["calls"])))
-        name = name.rpartition(".")[0] or f"{mutant.path}:"
+    name, recorded = f"{mutant.path}:{mutant.function}", _functions_in(mutant.path)
+    while name not in recorded and "." in name.partition(":")[2]:
+        name = name.rpartition(".")[0]
+    if name not in recorded:  # of a class, or of the file where the class has no functions
+        within_class = any(other.startswith(name + ".") for other in recorded)
+        name = name + "." if mutant.function and within_class else f"{mutant.path}:"
+    open_end = name.endswith((".", ":"))
+    found = [
+        row
+        for row in table
+        if any(c.startswith(name) if open_end else c == name for c in row["calls"])
+    ]
+    return sorted(found, key=lambda r: (r["seconds"] + 0.1) * len(r["calls"]))
 
 
-def waves_of(tests: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Tests of one tier in runs of some files each, the likeliest first."""
-    names = list(dict.fromkeys(test["test"].partition("::")[0] for test in tests))
-    for start, end in itertools.pairwise([0, *itertools.accumulate(WAVES), len(names)]):
-        chosen = set(names[start:end])
-        if wave := [test for test in tests if test["test"].partition("::")[0] in chosen]:
-            yield wave
+@functools.cache
+def _functions_in(path: str) -> set[str]:
+    """Names of a file's functions that note that they are called."""
+    return set(re.findall(r"_mutant_call\('(.*)'\)", recording(path, SOURCES[path])))
 
 
-def attempt(
-    folder: Path, mutant: Mutant, text: str, tests: list[dict[str, Any]], imported: bool
+SOURCES: dict[str, str] = {}
+"""Texts of the rooms' files by path, as they are without notes and mutants."""
+
+
+def within(tests: list[dict[str, Any]], most: float) -> tuple[list[dict[str, Any]], float]:
+    """The first tests that take so many seconds, and their seconds."""
+    ends = list(itertools.accumulate(test["seconds"] for test in tests))
+    count = sum(end <= most for end in ends)
+    return tests[:count], ends[count - 1] if count else 0.0
+
+
+def try_file(
+    folder: Path, name: str, tier: int, chosen: list[tuple[Mutant, str]], most: float
+) -> None:
+    """Append a row of each mutant that a file's tests of a tier are tried with."""
+    begun, before = time.monotonic(), len(_rows_of(folder / "results"))
+    plugin = _Tests(folder, name, tier, chosen, most)
+    status = forked(partial(run_file, folder, plugin), 3600)
+    rows = _rows_of(folder / "results")[before:]
+    verdicts = Counter(row["verdict"] for row in rows)
+    print(f"{name}: {time.monotonic() - begun:.0f} s, status {status}", dict(verdicts), flush=True)
+
+
+def try_imported(
+    folder: Path, names: list[str], tier: int, chosen: list[tuple[Mutant, str]], most: float
+) -> None:
+    """Try what is not in functions alone, in processes that have not imported the product yet.
+
+    Where a file of tests cannot be imported with a mutant, and can without, the mutant is killed.
+    """
+    elsewhere = {r["key"] for r in _rows_of(folder / "results") if r["verdict"] == "elsewhere"}
+    table = [row for row in _rows_of(folder / "map") if row["good"] and row["tier"] == tier]
+    for mutant, text in (pair for pair in chosen if pair[0].key in elsewhere):
+        callers = callers_of(mutant, table)
+        for name in dict.fromkeys(row["test"].partition("::")[0] for row in callers):
+            of_file = [row for row in callers if _is_of(row, name, tier)]
+            key = f"imported {name}"
+            spent = next((s for m, _, s in alive(folder, [(mutant, text)], key, tier)), most)
+            tests, seconds = within(of_file, most - spent - IMPORT_SECONDS)
+            if name in names and tests:
+                row = _try_imported(folder, mutant, text, name, tier, tests, seconds)
+                if row is not None:
+                    row |= {"tests": len(tests), "recorded": round(seconds, 1) + IMPORT_SECONDS}
+                    _append_row(folder, mutant, key, tier, row)
+                    print(mutant, row, flush=True)
+
+
+class _Imported(_Tests):
+    """A plugin of pytest: runs some tests of a file in this process, until one fails."""
+
+    tests: list[dict[str, Any]]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if not session.testsfailed:
+            self.items = {item.nodeid: item for item in session.items}
+            self._try({}, [test for test in self.tests if test["test"] in self.items])
+        return True
+
+
+def _try_imported(
+    folder: Path,
+    mutant: Mutant,
+    text: str,
+    name: str,
+    tier: int,
+    tests: list[dict[str, Any]],
+    seconds: float,
 ) -> dict[str, Any] | None:
-    """The verdict of these tests; None where the mutant cannot be put into what is imported."""
-    path, begun = ROOT / mutant.path, time.monotonic()
-    source = path.read_bytes()
-
-    def chosen(wave: list[dict[str, Any]]) -> _Chosen:
-        if imported and not put_in(path, source.decode(), text):
-            os._exit(ELSEWHERE)
-        return _Chosen(folder, wave)
-
-    verdict: dict[str, Any] = {"verdict": "survived", "tests": len(tests)}
-    path.write_text(text)
-    try:
-        for tier, group in itertools.groupby(tests, lambda test: test["tier"]):
-            for wave in waves_of(list(group)):
-                names = dict.fromkeys(test["test"].partition("::")[0] for test in wave)
-                limit = 120 + 20 * len(names) + 10 * sum(test["seconds"] for test in wave)
-                status = run_tests(folder, names, tier, partial(chosen, wave), limit)
-                if status == ELSEWHERE:
-                    return None
-                if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-                    verdict = json.loads((folder / "verdict").read_text())
-                    break
-            if verdict["verdict"] != "survived":
-                break
-        return verdict | {"seconds": round(time.monotonic() - begun, 1)}
-    finally:
-        path.write_bytes(source)
-
-
-def try_mutants(
-    folder: Path, chosen: list[tuple[Mutant, str]], tier: int, most: float, imported: bool
-) -> bool:
-    """Append a row of each that was not killed before, nor survived as many tiers.
-
-    Returns whether some are left to a process that has not imported what they are in.
-    """
-    table = [r for r in _rows_of(folder / "map") if r["good"] and r["tier"] <= tier]
-    table = [r for r in table if (ROOT / r["test"].partition("::")[0]).exists()]
-    known, left = {row["key"]: row for row in _rows_of(folder / "results")}, False
-    for at, (mutant, text) in enumerate(chosen):
-        row = known.get(mutant.key, {})
-        if row.get("verdict") in ("killed", "timed out") or row.get("of", 0) >= tier:
-            continue
-        tests, spent = [], 0.0
-        for test in callers_of(mutant, table):
-            if (spent := spent + test["seconds"]) <= most and test["tier"] > row.get("of", 0):
-                tests.append(test)
-        verdict = attempt(folder, mutant, text, tests, imported)
-        if verdict is None:
-            left = True
-            continue
-        _append(folder / "results", [asdict(mutant) | {"of": tier} | verdict])
-        print(at, mutant, "|", *(f"{k}={v}" for k, v in verdict.items()), flush=True)
-    return left
+    plugin = _Imported(folder, name, tier, [], 0)
+    as_it_is = (ROOT / mutant.path).read_text()
+    for source, plugin.tests in ((recording(mutant.path, text), tests), (as_it_is, [])):
+        plugin._note({"verdict": "not imported"})
+        shutil.rmtree(folder / "tmp", ignore_errors=True)
+        with swapped(ROOT / mutant.path, source):
+            status = forked(partial(run_file, folder, plugin), 120 + 5 * seconds)
+        row: dict[str, Any] = json.loads(plugin.verdict.read_text())
+        row |= {"verdict": "timed out"} if status is None else {}
+        if source == as_it_is:
+            return {"verdict": "not imported"} if row["verdict"] == "survived" else None
+        if row["verdict"] != "not imported":
+            return row
+    return None
 
 
 def table(chosen: list[tuple[Mutant, str]], results: list[dict[str, Any]]) -> Iterator[str]:
     """What is known of the mutants by room, as markdown, and those that survive."""
-    rows = {row["key"]: row for row in results}
-    reasons = equivalents()
-    heads = ("mutants", "tried", "killed", "by tier 1", "timed out", "equivalent", "survived")
+    heads = ["mutants", "tried", "killed", "by tier 1", "timed out", "not imported", "equivalent"]
+    heads += ["survived"]
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    survivors = []
+    rows, survivors = defaultdict[str, list[dict[str, Any]]](list), []
+    for row in results:
+        rows[row["key"]].append(row)
     for mutant, _ in chosen:
-        row, count = rows.get(mutant.key), counts[mutant.room]
+        count, tried = counts[mutant.room], rows[mutant.key]
+        killed = min((r for r in tried if r["verdict"] in KILLED), key=_tier, default=None)
         count["mutants"] += 1
-        if row is None:
-            continue
-        count["tried"] += 1
-        if row["verdict"] != "survived":
+        count["tried"] += bool(tried)
+        if killed is not None:
             count["killed"] += 1
-            count["by tier 1"] += row["tier"] == 1
-            count["timed out"] += row["verdict"] == "timed out"
-        elif mutant.key in reasons:
+            count["by tier 1"] += killed["tier"] == 1
+            count[killed["verdict"]] += killed["verdict"] != "killed"
+        elif mutant.key in equivalents():
             count["equivalent"] += 1
         else:
-            count["survived"] += 1
-            survivors.append(f"- `{mutant.key}` {mutant} ({row['tests']} tests)")
+            count["survived"] += bool(tried)
+            tests = sum(r["tests"] for r in tried if r["verdict"] == "survived")
+            survivors.append(f"- `{mutant.key}` {mutant} ({tests} tests)")
     yield "| room | " + " | ".join(heads) + " |"
     yield "|---" * (len(heads) + 1) + "|"
     for room, count in [*counts.items(), ("all", sum(counts.values(), Counter()))]:
@@ -388,6 +514,11 @@ def table(chosen: list[tuple[Mutant, str]], results: list[dict[str, Any]]) -> It
     yield from ["", *survivors]
 
 
+def _tier(row: dict[str, Any]) -> int:
+    return int(row["tier"])
+
+
+@functools.cache
 def equivalents() -> dict[str, str]:
     """Why no test can notice a mutant, by its key."""
     return tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
@@ -395,21 +526,15 @@ def equivalents() -> dict[str, str]:
 
 def _main() -> None:
     parser = argparse.ArgumentParser(description="See the text at the top of this file.")
+    parser.add_argument("files", nargs="*", help="of tests, or folders; default: unit, distributed")
     parser.add_argument("--list", action="store_true", help="show what is drawn")
     parser.add_argument("--table", action="store_true", help="show what is known, by room")
-    parser.add_argument("--record", nargs="*", metavar="FILE", help="of tests; default: all")
-    parser.add_argument(
-        "--tier", type=int, choices=(1, 2, 3), default=2, help="of tests; default 2"
-    )
+    parser.add_argument("--tier", type=int, choices=(1, 2, 3), default=1, help="default 1")
     parser.add_argument("--seed", type=int, default=48)
     parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--first", type=int, help="only so many of them, in their order")
     parser.add_argument("--keys", nargs="*", help="only these")
-    parser.add_argument(
-        "--most", type=float, default=600, help="seconds of recorded tests for each"
-    )
+    parser.add_argument("--most", type=float, default=600, help="seconds of tests for each")
     parser.add_argument("--folder", type=Path, default=ROOT / ".cache" / "mutants")
-    parser.add_argument("--cold", action="store_true", help="import ours for each mutant")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     folder = options.folder.resolve()
@@ -419,27 +544,50 @@ def _main() -> None:
         again = [*sys.argv[1:], "--inside", f"--folder={folder}"]
         os.chdir(tree)
         os.execve(python, [str(python), "-m", "tools.mutants", *again], os.environ | ENVIRONMENT)
-    if options.record is None:
-        chosen = drawn(ROOT, options.seed, options.count)[: options.first]
-        chosen = [c for c in chosen if not options.keys or c[0].key in options.keys]
+    chosen = drawn(ROOT, options.seed, options.count)
+    chosen = [c for c in chosen if not options.keys or c[0].key in options.keys]
     if options.list:
         print(*(f"{mutant.key} {mutant}" for mutant, _ in chosen), sep="\n")
     elif options.table:
         print(*table(chosen, _rows_of(folder / "results")), sep="\n")
     else:
-        os.setpriority(os.PRIO_PROCESS, 0, 10)
-        ctypes.CDLL(None).prctl(36, 1)  # Orphans of tests become children of this process.
-        imported = not options.cold and options.record is None
-        for name in (*PRELOADED, *(OURS if imported else ())):
-            with contextlib.suppress(ImportError):
-                importlib.import_module(name)
-        if options.record is None:
-            if try_mutants(folder, chosen, options.tier, options.most, imported):
-                again = [sys.executable, "-m", "tools.mutants", *sys.argv[1:], "--cold"]
-                os.execv(sys.executable, again)
-        else:
-            every = (str(p.relative_to(ROOT)) for p in sorted((ROOT / "tests").glob("*/test_*.py")))
-            record(folder, options.record or list(every), options.tier)
+        try_all(folder, test_files(options.files), options.tier, chosen, options.most)
+
+
+def test_files(named: list[str]) -> list[str]:
+    """Files of tests below the root, those in folders in the order of their names."""
+    found = []
+    for name in named or ("tests/unit", "tests/distributed"):
+        path = ROOT / name
+        found += sorted(path.rglob("test_*.py")) if path.is_dir() else [path]
+    return [str(path.relative_to(ROOT)) for path in found]
+
+
+def try_all(
+    folder: Path, names: list[str], tier: int, chosen: list[tuple[Mutant, str]], most: float
+) -> None:
+    """Try mutants with files of tests, in this process's forks; sources here note calls."""
+    for room in ROOMS:
+        SOURCES.update(files(ROOT, room))
+    (folder / "now").write_text("")
+    for path, text in SOURCES.items():
+        (ROOT / path).write_text(recording(path, text))
+    os.setpriority(os.PRIO_PROCESS, 0, 5)
+    for name in PRELOADED:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    status = forked(partial(_try_files, folder, names, tier, chosen, most), 86400)
+    if status == 0:
+        try_imported(folder, names, tier, chosen, most)
+
+
+def _try_files(
+    folder: Path, names: list[str], tier: int, chosen: list[tuple[Mutant, str]], most: float
+) -> None:
+    for name in OURS:
+        importlib.import_module(name)
+    for name in names:
+        try_file(folder, name, tier, chosen, most)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import copy
 import gc
 import hashlib
 import itertools
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -288,32 +289,47 @@ def _is_head(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
-def put_in(path: Path, before: str, after: str) -> bool:
-    """Give functions that this process has imported from a file the code of another text.
+Codes = dict[FunctionType, CodeType]
 
-    False where that is not all of the difference: what the file runs as it is imported differs too.
-    """
-    old, new = (list(_codes(compile(t, path, "exec", dont_inherit=True))) for t in (before, after))
-    if len(old) != len(new):
-        return False
+
+def functions_of(root: Path) -> dict[str, list[FunctionType]]:
+    """The functions of this process by the file below a folder that each is from."""
     live: dict[str, list[FunctionType]] = {}
     for held in gc.get_objects():
-        if type(held) is FunctionType and held.__code__.co_filename == str(path):
-            live.setdefault(held.__code__.co_qualname, []).append(held)
+        if type(held) is FunctionType and held.__code__.co_filename.startswith(f"{root}/"):
+            live.setdefault(held.__code__.co_filename, []).append(held)
+    return live
+
+
+def replacing(
+    path: Path, before: str, after: str, functions: dict[str, list[FunctionType]]
+) -> Codes | None:
+    """What functions that this process has imported from a file are with another text.
+
+    None where that is not all of the difference: what the file runs as it is imported differs too.
+    """
+    if all(getattr(module, "__file__", None) != str(path) for module in [*sys.modules.values()]):
+        return {}
+    old, new = (list(_codes(compile(t, path, "exec", dont_inherit=True))) for t in (before, after))
+    if len(old) != len(new):
+        return None
+    live: dict[str, list[FunctionType]] = {}
+    for function in functions.get(str(path), ()):
+        live.setdefault(function.__code__.co_qualname, []).append(function)
     names = Counter(code.co_qualname for code in old)
     for was, code in zip(old, new, strict=True):
         if _text_of(was) != _text_of(code):
             if names[code.co_qualname] > 1 or was.co_freevars != code.co_freevars:
-                return False
+                return None
             # Of one function within another, the other is replaced.
-            outer = code.co_qualname.partition(".<locals>")[0]
-            if outer not in live:
-                return False
-    for code in new:
-        for function in live.get(code.co_qualname, ()):
-            if function.__code__.co_freevars == code.co_freevars and names[code.co_qualname] == 1:
-                function.__code__ = code
-    return True
+            if code.co_qualname.partition(".<locals>")[0] not in live:
+                return None
+    return {
+        function: code
+        for code in new
+        for function in live.get(code.co_qualname, ())
+        if function.__code__.co_freevars == code.co_freevars and names[code.co_qualname] == 1
+    }
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

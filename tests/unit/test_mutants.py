@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tools.mutants import callers_of
-from tools.mutations import ROOMS, candidates, drawn, mutated, put_in, recording
+from tools.mutants import SOURCES, callers_of
+from tools.mutations import ROOMS, candidates, drawn, functions_of, mutated, recording, replacing
 
 MUTATED = {
     "a < b": {"a <= b"},
@@ -86,20 +88,24 @@ def test_a_seed_draws_the_same_and_keeps_it_where_another_file_changes(tmp_path:
     assert len(after & {m.key for m, _ in before}) >= 58
 
 
-def test_callers_of_a_function_come_first_then_those_of_its_class_or_file() -> None:
-    text = "class C:\n    def f(self):\n        g(0)\nA = B + D\n"
-    inside, outside = (
-        next(m for m, *_ in candidates("r", "p.py", text) if m.operator == operator)
-        for operator in ("constant", "arithmetic")
-    )
+def test_callers_of_a_function_and_of_what_no_function_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "class C:\n    B = D + E\n    def f(self):\n        g(0)\nA = B * D\n"
+    monkeypatch.setitem(SOURCES, "p.py", text)
     table = [
-        {"test": "slow", "tier": 1, "seconds": 9, "calls": ["p.py:C.f"]},
-        {"test": "quick", "tier": 1, "seconds": 1, "calls": ["p.py:C.f"]},
-        {"test": "later", "tier": 2, "seconds": 0, "calls": ["p.py:C.f"]},
-        {"test": "other", "tier": 1, "seconds": 0, "calls": ["p.py:h"]},
+        {"test": "slow", "seconds": 9, "calls": ["p.py:C.f"]},
+        {"test": "quick", "seconds": 1, "calls": ["p.py:C.f"]},
+        {"test": "other", "seconds": 0, "calls": ["p.py:h"]},
     ]
-    assert [t["test"] for t in callers_of(inside, table)] == ["quick", "slow", "later"]
-    assert [t["test"] for t in callers_of(outside, table)] == ["other", "quick", "slow", "later"]
+    found = {
+        mutant.before: [test["test"] for test in callers_of(mutant, table)]
+        for mutant, *_ in candidates("r", "p.py", text)
+    }
+    of_class = ["quick", "slow"]
+    assert found == {"0": of_class, "g(0)": of_class, "D + E": of_class} | {
+        "B * D": ["other", *of_class]
+    }
 
 
 def test_functions_note_that_they_are_called() -> None:
@@ -107,19 +113,28 @@ def test_functions_note_that_they_are_called() -> None:
     text = f"'Doc.'\n\ndef f():\n    'Doc.'\n{nested}"
     calls: list[str] = []
     noting = recording("p.py", text).replace("from mutant_calls import call as _mutant_call", "")
-    names = {"_mutant_call": calls.append, "d": lambda function: function}
+    names: dict[str, Any] = {"_mutant_call": calls.append, "d": lambda function: function}
     exec(noting, names)
-    names["f"]()  # type: ignore[operator]
+    names["f"]()
     assert calls == ["p.py:f", "p.py:f.g"]
 
 
-def test_functions_that_are_imported_take_a_mutants_code(tmp_path: Path) -> None:
+def test_functions_that_are_imported_take_a_mutants_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, text = (
         tmp_path / "m.py",
         "A = 1\ndef f(x):\n    return x + A\ndef g():\n    return f(1)\n",
     )
     names: dict[str, Any] = {}
     exec(compile(text, path, "exec"), names)
-    assert not put_in(path, text, text.replace("A = 1", "A = 2"))
-    assert put_in(path, text, text.replace("x + A", "x - A"))
+    module = ModuleType("mutated")
+    module.__file__ = str(path)
+    after = text.replace("x + A", "x - A")
+    assert replacing(path, text, after, {}) == {}  # as nothing has imported it
+    monkeypatch.setitem(sys.modules, "mutated", module)
+    live = functions_of(tmp_path)
+    assert replacing(path, text, text.replace("A = 1", "A = 2"), live) is None
+    for function, code in (replacing(path, text, after, live) or {}).items():
+        function.__code__ = code
     assert names["g"]() == 0
