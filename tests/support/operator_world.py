@@ -94,9 +94,9 @@ class World:
 
     def pods(self, *states: dict[str, Any]) -> list[dict[str, Any]]:
         """The workers' pods of this attempt, as :func:`running` or :func:`ended` describe them."""
-        return [self._pod(rank, state) for rank, state in enumerate(states)]
+        return [self.pod(rank, state) for rank, state in enumerate(states)]
 
-    def _pod(self, rank: int, state: dict[str, Any]) -> dict[str, Any]:
+    def pod(self, rank: int, state: dict[str, Any]) -> dict[str, Any]:
         ready = "True" if "running" in state.get("state", {}) else "False"
         owner = self.seen.children.get("StatefulSet")
         owners = [{"kind": "StatefulSet", "uid": owner["metadata"]["uid"]}] if owner else []
@@ -129,11 +129,13 @@ class World:
             end |= {"exitCode": ending.exit_code, "message": ending.to_text()}
         return {"state": {"running": {}}, "lastState": {"terminated": end | more}}
 
-    def published(self, *, held: bool = True, **more: Any) -> dict[str, Any]:
-        """Rank 0's container after it has published and ended; ``held``: it was started again."""
-        message = self.output().model_copy(update=more).to_text()
+    def published(
+        self, *, again: bool = True, output: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Rank 0's container after it has published and ended; ``again``: it was started again."""
+        message = self.output().model_copy(update=output or {}).to_text()
         end = {"terminated": {"exitCode": 0, "reason": "Completed", "message": message}}
-        return {"state": {"running": {}}, "lastState": end} if held else {"state": end}
+        return {"state": {"running": {}}, "lastState": end} if again else {"state": end}
 
     def waiting(self, reason: str, message: str = "") -> dict[str, Any]:
         return {"state": {"waiting": {"reason": reason, "message": message}}}

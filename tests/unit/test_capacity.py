@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from embertide.spec.reports import PlanResult
 from embertide_operator.config.settings import Settings
 from embertide_operator.runtime.admission import Admission, Verdict
 from embertide_operator.runtime.capacity import Limits, workers_of_job
-from tests.support.operator_world import SETTINGS, World
 from tests.unit.test_admission import in_phase, job, knowing
 
 AUTO: dict[str, Any] = {"grid": "auto"}
@@ -114,54 +112,6 @@ def test_how_many_workers_a_job_takes(
 # The operator's decision
 
 
-def planner_pod(
-    world: World, replicas: int, tables: dict[str, int] | None = None
-) -> dict[str, Any]:
-    """The planner's pod with its result."""
-    grid = GridShape.of(replicas, 1)
-    sizes = {"memory_per_worker_bytes": 1 << 30, "bytes_exchanged": 1, "nodes": 9, "edges": 9}
-    result = PlanResult(grid=grid, **sizes, tables=tables or {})
-    end = {"exitCode": 0, "message": result.to_text()}
-    (pod,) = world.pods({"state": {"terminated": end}})
-    pod["metadata"]["labels"]["embertide.dev/role"] = "planner"
-    return pod
-
-
-def test_a_planned_job_without_room_goes_back_into_the_line() -> None:
-    world = World(workers=AUTO)
-    world.reconcile()
-    world.reconcile(5, pods=[planner_pod(world, 8)])
-    assert world.status["phase"] == "Planning"
-    why = "it takes 8 workers, and at most 10 workers run at once"
-    assert world.reconcile(0, pods=[], queued=why).apply == []
-    assert (world.status["phase"], world.status["attempt"]) == ("Pending", 0)
-    assert world.condition("Progressing") == ("False", "Queued")
-    assert workers_of_job(world.job) == 8
-    statefulset = world.reconcile(60, queued="").apply[-1]
-    assert (world.status["attempt"], statefulset["spec"]["replicas"]) == (1, 8)
-    assert len(world.status["versions"]) == 1
-
-
-def test_a_planned_job_with_room_starts_at_once() -> None:
-    world = World(workers=AUTO)
-    world.reconcile()
-    world.reconcile(5, pods=[planner_pod(world, 8)])
-    assert world.reconcile(0, pods=[]).apply[-1]["spec"]["replicas"] == 8
-    assert world.status["phase"] == "Starting"
-
-
-def test_every_attempt_reads_the_versions_of_tables_that_were_planned() -> None:
-    world = World(workers=AUTO)
-    world.reconcile()
-    tables = {"edges[0]": 7, "nodes[0].features": 2**62}
-    world.reconcile(5, pods=[planner_pod(world, 1, tables)])
-    assert world.status["plan"]["tables"] == tables
-    statefulset = world.reconcile(0, pods=[]).apply[-1]
-    (container,) = statefulset["spec"]["template"]["spec"]["containers"]
-    values = {item["name"]: item.get("value") for item in container["env"]}
-    assert json.loads(values["EMBERTIDE_TABLES"]) == tables
-
-
 def test_a_plan_of_many_tables_still_fits_a_message() -> None:
     sizes = {"memory_per_worker_bytes": 1 << 30, "bytes_exchanged": 1, "nodes": 9, "edges": 9}
     tables = {f"nodes[{at}].features": 2**62 + at for at in range(128)}
@@ -170,40 +120,6 @@ def test_a_plan_of_many_tables_still_fits_a_message() -> None:
     plan = PlanResult.parse(text)
     assert plan is not None
     assert (plan.nodes, plan.tables) == (9, {})
-
-
-def test_a_job_over_the_ceiling_is_rejected_and_goes_on_once_it_is_raised() -> None:
-    world = World(workers={"grid": {"graph": 300}, "resources": {"limits": {"memory": "1Gi"}}})
-    assert world.reconcile().apply == []
-    assert world.condition("Accepted") == ("False", "TooManyWorkers")
-    message = next(c["message"] for c in world.status["conditions"] if c["type"] == "Accepted")
-    assert message == (
-        "spec.workers.grid: asks for 300 workers; a job has at most 256 (maxWorkersPerJob of the"
-        " operator's chart)"
-    )
-    assert world.events == ["Rejected"]
-    higher = Settings(image=SETTINGS.image, max_workers_per_job=300)
-    world.settings = higher
-    assert world.reconcile(20).apply[-1]["spec"]["replicas"] == 300
-
-
-def test_a_lower_ceiling_stops_no_workers_that_run() -> None:
-    world = World()
-    world.reconcile()
-    pods = world.pods(world.running(), world.running())
-    world.reconcile(3, pods=pods)
-    lower = Settings(image=SETTINGS.image, max_workers_per_job=1)
-    world.settings = lower
-    world.reconcile(3, report=world.report())
-    assert world.status["phase"] == "Running"
-
-
-def test_a_plan_over_the_ceiling_fails_the_job_with_what_to_set() -> None:
-    world = World(workers=AUTO)
-    world.reconcile()
-    world.reconcile(5, pods=[planner_pod(world, 512)])
-    assert world.condition("Failed") == ("True", "TooManyWorkers")
-    assert "Set spec.workers.count to at most 256" in world.status["lastFailure"]["message"]
 
 
 def test_the_least_limit_is_the_ceiling() -> None:

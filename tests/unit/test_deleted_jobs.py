@@ -20,7 +20,6 @@ from tests.support.live_controller import (
     started,
     wait_for,
 )
-from tests.support.operator_world import UID, World
 
 MANY: dict[str, Any] = {"grid": {"graph": 40}, "resources": {"limits": {"memory": "1Gi"}}}
 COLLECTION = ("deletecollection", "pods")
@@ -91,25 +90,3 @@ def clear(
         cache.written({"apiVersion": "v1", "kind": "Pod"} | pod)
     clear_deleted_job(api, cache, (NAMESPACE, "a"), "x/y")
     return len(server.listed("pods", NAMESPACE, "")[0])
-
-
-def test_a_large_job_that_is_suspended_stops_all_its_pods_by_one_request() -> None:
-    world = World(workers=MANY)
-    world.reconcile()
-    world.reconcile(3, pods=world.pods(*[world.running()] * 40))
-    world.job["spec"]["suspend"] = True
-    decision = world.reconcile(1)
-    assert (decision.clear, decision.delete) == (UID, [])
-    assert decision.scale_to_zero is not None
-    for pod in world.seen.pods:
-        pod["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:10Z"
-    assert world.reconcile(1).clear == "", "they end"
-
-
-def test_a_small_job_is_left_to_its_statefulset() -> None:
-    world = World()
-    world.reconcile()
-    world.reconcile(3, pods=world.pods(world.running(), world.running()))
-    world.job["spec"]["suspend"] = True
-    decision = world.reconcile(1)
-    assert (decision.clear, decision.delete) == ("", [])

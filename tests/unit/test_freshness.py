@@ -68,22 +68,6 @@ def test_without_an_objective_there_is_no_condition(spec: dict[str, Any]) -> Non
     assert objective_of(raw_job(**spec)) is None
 
 
-def test_fresh_follows_the_life_of_a_job() -> None:
-    world = World(freshness={"maxAge": "1h"})
-    world.reconcile()
-    assert world.condition("Fresh") == ("False", "NeverPublished")
-    world.reconcile(3, pods=world.pods(world.running(), world.running()))
-    world.reconcile(1, report=world.report("succeeded", 100))
-    assert world.condition("Fresh") == ("True", "WithinMaxAge")
-    rest = world.reconcile(10, pods=[], report=None)
-    assert rest.requeue_after == pytest.approx(HOUR - 10 + 1), "when it becomes too old"
-    world.reconcile(HOUR)
-    assert world.condition("Fresh") == ("False", "TooOld")
-    assert world.events[-1] == "Stale"
-    before = dict(world.status)
-    assert world.reconcile(DAY).draft.fields == before, "nothing changes any more"
-
-
 def test_the_latest_success_of_any_job_counts() -> None:
     """An older job of the same output turns fresh again with the next one's version."""
     world = published(freshness={"maxAge": "1h"})
@@ -99,14 +83,6 @@ def test_the_latest_success_of_any_job_counts() -> None:
 def test_a_long_location_is_not_set_anew_each_time() -> None:
     world = published(freshness={"maxAge": "1h"}, output={"uri": "s3://shop/" + "x" * 2000})
     assert not is_outdated(world.job, "", world.now)
-
-
-def test_an_objective_that_is_taken_back_leaves_no_condition() -> None:
-    world = published(freshness={"maxAge": "1h"})
-    del world.job["spec"]["freshness"]
-    assert is_outdated(world.job, "", world.now)
-    world.reconcile(1)
-    assert "Fresh" not in {item["type"] for item in world.status["conditions"]}
 
 
 def test_a_version_that_is_not_current_refreshes_nothing() -> None:

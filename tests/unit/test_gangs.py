@@ -15,7 +15,7 @@ from embertide_operator.decide.validate import read_job
 from embertide_operator.job.observe import is_managed_elsewhere
 from embertide_operator.pods.children import child_kinds, children, planner
 from embertide_operator.pods.worker_pods import Attempt
-from tests.support.operator_world import SETTINGS, UID, World, raw_job
+from tests.support.operator_world import SETTINGS, UID, raw_job
 
 ATTEMPT = Attempt(uid=UID, number=1, version="v", earlier=(), grid=GridShape.of(2, 2))
 VOLCANO = replace(SETTINGS, pod_groups="volcano", group_scheduler="volcano")
@@ -107,23 +107,6 @@ def test_volcanos_group_has_queue_and_priority_of_the_pods() -> None:
     spec = of("PodGroup", job(**given), VOLCANO)["spec"]
     assert spec == {"minMember": 4, "queue": "batch", "priorityClassName": "low"}
     assert of("PodGroup", job(**given), COSCHEDULING)["spec"] == {"minMember": 4}
-
-
-def test_pods_that_kueue_holds_on_to_are_let_go() -> None:
-    """It looks at them when the StatefulSet changes, so that is scaled to zero again."""
-    world = World()
-    world.reconcile()
-    pods = world.pods({}, {})
-    world.job["spec"]["suspend"] = True
-    assert world.reconcile(1, pods=pods).scale_to_zero is not None
-    for pod in pods:
-        pod["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:01Z"
-        pod["metadata"]["finalizers"] = ["kueue.x-k8s.io/managed"]
-    assert world.reconcile(1, pods=pods).scale_to_zero is None, "they have not ended"
-    for pod in pods:
-        pod["status"]["phase"] = "Failed"
-    assert world.reconcile(1, pods=pods).scale_to_zero is not None
-    assert world.reconcile(1, pods=[]).scale_to_zero is None
 
 
 @pytest.mark.parametrize(

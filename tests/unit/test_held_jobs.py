@@ -22,20 +22,6 @@ def held_world() -> World:
     return world
 
 
-def test_a_held_version_completes_the_job_and_is_no_success_of_its_output() -> None:
-    world = held_world()
-    assert world.status["phase"] == "Succeeded"
-    assert world.condition("Published") == ("True", "Held")
-    assert world.condition("Complete") == ("True", "Held")
-    assert world.condition("Fresh") == ("False", "NeverPublished")
-    assert world.status["output"]["held"] == WHY
-    assert world.events[-2:] == ["Held", "Completed"]
-    message = next(c for c in world.status["conditions"] if c["type"] == "Published")["message"]
-    assert message.endswith(
-        f"; the gate holds it, and readers keep the version before until embertide release: {WHY}"
-    )
-
-
 def test_who_waits_for_the_job_learns_of_it() -> None:
     with pytest.raises(VersionHeld, match=rf"products: version \S+ is complete but held: {WHY}"):
         refuse_held("products", held_world().status)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from embertide_operator.decide.quota_advice import with_advice
-from tests.support.operator_world import World
+from embertide_operator.decide.refusals import is_full, never_heals
 
 FORBIDDEN = 'pods "{}" is forbidden: '
 NOT_SET = "failed quota: q: must specify limits.cpu for: worker; requests.memory for: worker"
@@ -53,10 +53,14 @@ def test_another_refusal_has_its_own_words() -> None:
     assert with_advice(words, "auto") == words
 
 
-def test_the_condition_says_it() -> None:
-    world = World()
-    world.reconcile()
-    why = FORBIDDEN.format("products-0") + NOT_SET
-    world.reconcile(2, pod_creation_error=why)
-    assert world.condition("WorkersReady") == ("False", "PodsRefused")
-    assert "in spec.workers.resources" in world.status["obstacle"]["message"]
+QUOTA = "exceeded quota: q, requested: limits.cpu=1,pods=1, used: limits.cpu={},pods=3, limited: "
+
+
+def test_what_a_quota_says_is_read_with_the_advice_that_follows() -> None:
+    """As the operator tells it; the API server's words alone have no advice."""
+    for limit, lasts in (("pods=1", True), ("pods=2", False)):
+        full = f'pods "products-0" is forbidden: {QUOTA.format(1)}limits.cpu=9,{limit}'
+        advised = with_advice(full, "products")
+        assert advised != full
+        assert never_heals(advised, 2) is lasts
+        assert is_full(advised, 2) is not lasts

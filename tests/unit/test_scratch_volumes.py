@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from embertide.spec.grid import GridShape
-from embertide.spec.reports import PlanResult
 from embertide_operator.pods.children import children, needs_plan, planner
 from tests.support.job_children import ATTEMPT, job, pod_of, workers
-from tests.support.operator_world import SETTINGS, World
+from tests.support.operator_world import SETTINGS
 
 SIZE = 5 << 30
 SPILLED = replace(ATTEMPT, scratch=SIZE)
@@ -119,27 +117,3 @@ def test_the_planner_knows_the_limit_of_the_workers() -> None:
     assert limit(**workers()) == [str(1 << 30)]
     assert limit(workers={"resources": {"limits": {"cpu": "1"}}}) == []
     assert limit(workers={"resources": {"requests": {"memory": "1Gi"}}}) == []
-
-
-@pytest.mark.parametrize("scratch", [0, SIZE])
-def test_the_size_of_the_plan_is_in_the_status_and_in_the_pods(scratch: int) -> None:
-    world = World(workers={"grid": {"graph": 1, "feature": 1}, "memory": "1Gi"})
-    world.reconcile()
-    assert world.status["phase"] == "Planning"
-    plan = PlanResult(
-        grid=GridShape(),
-        memory_per_worker_bytes=1 << 30,
-        bytes_exchanged=0,
-        nodes=9,
-        edges=9,
-        scratch_bytes=scratch,
-    )
-    end = {"exitCode": 0, "message": plan.to_text()}
-    (pod,) = world.pods({"state": {"terminated": end}})
-    pod["metadata"]["labels"]["embertide.dev/role"] = "planner"
-    (event,) = world.reconcile(5, pods=[pod]).draft.events
-    end_of_message = ", and 5120 MiB of scratch for tensors on disk" if scratch else "per worker"
-    assert event.message.endswith(end_of_message)
-    assert world.status["plan"].get("scratchBytesPerWorker", 0) == scratch
-    workers_of = world.reconcile(0, pods=[]).apply[-1]["spec"]["template"]
-    assert volume_in(workers_of)["emptyDir"] == ({"sizeLimit": str(scratch)} if scratch else {})

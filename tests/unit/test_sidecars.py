@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from embertide_operator.decide.decision import Decision
 from embertide_operator.job.sidecars import other_trouble
-from tests.support.operator_world import World
 
 PULL = {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "proxy:2"'}}
 FAILED = {"terminated": {"exitCode": 3, "reason": "Error", "message": "no route to vault\n"}}
@@ -104,45 +102,3 @@ def test_a_failure_is_told_by_the_containers_name(
 )
 def test_what_starts_and_runs_is_no_trouble(found: dict[str, Any]) -> None:
     assert other_trouble(found) is None
-
-
-def test_the_status_names_the_worker_and_its_container() -> None:
-    world = started()
-    waiting = {"state": CREATING}
-    (one, two) = world.pods(waiting, waiting)
-    two["status"] |= pod(first=(AGAIN,), last=FAILED)["status"]
-    world.reconcile(1, pods=[one, two])
-    ready = next(c for c in world.status["conditions"] if c["type"] == "WorkersReady")
-    assert (ready["status"], ready["reason"]) == ("False", "CrashLoopBackOff")
-    assert ready["message"] == (
-        "worker 1: init container 'init-0' exited with code 3: no route to vault"
-    )
-
-
-def test_a_sidecar_that_ended_is_no_worker_that_failed() -> None:
-    world = started()
-    (one, two) = world.pods(world.running(), world.running())
-    two["status"]["containerStatuses"].append({"name": "proxy", "state": KILLED})
-    world.reconcile(1, pods=[one, two])
-    assert world.status["workers"]["failed"] == 0
-
-
-def test_a_planner_whose_init_container_fails_says_so() -> None:
-    world = World(workers={"grid": "auto"})
-    world.reconcile()
-    planner = world.pods(RUNNING)[0]
-    planner["metadata"] |= {"name": "products-plan"}
-    planner["metadata"]["labels"]["embertide.dev/role"] = "planner"
-    planner["status"] = pod(first=(FAILED,))["status"] | {"phase": "Failed"}
-    world.reconcile(1, pods=[planner])
-    assert world.status["lastFailure"]["message"] == (
-        "the planner: init container 'init-0' exited with code 3: no route to vault"
-    )
-
-
-def started() -> World:
-    """A job of two workers whose attempt has started."""
-    world = World()
-    decision: Decision = world.reconcile()
-    assert decision.apply
-    return world
