@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Annotated
 
@@ -76,6 +77,8 @@ def check(
     from embertide.cli.progress_view import progress_view, write_json
     from embertide.errors import ModelError
     from embertide.readers.reference import ReferenceColumns
+
+    gc.freeze()  # What is imported stays: it need not be gone through after each stage.
 
     with progress_view(
         json_output=json_output, quiet=quiet, stdout=sys.stdout, stderr=sys.stderr

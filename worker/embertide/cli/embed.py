@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import io
 import json
 import sys
@@ -102,6 +103,8 @@ def embed(
     from embertide.cli.progress_view import progress_view
     from embertide.pipeline.embed import embed_job
     from embertide.pipeline.over_kept import embed_over_kept
+
+    gc.freeze()  # What is imported stays: it need not be gone through after each stage.
 
     compute = embed_over_kept if over_kept else embed_job
     with progress_view(
