@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from embertide.readers import text as read_text
 from embertide.readers.dialect import Dialect
-from embertide.readers.edges import count_edges, edge_feature_width, split_edges
+from embertide.readers.edges import count_edges, split_edges
 from embertide.readers.nodes import read_nodes, split_nodes
 from embertide.spec.manifest import NodeTable
 from embertide.storage.protocol import Storage
@@ -27,7 +27,6 @@ from tests.support.edge_files import (
     csv_text,
     edge_input,
     read_all,
-    refused,
     rows_of,
     write_parquet,
 )
@@ -44,16 +43,6 @@ def test_parquet(tmp_path: Path, storage: Storage, target: int, weighted: bool) 
     names = {"weight": "w"} if weighted else {}
     edges = edge_input(tmp_path / "e", "parquet", columns=names)
     assert rows_of(read_all(storage, edges, target=target)) == (WEIGHTED if weighted else EDGES)
-
-
-@pytest.mark.parametrize("held", [pa.int8(), pa.uint16(), pa.int32(), pa.uint64()])
-def test_parquet_of_any_integers(tmp_path: Path, storage: Storage, held: Any) -> None:
-    ids = pa.array([1, 2, 100], held)
-    write_parquet(tmp_path / "e.parquet", src=ids, dst=ids)
-    batches = list(read_all(storage, edge_input(tmp_path / "e.parquet", "parquet")))
-    assert batches[0].source.dtype == np.int64
-    assert batches[0].source.flags.writeable
-    assert rows_of(iter(batches)) == [(1, 1), (2, 2), (100, 100)]
 
 
 @pytest.mark.parametrize(
@@ -143,34 +132,6 @@ def test_any_split_of_parquet_gives_the_same_rows(
     assert rows_of(iter(batches)) == EDGES[:150]
 
 
-@pytest.mark.parametrize("dtype", ["<i4", ">i8", "<u2"])
-def test_npy_of_any_integers_and_columns(tmp_path: Path, storage: Storage, dtype: str) -> None:
-    np.save(tmp_path / "e.npy", np.array([[9, 1, 2], [9, 3, 4]], dtype))
-    edges = edge_input(tmp_path / "e.npy", "npy", columns={"source": 2, "destination": 1})
-    assert rows_of(read_all(storage, edges)) == [(2, 1), (4, 3)]
-
-
-def test_npy_with_weights_is_of_floats(tmp_path: Path, storage: Storage) -> None:
-    np.save(tmp_path / "e.npy", np.array([[1, 2, 0.5], [3, 4, 2.5]]))
-    edges = edge_input(tmp_path / "e.npy", "npy", columns={"weight": 2})
-    assert rows_of(read_all(storage, edges)) == [(1, 2, 0.5), (3, 4, 2.5)]
-
-
-def test_text_of_strings_with_quotes_and_a_byte_order_mark(
-    tmp_path: Path, storage: Storage
-) -> None:
-    text = '\ufeffsrc,dst,note\n"a,b",NA,5" pipe\n"say ""hi""",null,"x"\n'
-    (tmp_path / "e.csv").write_bytes(text.encode())
-    edges = edge_input(tmp_path / "e.csv", "csv")
-    assert rows_of(read_all(storage, edges, "string")) == [("a,b", "NA"), ('say "hi"', "null")]
-
-
-def test_int64_ids_may_be_negative_and_large(tmp_path: Path, storage: Storage) -> None:
-    (tmp_path / "e.csv").write_text(f"src,dst\n-5,{2**63 - 1}\n{-(2**63)},0\n")
-    rows = rows_of(read_all(storage, edge_input(tmp_path / "e.csv", "csv"), "int64"))
-    assert rows == [(-5, 2**63 - 1), (-(2**63), 0)]
-
-
 TYPES = np.array(["VIEWS", "BUYS", "BUYS", "GIVES"])[np.arange(997) % 4]
 BOUGHT = [row for row, kind in zip(WEIGHTED, TYPES, strict=True) if kind == "BUYS"]
 
@@ -232,63 +193,6 @@ def test_folders_of_other_relations_are_not_read(tmp_path: Path, storage: Storag
     assert rows_of(read_all(storage, edges)) == [(3, 4)]
 
 
-def test_rows_without_a_type_and_mistakes_in_others_do_not_count(
-    tmp_path: Path, storage: Storage
-) -> None:
-    write_parquet(
-        tmp_path / "e", src=[1, None, 3, 5], dst=[2, 4, 4, 6], type=["BUYS", "VIEWS", None, "BUYS"]
-    )
-    where = {"column": "type", "equals": "BUYS"}
-    edges = edge_input(tmp_path / "e", "parquet", where=where)
-    batches = list(read_all(storage, edges))
-    assert rows_of(iter(batches)) == [(1, 2), (5, 6)]
-    assert batches[0].where.row(1).endswith("row 3 (from 0)")
-
-
-def test_vectors_of_a_relation(tmp_path: Path, storage: Storage) -> None:
-    vectors = [None, [1.0, 2.0]]
-    write_parquet(tmp_path / "e", src=[1, 2], dst=[3, 4], type=["VIEWS", "BUYS"], x=vectors)
-    edges = edge_input(
-        tmp_path / "e",
-        "parquet",
-        where={"column": "type", "equals": "BUYS"},
-        features={"vectorColumn": "x"},
-    )
-    assert edge_feature_width(storage, edges) == 2
-    (batch,) = read_all(storage, edges)
-    assert batch.features is not None
-    assert batch.features.tolist() == [[1.0, 2.0]]
-
-
-def test_vectors_and_scalar_columns_of_edges(tmp_path: Path, storage: Storage) -> None:
-    held = {"p": [0.5, np.nan], "x": [[1.0, 2.0], [3.0, 4.0]], "q": [7, 8]}
-    write_parquet(tmp_path / "e", src=[1, 2], dst=[3, 4], **held)
-    features = {"vectorColumn": "x", "columns": ["q", "p"]}
-    edges = edge_input(tmp_path / "e", "parquet", features=features)
-    assert edge_feature_width(storage, edges) == 4
-    assert "row 1 (from 0): column 'p' (features.columns) is nan; features of" in refused(
-        storage, edges
-    )
-    write_parquet(tmp_path / "e", src=[1, 2], dst=[3, 4], **held | {"p": [0.5, 0.25]})
-    (batch,) = read_all(storage, edges)
-    assert batch.features is not None
-    assert batch.features.tolist() == [[1, 2, 7, 0.5], [3, 4, 8, 0.25]]
-
-
-def test_empty_objects_hold_no_edges(tmp_path: Path, storage: Storage) -> None:
-    write_parquet(
-        tmp_path / "e.parquet", src=pa.array([], pa.int64()), dst=pa.array([], pa.int64())
-    )
-    assert split_edges(storage, edge_input(tmp_path / "e.parquet", "parquet")) == []
-    (tmp_path / "e.csv").write_text("src,dst\n")
-    assert rows_of(read_all(storage, edge_input(tmp_path / "e.csv", "csv"))) == []
-    (tmp_path / "none.csv").write_text("")
-    headless = edge_input(tmp_path / "none.csv", "csv", header=False)
-    assert rows_of(read_all(storage, headless)) == []
-    np.save(tmp_path / "e.npy", np.empty((0, 2), np.int64))
-    assert rows_of(read_all(storage, edge_input(tmp_path / "e.npy", "npy"))) == []
-
-
 def test_node_tables(tmp_path: Path, storage: Storage) -> None:
     write_parquet(tmp_path / "n.parquet", 10, id=SOURCE, name=[str(i) for i in SOURCE])
     np.save(tmp_path / "n.npy", SOURCE)
@@ -328,10 +232,3 @@ def test_quotes_count_at_the_start_of_a_field(line: bytes, whole: bool) -> None:
     assert Dialect(header=False, separator=",").is_whole(line) is whole
     bars = Dialect(header=False, separator="|")
     assert bars.is_whole(line.replace(b",", b"|") + b"\n") is whole
-
-
-def test_stray_quotes_and_long_fields_beside_blank_lines(tmp_path: Path, storage: Storage) -> None:
-    text = f'src,dst,note\n1,2,5" pipe\n\n3,4,{"x" * 200_000}\n5,6,"a ""b"" c"\n'
-    (tmp_path / "e.csv").write_text(text)
-    rows = rows_of(read_all(storage, edge_input(tmp_path / "e.csv", "csv")))
-    assert rows == [(1, 2), (3, 4), (5, 6)]

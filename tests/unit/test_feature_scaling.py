@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from embertide.errors import ManifestError, ObjectMissing
+from embertide.errors import ManifestError
 from embertide.planning.inputs import Inputs, NodeSplits
 from embertide.readers.feature_schema import feature_schema
 from embertide.readers.features import non_finite, read_features, split_features
 from embertide.spec.manifest import FeatureInput, NodeInput
 from embertide.stages.publish import describe_features
 from embertide.storage.protocol import Storage
-from tests.support.feature_files import feature_input, read_all, refused
+from tests.support.feature_files import feature_input, read_all
 
 MEAN, SCALE = [1.7e9, -0.25, 0.5], [86400.0, 1e-3, 0.1]
 RNG = np.random.default_rng(6)
@@ -65,17 +64,6 @@ def test_values_are_scaled_in_float64_and_rounded_once(
     np.testing.assert_array_equal(values, SCALED)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_mean_or_a_scale_alone(tmp_path: Path, storage: Storage, form: str) -> None:
-    fields = write(tmp_path / "x", form)
-    _, values = read_all(storage, feature_input(tmp_path / "x", **fields, scaling={"mean": MEAN}))
-    np.testing.assert_array_equal(values, (RAW - MEAN).astype(np.float32))
-    np.savez(tmp_path / "s.npz", scale=SCALE)
-    by_file = {"uri": f"file://{tmp_path}/s.npz"}
-    _, values = read_all(storage, feature_input(tmp_path / "x", **fields, scaling=by_file))
-    np.testing.assert_array_equal(values, (RAW / SCALE).astype(np.float32))
-
-
 def test_float32_features_stay_as_they_are_without_a_scaling(
     tmp_path: Path, storage: Storage
 ) -> None:
@@ -96,69 +84,6 @@ def test_what_overflows_is_counted_as_not_finite(tmp_path: Path, storage: Storag
 
 
 # ---- bad scalings
-
-
-def bad_object(tmp_path: Path, storage: Storage, data: bytes) -> str:
-    fields = write(tmp_path / "x", "npy") if not (tmp_path / "x").exists() else {"form": "npy"}
-    path = tmp_path / "scaler"
-    path.write_bytes(data)
-    features = feature_input(tmp_path / "x", **fields, scaling={"uri": f"file://{path}"})
-    message = refused(storage, features)
-    prefix = f"file://{path} (features.scaling.uri)"
-    assert message.startswith(prefix)
-    return message.removeprefix(prefix)
-
-
-def npz(tmp_path: Path, **arrays: Any) -> bytes:
-    path = tmp_path / "arrays.npz"
-    np.savez(path, **arrays)
-    return path.read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("held", "says"),
-    [
-        ({"mean": [1, 2]}, ": mean has 2 values, but the features have width 3; give one for"),
-        ({"mean": MEAN, "scale": [1]}, ": scale has 1 value, but the features have width 3"),
-        ({"scale": [1, 0, 1]}, ": scale[1] is 0.0; it must be a finite number above 0"),
-        ({"scale": [1, 1, -2]}, ": scale[2] is -2.0; it must be a finite number above 0"),
-        ({"scale": [float("nan"), 1, 1]}, ": scale[0] is nan; it must be a finite number above 0"),
-        ({"mean": [0, float("inf"), 1]}, ": mean[1] is inf; it must be a finite number"),
-        ({"mean_": MEAN}, " has neither mean nor scale; write json, or numpy.savez with arrays"),
-        ({"mean": 3}, "an array [] of int64 is no list of numbers"),
-        ({"mean": [[1, 2, 3]]}, "an array [1, 3] of int64 is no list of numbers"),
-        ({"mean": ["1", "2", "3"]}, "is no list of numbers"),
-    ],
-)
-def test_bad_vectors(tmp_path: Path, storage: Storage, held: dict[str, Any], says: str) -> None:
-    assert says in bad_object(tmp_path, storage, json.dumps(held).encode())
-    assert says in bad_object(tmp_path, storage, npz(tmp_path, **held))
-
-
-def test_bad_objects(tmp_path: Path, storage: Storage) -> None:
-    assert "is a pickle, which is never loaded" in bad_object(
-        tmp_path, storage, pickle.dumps({"mean": MEAN})
-    )
-    objects = npz(tmp_path, mean=np.array([1, "2", None], object))
-    assert "allow_pickle=False" in bad_object(tmp_path, storage, objects)
-    whole = npz(tmp_path, mean=MEAN)
-    np.savez_compressed(tmp_path / "small.npz", mean=np.arange(3.0))
-    small = bytearray((tmp_path / "small.npz").read_bytes())
-    # Into the compressed values.
-    small[60:64] = b"\xff\xff\xff\xff"
-    for data in (b"", b"[1, 2]", b"mean", b"\xff\xfe", whole[:60], bytes(small)):
-        assert " is not readable as json or npz with lists of numbers (" in bad_object(
-            tmp_path, storage, data
-        )
-    assert "has 16777217 bytes, too many" in bad_object(tmp_path, storage, bytes(2**24 + 1))
-
-
-def test_a_missing_object(tmp_path: Path, storage: Storage) -> None:
-    fields = write(tmp_path / "x", "npy")
-    scaling = {"uri": f"file://{tmp_path}/none.npz"}
-    features = feature_input(tmp_path / "x", **fields, scaling=scaling)
-    with pytest.raises(ObjectMissing, match=r"none\.npz \(features.scaling.uri\) does not exist"):
-        feature_schema(storage, features)
 
 
 def test_a_manifest_with_too_few(tmp_path: Path, storage: Storage) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from embertide.errors import InputError, ObjectMissing
+from embertide.errors import ObjectMissing
 from embertide.readers.feature_schema import feature_schema
 from embertide.readers.features import (
     FeatureBatch,
@@ -20,7 +20,7 @@ from embertide.readers.features import (
     split_features,
 )
 from embertide.storage.protocol import Storage
-from tests.support.feature_files import feature_input, read_all, refused
+from tests.support.feature_files import feature_input, read_all
 
 WIDTH = 5
 RNG = np.random.default_rng(3)
@@ -53,23 +53,6 @@ def test_vectors_in_parquet(tmp_path: Path, storage: Storage, kind: str, target:
     ids, values = read_all(storage, features, target=target, batch=200)
     assert ids == IDS.tolist()
     np.testing.assert_array_equal(values, held.astype(np.float32))
-
-
-def test_scalar_columns_in_parquet(tmp_path: Path, storage: Storage) -> None:
-    table = pa.table(
-        {
-            "b": pa.array([True, False]),
-            "id": pa.array(["n1", "n0"]),
-            "i": pa.array([3, 4], pa.int8()),
-            "f": pa.array([0.5, 1.5]),
-            "d": pa.array([1, 2]).cast(pa.decimal128(21, 2)),
-        }
-    )
-    pq.write_table(table, tmp_path / "f.parquet")
-    features = feature_input(tmp_path / "f.parquet", columns=["f", "i", "b", "d"])
-    ids, values = read_all(storage, features, "string")
-    assert ids == ["n1", "n0"]
-    assert values.tolist() == [[0.5, 3, 1, 1], [1.5, 4, 0, 2]]
 
 
 @pytest.mark.parametrize("columns", [["f", "i"], ["*"], ["?"]])
@@ -129,16 +112,6 @@ def test_rows_without_ids_are_numbered_through_all_objects(
     np.testing.assert_array_equal(values, VALUES)
 
 
-def test_width_comes_from_the_first_object_with_rows(tmp_path: Path, storage: Storage) -> None:
-    for name, rows in {"a": 0, "b": 3}.items():
-        table = pa.table({"id": IDS[:rows], "x": lists(VALUES[:rows], KINDS["list"])})
-        pq.write_table(table, tmp_path / f"{name}.parquet")
-    assert feature_schema(storage, feature_input(tmp_path, **VECTOR)).width == WIDTH
-    only = feature_input(tmp_path / "a.parquet", **VECTOR)
-    with pytest.raises(InputError, match=r"a\.parquet holds no feature rows; every node needs one"):
-        feature_schema(storage, only)
-
-
 def test_non_finite_values_are_counted_with_the_first_id() -> None:
     values = np.ones((4, 2), np.float32)
     where: Any = None
@@ -150,84 +123,9 @@ def test_non_finite_values_are_counted_with_the_first_id() -> None:
     assert non_finite(FeatureBatch(names, values, where)) == (3, "b")
 
 
-def test_values_too_large_for_float32_are_not_finite(tmp_path: Path, storage: Storage) -> None:
-    np.save(tmp_path / "x.npy", np.array([[1e300, 1.0]]))
-    _, values = read_all(storage, feature_input(tmp_path / "x.npy", "npy"))
-    assert values.tolist() == [[np.inf, 1.0]]
-    pq.write_table(pa.table({"id": [0], "x": [[1e300, 1.0]]}), tmp_path / "x.parquet")
-    _, values = read_all(storage, feature_input(tmp_path / "x.parquet", **VECTOR))
-    assert values.tolist() == [[np.inf, 1.0]]
-
-
 # ---- bad input
 
 
 def test_missing_objects(tmp_path: Path, storage: Storage) -> None:
     with pytest.raises(ObjectMissing):
         split_features(storage, feature_input(tmp_path / "none.parquet", **VECTOR))
-
-
-def test_objects_of_different_width(tmp_path: Path, storage: Storage) -> None:
-    for name, width in {"a": 2, "b": 3}.items():
-        held = pa.array([[1.0] * width], pa.list_(pa.float32(), width))
-        pq.write_table(pa.table({"id": [0], "x": held}), tmp_path / f"{name}.parquet")
-        np.save(tmp_path / f"{name}.npy", np.ones((1, width)))
-    for path in tmp_path.glob("*.npy"):
-        (tmp_path / "npy").mkdir(exist_ok=True)
-        path.rename(tmp_path / "npy" / path.name)
-    npy = refused(storage, feature_input(tmp_path / "npy", "npy"))
-    assert "b.npy has width 3, but the features have width 2 (as in the first object)" in npy
-    for path in (tmp_path / "npy").iterdir():
-        path.unlink()
-    message = refused(storage, feature_input(tmp_path, **VECTOR))
-    assert "b.parquet row 0 (from 0): column 'x'" in message
-    assert "holds a vector of width 3, but the features have width 2" in message
-
-
-def test_more_rows_than_count(tmp_path: Path, storage: Storage) -> None:
-    for name in "ab":
-        np.save(tmp_path / f"{name}.npy", np.ones((3, 2)))
-    message = refused(storage, feature_input(tmp_path, "npy"), count=4)
-    assert message == (
-        f"file://{tmp_path}/b.npy row 1 (from 0): this is feature row 4 (from 0) of all, but count "
-        "is 4; correct count, or the features"
-    )
-
-
-def bad_npy(tmp_path: Path, storage: Storage, values: Any, ids: Any) -> str:
-    for folder, array in {"x": values, "ids": ids}.items():
-        (tmp_path / folder).mkdir(exist_ok=True)
-        np.save(tmp_path / folder / "a.npy", array)
-    features = feature_input(tmp_path / "x", "npy", idsUri=f"file://{tmp_path}/ids")
-    return refused(storage, features)
-
-
-def test_bad_npy(tmp_path: Path, storage: Storage) -> None:
-    values, ids = np.ones((3, 2), np.float32), np.arange(3)
-    assert "has shape [3]; features must be [rows, width]" in bad_npy(tmp_path, storage, ids, ids)
-    assert "x/a.npy holds <U1; features must be numbers" in bad_npy(
-        tmp_path, storage, values.astype("U1"), ids
-    )
-    assert "ids/a.npy has shape [2]; it must be [3], one id for each row of" in bad_npy(
-        tmp_path, storage, values, ids[:2]
-    )
-    assert "has shape [3, 1]; it must be [3]" in bad_npy(tmp_path, storage, values, ids[:, None])
-    assert "column 0 (features.idsUri) holds bool; it must hold integers" in bad_npy(
-        tmp_path, storage, values, ids > 1
-    )
-    assert "ids/a.npy row 2 (from 0): column 0 (features.idsUri) is -1" in bad_npy(
-        tmp_path, storage, values, np.array([0, 1, -1])
-    )
-    np.save(tmp_path / "ids/b.npy", ids)
-    message = bad_npy(tmp_path, storage, values, ids)
-    assert "/x has 1 objects but" in message
-    assert "/ids has 2; every array of features needs one array of ids" in message
-
-
-def test_truncated_npy(tmp_path: Path, storage: Storage) -> None:
-    path = tmp_path / "x.npy"
-    np.save(path, VALUES)
-    path.write_bytes(path.read_bytes()[:-1])
-    assert "is truncated: an array [203, 5] of float32" in refused(
-        storage, feature_input(path, "npy")
-    )

@@ -13,11 +13,13 @@ from embertide.errors import InputError, ObjectMissing
 from embertide.planning.inputs import list_inputs
 from embertide.readers.edges import split_edges
 from embertide.readers.features import split_features
+from embertide.readers.layout import hive_constants
 from embertide.readers.nodes import split_nodes
+from embertide.readers.objects import list_objects
 from embertide.readers.splits import Split
 from embertide.spec.manifest import EdgeInput, FeatureInput, NodeTable, load_manifest
-from embertide.storage.protocol import Storage
-from tests.support.edge_files import EDGES, edge_input, read_all, rows_of, write_parquet
+from embertide.storage.protocol import Listing, ObjectInfo, Storage
+from tests.support.edge_files import write_parquet
 from tests.support.small_job import SmallJob
 
 
@@ -62,18 +64,6 @@ def test_a_subfolder_is_refused_or_read(
     assert found == [f"{folder}/{name}" for name in names]
 
 
-@pytest.mark.parametrize("kind", READERS)
-def test_hidden_subfolders_and_empty_ones_are_nothing(
-    tmp_path: Path, storage: Storage, kind: str
-) -> None:
-    for name in ("a.parquet", "_old/b.parquet", ".cache/b.parquet", "sub/_b.parquet", "_SUCCESS"):
-        write(tmp_path / name)
-    (tmp_path / "empty").mkdir()
-    for recursive in (False, True):
-        found = READERS[kind](storage, f"file://{tmp_path}", recursive=recursive)
-        assert [split.uri for split in found] == [f"file://{tmp_path}/a.parquet"]
-
-
 def test_one_object_is_itself(tmp_path: Path, storage: Storage) -> None:
     write(tmp_path / "dt=2026-11-20/a.parquet")
     for recursive in (False, True):
@@ -81,19 +71,6 @@ def test_one_object_is_itself(tmp_path: Path, storage: Storage) -> None:
         assert [split.uri for split in edges(storage, uri, recursive=recursive)] == [uri]
     with pytest.raises(ObjectMissing):
         edges(storage, f"file://{tmp_path}/dt=2026-11-21", recursive=True)
-
-
-def test_partitions_are_read_whole(tmp_path: Path, storage: Storage) -> None:
-    source, destination = np.array(EDGES).T
-    for day, part in {"20": slice(0, 400), "21": slice(400, None)}.items():
-        path = tmp_path / f"edges/dt=2026-11-{day}/part.parquet"
-        write_parquet(path, src=source[part], dst=destination[part])
-    folder = tmp_path / "edges"
-    assert rows_of(read_all(storage, edge_input(folder, "parquet", recursive=True))) == EDGES
-    with pytest.raises(InputError, match=r"dt=2026-11-20/part\.parquet lies in a subfolder"):
-        rows_of(read_all(storage, edge_input(folder, "parquet")))
-    one_day = edge_input(folder / "dt=2026-11-20", "parquet")
-    assert rows_of(read_all(storage, one_day)) == EDGES[:400]
 
 
 def test_npy_values_and_ids_are_paired_below(tmp_path: Path, storage: Storage) -> None:
@@ -124,3 +101,36 @@ def test_a_job_does_not_read_a_copy_beside_its_edges(tmp_path: Path, storage: St
     copy.write_bytes(job.edges.read_bytes())
     with pytest.raises(InputError, match=r"backup/part\.parquet lies in a subfolder"):
         list_inputs(storage, load_manifest(Path(job.manifest)))
+
+
+class OfKeys:
+    """What a store of keys lists: unlike files, a key may be the beginning of others."""
+
+    def __init__(self, *keys: str) -> None:
+        self.objects = [ObjectInfo(f"s3://b/{key}", 0 if key < "e/y" else 9, "") for key in keys]
+
+    def scan(self, uri: str) -> Listing:
+        exact = [info for info in self.objects if info.uri == uri]
+        below = [info for info in self.objects if info.uri.startswith(uri.rstrip("/") + "/")]
+        if not exact and not below:
+            raise ObjectMissing(uri)
+        return Listing(exact or below, [])
+
+
+def test_an_empty_object_with_the_name_of_a_folder() -> None:
+    """Some clients write one for each folder; as csv without a header it would hold no edges."""
+
+    def listed(*keys: str) -> list[str]:
+        store: Any = OfKeys(*keys)
+        return [info.uri for info in list_objects(store, "s3://b/e", True, "edges.recursive")]
+
+    assert listed("e", "e/x", "e/yy/a.csv") == ["s3://b/e/x", "s3://b/e/yy/a.csv"]
+    assert listed("e", "e/u", "e/u/v", "e/yy") == ["s3://b/e/u/v", "s3://b/e/yy"]
+    assert listed("e") == ["s3://b/e"]
+
+
+def test_the_columns_of_a_uri() -> None:
+    uri = "s3://shop/edges/dt=2026-11-25/a%20b=c%2Fd%3D/n=__HIVE_DEFAULT_PARTITION__/n=/x=1.parquet"
+    assert hive_constants(uri) == {"dt": "2026-11-25", "a b": "c/d=", "n": ""}
+    assert hive_constants("s3://shop/n=__HIVE_DEFAULT_PARTITION__/x") == {"n": None}
+    assert hive_constants("s3://bucket/=x/part.parquet") == {}

@@ -14,11 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from embertide.errors import InputError
 from embertide.readers.reference import read_reference, split_reference
 from embertide.storage.protocol import Storage
-from tests.support import edge_files
-from tests.support.feature_files import feature_input, read_all, refused
+from tests.support.feature_files import feature_input, read_all
 
 VALUES = [[0.5, -1.0, 0.0], [0.0, 2.0, 0.0], [1.0, 0.0, 4.0]]
 SPARK = pa.struct(
@@ -124,57 +122,3 @@ def test_vectors_of_a_reference(tmp_path: Path, storage: Storage, tool: str) -> 
     uri = f"file://{path}"
     found = read_reference(storage, split_reference(storage, uri, "int64"), "int64")
     assert found.values.tolist() == VALUES
-
-
-_WHERE = "row 1 (from 0): column 'x' (features.vectorColumn) "
-
-
-@pytest.mark.parametrize(
-    ("array", "says"),
-    [
-        (pa.array([dense(1, 2), None], SPARK), _WHERE + "has no value (null)"),
-        (pa.array([dense(1, 2), dense(1)], SPARK), _WHERE + "holds a vector of width 1, but the"),
-        (
-            pa.array([dense(1, 2), sparse(3, [0], [1.0])], SPARK),
-            _WHERE + "holds a vector of Spark ML that does not fit: its size must be that of",
-        ),
-        *(
-            (pa.array([dense(1, 2), wrong], SPARK), _WHERE + "holds a vector of Spark ML that")
-            for wrong in (
-                sparse(2, [0], [1.0, 2.0]),
-                sparse(2, [2], [1.0]),
-                sparse(2, [-1], [1.0]),
-                sparse(2, [1, 0], [1.0, 2.0]),
-                sparse(2, [1, 1], [1.0, 2.0]),
-            )
-        ),
-    ],
-)
-def test_bad_vectors(tmp_path: Path, storage: Storage, array: Any, says: str) -> None:
-    path = tmp_path / "x.parquet"
-    pq.write_table(pa.table({"id": [0, 1], "x": array}), path)
-    assert says in refused(storage, feature_input(path, vectorColumn="x"))
-
-
-def test_text_vectors_of_edges(tmp_path: Path, storage: Storage) -> None:
-    write = {"src": [0, 1], "dst": [1, 2], "v": ["[1, 2]", "[3, 4]"]}
-    pq.write_table(pa.table(write), tmp_path / "e.parquet")
-    pandas.DataFrame(write).to_csv(tmp_path / "e.csv", index=False)
-    pandas.DataFrame(write).to_csv(tmp_path / "e.tsv", index=False, sep="\t")
-    for form in ("parquet", "csv", "tsv"):
-        given = {"features": {"vectorColumn": "v"}}
-        edges = edge_files.edge_input(tmp_path / f"e.{form}", form, **given)
-        (batch,) = edge_files.read_all(storage, edges)
-        assert batch.features is not None
-        assert batch.features.tolist() == [[1.0, 2.0], [3.0, 4.0]]
-
-
-def test_a_type_that_is_no_vector(tmp_path: Path, storage: Storage) -> None:
-    held = pa.array([{"a": 1.0, "b": 2.0}])
-    pq.write_table(pa.table({"id": [0], "x": held}), tmp_path / "x.parquet")
-    with pytest.raises(InputError) as caught:
-        read_all(storage, feature_input(tmp_path / "x.parquet", vectorColumn="x"))
-    assert (
-        "column 'x' (features.vectorColumn) holds struct<a: double, b: double>; it must hold lists"
-        " of numbers, one vector in every row; or text such as [0.1, 0.2], or vectors of Spark ML"
-    ) in str(caught.value)
