@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from embertide.errors import ObjectMissing, OutputError, StorageError
-from embertide.spec.version_names import begun, is_version, new_version, version_uri
+from embertide.errors import AccessDenied, EmbertideError, StorageError
+from embertide.spec.version_names import begun, is_version, new_version
 from embertide.storage.local import LocalStore
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import latest, list_versions
 from embertide.versions.formats import FORMATS
-from embertide.versions.pointer import read_pointer
 from embertide.versions.probe import check_output
-from embertide.versions.publish import publish, rollback
+from embertide.versions.publish import discard, finish, publish, rollback
 from embertide.versions.reading import iter_embeddings
+from embertide.versions.releasing import newest_held, release, remove_held
 from embertide.versions.retention import remove_old
+from tests.support.expected import Expected, inputs
 from tests.support.versions import (
     CURRENT,
     LATER,
@@ -37,21 +40,150 @@ from tests.support.versions import (
     write_parts,
 )
 
-MISSING = "20200101T000000Z-000000"
+CASES = inputs("versions.txt")
+MASKED = {r"\d+ (byte|were written)": r"<n> \1", r"[0-9a-f]{64}": "<digest>"}
 
 
-def once(operation: str, name: str, act: Callable[[], object]) -> Callable[[str, str], None]:
-    """A hook that acts before the first such operation on an object whose uri ends in name."""
-    left = [act]
+class Script:
+    """Acts on the versions of an output by the lines of a case.
 
-    def before(found: str, uri: str) -> None:
-        if found == operation and uri.endswith(name) and left:
-            left.pop()()
+    ``before OPERATION END: line`` acts before the next such operation on a URI that ends so, within
+    the line after it. ``new NAME [hours]`` names a version that begins now, or so long ago.
+    """
 
-    return before
+    def __init__(self, storage: Storage, output: str) -> None:
+        self.storage, self.output = storage, output
+        self.names = {"OLD": OLD, "CURRENT": CURRENT, "NEXT": NEXT, "LATER": LATER}
+        self.hooks: list[tuple[str, str, str]] = []
+
+    def act(self, line: str) -> object:
+        """What a line gives, or its error."""
+        word, *given = shlex.split(line.format_map(self.names))
+        options = dict(part.split("=", 1) for part in given if "=" in part)
+        args = [self.names.get(part, part) for part in given if "=" not in part]
+        try:
+            return getattr(self, word)(*args, **options)
+        except EmbertideError as error:
+            return f"{type(error).__name__}: {error}"
+        except ConnectionError:
+            return "died"
+
+    def store(self) -> Any:
+        """The storage, with hooks that act once."""
+        return hooked(self.storage, self.before_operation) if self.hooks else self.storage
+
+    def before_operation(self, operation: str, uri: str) -> None:
+        for hook in [h for h in self.hooks if h[0] == operation and uri.endswith(h[1])]:
+            self.hooks.remove(hook)
+            if hook[2] == "die":
+                raise ConnectionError
+            if hook[2] == "refuse":
+                self.hooks.append(hook)
+                raise AccessDenied(f"{uri} may not be removed")
+            self.act(hook[2])
+
+    def publish(self, version: str, **options: str) -> str:
+        """A whole run's output; ``rows``, or a part that is lost or cut after it was written."""
+        keep, held = int(options.get("keep", 100)), [v for k, v in options.items() if k == "held"]
+        if not options.keys() & {"rows", "lose", "cut"}:
+            info = publish_one(self.store(), self.output, version, keep, held=held)
+            return info.not_removed or ("current" if info.current else "not current")
+        manifest = manifest_of(write_parts(self.storage, self.output, version))
+        for name, damage in {"lose": self.unlink, "cut": self.cut}.items():
+            if name in options:
+                damage(f"versions/{version}/{options[name]}")
+        rows = int(options.get("rows", manifest["rows"]))
+        return str(publish(self.storage, self.output, version, manifest | {"rows": rows}, keep))
+
+    def new(self, name: str, hours: str = "0") -> None:
+        self.names[name] = new_version(datetime.now(UTC) - timedelta(hours=float(hours)))
+
+    def write(self, version: str) -> None:
+        """Parts alone."""
+        write_parts(self.storage, self.output, version)
+
+    def rollback(self, version: str) -> bool:
+        return rollback(self.store(), self.output, version).current
+
+    def release(self, version: str) -> bool:
+        return release(self.store(), self.output, version).current
+
+    def finish(self, version: str) -> bool:
+        return finish(self.storage, self.output, version, keep=7).current
+
+    def remove_held(self, version: str) -> object:
+        return remove_held(self.storage, self.output, version)
+
+    def newest_held(self) -> str:
+        return newest_held(self.storage, self.output)
+
+    def discard(self, version: str) -> None:
+        """What a failed run wrote."""
+        discard(self.storage, self.output, version)
+
+    def remove(self, keep: str) -> None:
+        remove_old(self.store(), self.output, keep=int(keep))
+
+    def read(self, version: str) -> bool:
+        return is_intact(self.storage, self.output, version)
+
+    def latest(self) -> str:
+        return latest(self.storage, self.output).version
+
+    def put(self, name: str, text: str) -> None:
+        self.storage.write(f"{self.output}/{name}", text.encode())
+
+    def unlink(self, name: str) -> None:
+        path_of(self.output, name).unlink()
+
+    def cut(self, name: str) -> None:
+        path = path_of(self.output, name)
+        path.write_bytes(path.read_bytes()[:-1])
+
+    def replace(self, name: str, old: str, new: str) -> None:
+        path = path_of(self.output, name)
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new))
+
+    def state(self) -> Iterator[str]:
+        """Each complete version, and the files of each folder."""
+        try:
+            for info in list_versions(self.storage, self.output):
+                whole = is_intact(self.storage, self.output, info.version)
+                kind = "current" if info.current else "held" if info.held else "earlier"
+                yield f"{info.version}: {kind}{'' if whole else ', damaged'}"
+        except EmbertideError as error:
+            yield f"{type(error).__name__}: {error}"
+        folder = path_of(self.output, "")
+        for path in sorted(p for p in folder.rglob("*") if p.is_file() and "part-" not in p.name):
+            yield str(path.relative_to(folder))
+
+    def run(self, lines: list[str]) -> str:
+        told = []
+        for line in lines:
+            if line.startswith("before "):
+                when, _, what = line.partition(": ")
+                _, operation, end, *_ = [*when.split(), ""]
+                self.hooks.append((operation, end, what))
+                continue
+            answer = self.act(line)
+            told.append(f"{line}{'' if answer is None else f': {answer}'}")
+            assert not [hook for hook in self.hooks if hook[2] != "refuse"], "was not called"
+        text = "\n".join([*told, "", *self.state()]).replace(self.output, "<output>")
+        text = text.replace(self.output.removeprefix("file://"), "<output>")
+        for name, version in self.names.items():
+            text = text.replace(version, name)
+        for pattern, masked in MASKED.items():
+            text = re.sub(pattern, masked, text)
+        return text
 
 
-# Names
+@pytest.mark.parametrize("name", CASES)
+def test_versions_as_their_case_says(
+    name: str, storage: Storage, output: str, expected: Expected
+) -> None:
+    found = Script(storage, output).run(CASES[name].splitlines())
+    expected.check("versions.txt", name, f"{CASES[name]}--\n{found}", CASES)
 
 
 def test_names_sort_as_runs_begin_even_within_a_second() -> None:
@@ -69,9 +201,6 @@ def test_names_sort_as_runs_begin_even_within_a_second() -> None:
 def test_names_are_in_utc() -> None:
     local = datetime.fromisoformat("2026-11-21T06:19:22+02:00")
     assert new_version(local).startswith("20261121T041922Z-0000")
-
-
-# Publishing
 
 
 def test_a_published_version_is_described_listed_and_read(storage: Storage, output: str) -> None:
@@ -107,14 +236,6 @@ def test_the_type_of_rows_is_float32_where_a_manifest_does_not_say(
     assert [info.row_type for info in list_versions(storage, output)] == ["float32", "bfloat16"]
 
 
-def test_a_pointer_is_read_back_as_written(storage: Storage, output: str) -> None:
-    info = publish_one(storage, output, OLD)
-    pointer = read_pointer(storage, output)
-    assert pointer is not None
-    assert (pointer.version, pointer.manifest_digest) == (OLD, info.manifest_digest)
-    assert pointer.moved_at.endswith("Z")
-
-
 @pytest.mark.parametrize("format", FORMATS)
 def test_the_current_version_is_the_default(storage: Storage, output: str, format: str) -> None:
     publish_one(storage, output, OLD, format=format)
@@ -125,188 +246,8 @@ def test_the_current_version_is_the_default(storage: Storage, output: str, forma
     assert default == chosen
 
 
-def test_an_output_with_nothing_in_it(storage: Storage, output: str) -> None:
-    assert list_versions(storage, output) == []
-    with pytest.raises(ObjectMissing, match=r"nothing was published to .*/out yet"):
-        latest(storage, output)
-    with pytest.raises(ObjectMissing, match=r"no complete version .*; nothing was published there"):
-        rollback(storage, output, OLD)
-
-
-def test_a_version_is_published_once(storage: Storage, output: str) -> None:
-    publish_one(storage, output, OLD)
-    with pytest.raises(OutputError, match=r"_manifest.json already exists"):
-        publish_one(storage, output, OLD)
-
-
-# Damage
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda path: path.unlink(), r"part-00001.parquet is missing"),
-        (lambda path: path.write_bytes(path.read_bytes()[:-1]), r"part-00001.parquet has \d+ byte"),
-    ],
-    ids=["missing", "truncated"],
-)
-def test_a_damaged_part_is_not_published(
-    storage: Storage, output: str, damage: Callable[[Path], object], message: str
-) -> None:
-    publish_one(storage, output, OLD)
-    digests = write_parts(storage, output, CURRENT)
-    damage(path_of(output, f"versions/{CURRENT}/part-00001.parquet"))
-    with pytest.raises(OutputError, match=message):
-        publish(storage, output, CURRENT, manifest_of(digests), keep=1)
-    assert names(storage, output) == [OLD]
-    assert latest(storage, output).version == OLD
-
-
-def test_rows_that_do_not_add_up_and_strangers_are_not_published(
-    storage: Storage, output: str
-) -> None:
-    manifest = manifest_of(write_parts(storage, output, OLD))
-    with pytest.raises(OutputError, match="have 7 rows, the graph has 8 nodes"):
-        publish(storage, output, OLD, {**manifest, "rows": 8}, keep=1)
-    storage.write(f"{version_uri(output, OLD)}/part-00009.parquet", b"x")
-    with pytest.raises(OutputError, match=r"part-00009.parquet does not belong to this version"):
-        publish(storage, output, OLD, manifest, keep=1)
-    assert names(storage, output) == []
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 3}'])
-def test_a_damaged_pointer_is_named_and_rollback_mends_it(
-    storage: Storage, output: str, text: str
-) -> None:
-    publish_one(storage, output, OLD)
-    path_of(output, "LATEST").write_text(text)
-    with pytest.raises(OutputError, match=r"out/LATEST is damaged .* embertide rollback"):
-        latest(storage, output)
-    rollback(storage, output, OLD)
-    assert latest(storage, output).version == OLD
-
-
-def test_a_damaged_or_changed_manifest_is_named(storage: Storage, output: str) -> None:
-    publish_one(storage, output, OLD)
-    path = path_of(output, f"versions/{OLD}/_manifest.json")
-    path.write_text(path.read_text().replace('"dim": 3', '"dim": 4'))
-    with pytest.raises(
-        OutputError, match=rf"the manifest of .*{OLD} was changed after it was published"
-    ):
-        latest(storage, output)
-    path.write_text('{"rows": 1}')
-    with pytest.raises(OutputError, match=r"_manifest.json is damaged"):
-        list_versions(storage, output)
-
-
-# Going back
-
-
-def test_rollback_moves_the_pointer_only(storage: Storage, output: str) -> None:
-    for version in (OLD, CURRENT, NEXT):
-        publish_one(storage, output, version)
-    assert rollback(storage, output, OLD).current
-    assert latest(storage, output).version == OLD
-    assert names(storage, output) == [OLD, CURRENT, NEXT]
-    assert [info.current for info in list_versions(storage, output)] == [True, False, False]
-    rollback(storage, output, NEXT)
-    assert latest(storage, output).version == NEXT
-
-
-def test_rollback_to_a_missing_version_lists_what_there_is(storage: Storage, output: str) -> None:
-    publish_one(storage, output, OLD)
-    publish_one(storage, output, CURRENT)
-    write_parts(storage, output, NEXT)
-    for version in (MISSING, NEXT, "../.."):
-        with pytest.raises(ObjectMissing) as caught:
-            rollback(storage, output, version)
-        there = f"has no complete version {version}; it has {OLD}, {CURRENT}"
-        assert str(caught.value) == f"{output} {there}"
-    with pytest.raises(ObjectMissing, match=f"no complete version {MISSING}; it has {OLD}"):
-        list(iter_embeddings(storage, output, MISSING))
-    assert latest(storage, output).version == CURRENT
-
-
-def test_rollback_refuses_a_version_with_lost_parts(storage: Storage, output: str) -> None:
-    publish_one(storage, output, OLD)
-    publish_one(storage, output, CURRENT)
-    path_of(output, f"versions/{OLD}/part-00000.parquet").unlink()
-    with pytest.raises(OutputError, match=rf"{OLD}/part-00000.parquet is missing"):
-        rollback(storage, output, OLD)
-    assert latest(storage, output).version == CURRENT
-
-
-def test_a_rollback_holds_against_runs_begun_before_it(storage: Storage, output: str) -> None:
-    publish_one(storage, output, OLD)
-    publish_one(storage, output, CURRENT)
-    running = new_version()
-    rollback(storage, output, OLD)
-    assert not publish_one(storage, output, running).current
-    assert latest(storage, output).version == OLD
-    assert names(storage, output) == [OLD, CURRENT, running]
-    begun_later = new_version()
-    assert publish_one(storage, output, begun_later).current
-    assert latest(storage, output).version == begun_later
-
-
-# Races
-
-
-def test_the_run_begun_last_wins_in_either_order(storage: Storage, output: str) -> None:
-    publish_one(storage, output, OLD)
-    publish_one(storage, output, NEXT)
-    assert not publish_one(storage, output, CURRENT).current
-    assert latest(storage, output).version == NEXT
-
-
-@pytest.mark.parametrize(("mine", "winner"), [(CURRENT, NEXT), (LATER, LATER)])
-def test_another_run_publishes_just_before_the_pointer_moves(
-    storage: Storage, output: str, mine: str, winner: str
-) -> None:
-    publish_one(storage, output, OLD)
-    hook = once("write_if", "LATEST", lambda: publish_one(storage, output, NEXT))
-    info = publish_one(hooked(storage, hook), output, mine)
-    assert info.current == (winner == mine)
-    assert latest(storage, output).version == winner
-    assert names(storage, output) == sorted([OLD, NEXT, mine])
-
-
-def test_a_rollback_just_before_the_pointer_moves_is_kept(storage: Storage, output: str) -> None:
-    publish_one(storage, output, OLD)
-    publish_one(storage, output, CURRENT)
-    hook = once("write_if", "LATEST", lambda: rollback(storage, output, OLD))
-    assert not publish_one(hooked(storage, hook), output, NEXT).current
-    assert latest(storage, output).version == OLD
-
-
-def test_a_version_removed_during_a_rollback_to_it(storage: Storage, output: str) -> None:
-    for version in (OLD, CURRENT, NEXT):
-        publish_one(storage, output, version)
-    hook = once("write_if", "LATEST", lambda: remove_old(storage, output, keep=2))
-    with pytest.raises(ObjectMissing, match="was removed by a competing run"):
-        rollback(hooked(storage, hook), output, OLD)
-    assert latest(storage, output).version == NEXT
-    assert names(storage, output) == [CURRENT, NEXT]
-
-
-def test_a_rollback_to_a_version_about_to_be_removed_saves_it(
-    storage: Storage, output: str
-) -> None:
-    for version in (OLD, CURRENT, NEXT):
-        publish_one(storage, output, version)
-    manifest = f"{OLD}/_manifest.json"
-    hook = once("delete", manifest, lambda: rollback(storage, output, OLD))
-    remove_old(hooked(storage, hook), output, keep=1)
-    assert latest(storage, output).version == OLD
-    assert names(storage, output) == [OLD, NEXT]
-    assert is_intact(storage, output, OLD)
-
-
 def test_processes_race_for_the_pointer(output: str) -> None:
     check_races(None, output, processes=6)
-
-
-# Crashes
 
 
 def test_a_process_that_dies_anywhere_leaves_a_whole_version(output: str) -> None:
@@ -336,3 +277,51 @@ def test_a_store_that_keeps_no_conditions_is_found_before_the_work(
         with pytest.raises(StorageError, match=re.escape(condition)):
             check_output(Store(), f"file://{tmp_path}", new_version())
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
+
+
+WHY = ("rows removed: 50.0%; maxRemovedRows is 10%",)
+
+
+def test_a_run_that_dies_while_it_holds_leaves_no_current_version(
+    storage: Storage, output: str
+) -> None:
+    """Whatever operation is the last one: the version is incomplete, or held."""
+    publish_one(storage, output, OLD)
+    count = 0
+
+    def counting(_operation: str, _uri: str) -> None:
+        nonlocal count
+        count += 1
+
+    publish_one(hooked(storage, counting), output, CURRENT, held=WHY)
+    operations = count
+    for last in range(operations):
+        place = f"{output}/{last}"
+        publish_one(storage, place, OLD)
+        left = last
+
+        def die(_operation: str, _uri: str) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise ConnectionError
+
+        with pytest.raises(ConnectionError):
+            publish_one(hooked(storage, die), place, CURRENT, held=WHY)
+        assert latest(storage, place).version == OLD
+        assert [info.held for info in list_versions(storage, place)][1:] in ([], [WHY])
+
+
+def test_versions_beyond_keep_are_removed_oldest_first(storage: Storage, output: str) -> None:
+    for version in (OLD, CURRENT, NEXT, LATER):
+        publish_one(storage, output, version, keep=2)
+    assert names(storage, output) == [NEXT, LATER]
+    assert not path_of(output, f"versions/{OLD}").exists()
+    removed: list[str] = []
+    publish_one(
+        hooked(storage, lambda name, uri: removed.append(uri) if name == "delete" else None),
+        output, new_version(), keep=1,
+    )  # fmt: skip
+    folders = [uri.split("/")[-2] for uri in removed]
+    assert folders == sorted(folders)
+    assert set(folders) == {NEXT, LATER}
