@@ -30,7 +30,9 @@ from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.needs("helm")
 
-DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md")]
+DOCUMENTS = [
+    path for at in ("*.md", "docs/**/*.md", "*/README.md", ".github/*.md") for path in ROOT.glob(at)
+]
 STARTS = (
     ROOT,
     ROOT / "worker/embertide",
@@ -39,6 +41,11 @@ STARTS = (
     ROOT / "tests",
     ROOT / "tests/support",
 )
+SOURCES = {
+    path.name: str(path.relative_to(ROOT))
+    for folder in ("worker", "operator", "tests", "tools", "benchmarks", "examples")
+    for path in (ROOT / folder).rglob("*.?[py]*")
+}
 CHART = ROOT / "charts" / "embertide"
 
 PROGRAMS = r"helm|kubectl|docker|docker/\S+|make|embertide|cosign|pip|uv"
@@ -86,9 +93,14 @@ OTHERS = ("docs/schedules.md", "docs/monitoring.md", "docs/report.md", "docs/run
 
 
 def paths(document: Path) -> list[str]:
-    """What stands between backticks, or in a link, and is a path of the source tree."""
+    """What stands between backticks, or in a link, and is a path of the source tree.
+
+    Of a file of Python that is named without a folder, where it stands; itself where none has the
+    name.
+    """
     text = document.read_text()
     named = re.findall(r"`([\w./-]+/[\w.-]*\.(?:py|md|yaml|toml)|[\w-]+/(?:[\w-]+/)*)`", text)
+    named += [SOURCES.get(name, name) for name in re.findall(r"`([a-z][\w-]*\.[ch]?p[py])`", text)]
     linked = re.findall(r"\]\((?!https?:)([\w./-]+\.\w+)(?:#[\w-]+)?\)", text)
     return [*named, *linked]
 

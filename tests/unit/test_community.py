@@ -1,0 +1,59 @@
+"""Files that hosts, registries and contributors look for: they are there and say what is so."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+import embertide
+from tests.support.paths import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+GITHUB = ROOT / ".github"
+
+
+def test_the_newest_entry_of_the_changelog_is_this_version() -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    found = re.findall(r"^## (\d+\.\d+\.\d+) \((.*)\)$", changes, re.MULTILINE)
+    assert found[0][0] == PROJECT["version"] == embertide.__version__
+    assert [date for _, date in found if not re.fullmatch(r"\d{4}-\d\d-\d\d", date)] in (
+        [],
+        ["not released yet"],
+    )
+
+
+@pytest.mark.parametrize("form", sorted(GITHUB.glob("ISSUE_TEMPLATE/*.yaml")), ids=str)
+def test_forms_for_issues_are_valid(form: Path) -> None:
+    found = yaml.safe_load(form.read_text())
+    assert {"name", "description", "body"} <= found.keys()
+    kinds = {part["type"] for part in found["body"]}
+    assert kinds <= {"markdown", "textarea", "input", "dropdown", "checkboxes"}
+    questions = [part["id"] for part in found["body"] if part["type"] != "markdown"]
+    assert len(set(questions)) == len(questions) > 0
+
+
+def test_owners_are_of_files_that_exist() -> None:
+    lines = (GITHUB / "CODEOWNERS").read_text().splitlines()
+    patterns = [line.split()[0] for line in lines if line and not line.startswith("#")]
+    assert patterns[0] == "*"
+    assert [one for one in patterns[1:] if not (ROOT / one.strip("/")).exists()] == []
+
+
+def test_what_is_updated_is_what_is_pinned() -> None:
+    updates = yaml.safe_load((GITHUB / "dependabot.yml").read_text())["updates"]
+    assert {one["package-ecosystem"] for one in updates} == {"uv", "github-actions"}
+    assert (ROOT / "uv.lock").exists()
+
+
+def test_a_registry_shows_whose_it_is_and_where_to_read_on() -> None:
+    assert PROJECT["authors"]
+    assert {"Homepage", "Documentation", "Changelog", "Issues"} <= PROJECT["urls"].keys()
+    versions = [name for name in PROJECT["classifiers"] if "Python :: 3." in name]
+    assert [name.rpartition(" ")[2] for name in versions] == ["3.11", "3.12", "3.13"]
+    chart = yaml.safe_load((ROOT / "charts" / "embertide" / "Chart.yaml").read_text())
+    assert {"home", "sources", "maintainers", "keywords"} <= chart.keys()
+    assert chart["version"] == chart["appVersion"] == PROJECT["version"]
