@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 
 from embertide.planning.budget import within_budget, within_container
 from embertide.planning.sizing import (
-    IMPORTS_BYTES,
     container_bytes,
     container_problem,
     machine_bytes,
@@ -22,8 +22,9 @@ from embertide.spec.targets import Targets
 from embertide.spec.workers import Workers, parse_memory
 from embertide.steps.pair_attend import PairAttend
 from embertide.steps.propagate import Propagate
-from embertide.telemetry.estimate import Estimate, MemoryBudget, PlannedSpill
+from embertide.telemetry.estimate import Estimate, PlannedSpill
 from tests.support.cli import ESTIMATE
+from tests.support.expected import Expected, inputs
 from tests.support.sharing_programs import additive, read
 from tests.support.step_program import program, summed
 from tests.support.typed_programs import attending, carrying, relational
@@ -74,18 +75,6 @@ def always(_grid: GridShape) -> str:
     return ""
 
 
-def budget_of(
-    limit: int,
-    nodes: int = 1000,
-    problem: str = NEVER,
-    grid: str = "1x1",
-    graph_problem: Any = no_graph,
-) -> Any:
-    """Of a plan on a grid."""
-    found = on_grid(GridShape.parse(grid))
-    return within_budget(found, limit, nodes, WIDTH, on_grid, problem, graph_problem).budget
-
-
 @pytest.mark.parametrize(
     ("text", "size"),
     [("2GiB", 2 * GIB), ("1.5Gi", 3 * GIB // 2), ("512MiB", 512 * MIB), ("1Ti", 1024 * GIB)],
@@ -103,103 +92,29 @@ def test_other_texts_are_refused(text: str) -> None:
         Workers(memory=text)
 
 
-def test_without_a_budget_the_estimate_is_as_it_was() -> None:
-    found = on_grid(GridShape())
-    assert within_budget(found, None, 1000, WIDTH, on_grid, NEVER, always) is found
+CASES = inputs("budgets.txt")
+GRAPHS = {
+    "never": no_graph,
+    "always": always,
+    "alone": lambda grid: "elsewhere" * (grid.workers > 1),
+}
 
 
-def test_a_plan_that_fits_stays_in_memory() -> None:
-    needed = CONSTANT + SHARED + IMPORTS_BYTES
-    found = within_budget(on_grid(GridShape()), needed, 1000, WIDTH, on_grid, "", always)
-    assert found.spill is None
-    assert found.budget == MemoryBudget(needed, needed)
-    assert found.budget.sentence == "fits: 2.4 GiB of 2.4 GiB a worker"
-
-
-def test_tensors_go_to_disk_with_as_many_columns_in_memory_as_fit() -> None:
-    # Half of the 2 GiB, and of the other half three of four panels.
-    found = within_budget(on_grid(GridShape()), 2 * GIB, 1000, WIDTH, on_grid, "", always)
-    assert found.spill is not None
-    assert found.spill.panel == 32
-    assert found.budget is not None
-    assert found.budget.problem == ""
-    assert found.budget.sentence == (
-        "spills 1.0 GiB of each worker to disk, 32 columns at a time in memory (2.0 GiB written,"
-        " 3.0 GiB read, about +40 % of work): 1.9 GiB of 2.0 GiB a worker"
-    )
-
-
-def test_the_widest_tensor_may_be_one_that_a_layer_makes() -> None:
-    """And neither the features nor the result."""
-    limit = CONSTANT + SHARED // 2 + SHARED // 2 * 128 // WIDTH + IMPORTS_BYTES
-    planned = on_grid(GridShape(), panel=4 * WIDTH)
-    for widest, panel in ((WIDTH, WIDTH), (4 * WIDTH, 128)):
-        found = within_budget(planned, limit, 1000, widest, on_grid, "", always)
-        assert found.spill is not None
-        assert found.spill.panel == panel
-
-
-def test_what_does_not_fit_names_the_stage_the_steps_and_the_fewest_workers() -> None:
-    budget = budget_of(GIB, grid="1x2")
-    assert budget.problem == budget.sentence
-    for part in (
-        "grid 1x2 needs 2.4 GiB of 1.0 GiB for a worker (--memory, spec.workers.memory)",
-        "2.1 GiB in the stage infer, and 320.0 MiB of imports",
-        "of imports; rows: bfloat16 can't be on disk; use at least",
-        "use at least 8 workers (grid 4x2), or give each 2468MiB",
-    ):
-        assert part in budget.problem
-
-
-def test_the_fewest_workers_may_have_tensors_on_disk() -> None:
-    problem = budget_of(GIB, problem="").problem
-    assert "needs 1.5 GiB of 1.0 GiB" in problem
-    assert (
-        "with tensors on disk, of which attend (h, layer 0) has most in memory at a time; edges"
-        " with features can't be on disk"
-        " (file:///e); use" in problem
-    )
-    assert "use at least 2 workers (grid 2x1), or give each 1508MiB" in problem
-
-
-def test_the_graph_goes_to_disk_where_tensors_there_are_not_enough() -> None:
-    # A half of the columns, and an eighth of the graph.
-    found = within_budget(on_grid(GridShape()), 13 * GIB // 10, 1000, WIDTH, on_grid, "", always)
-    assert found.spill is not None
-    assert (found.spill.graph, found.spill.panel) == (True, 32)
-    assert found.budget is not None
-    assert found.budget.sentence == (
-        "spills 1.0 GiB of each worker to disk, the graph too, 32 columns at a time in memory"
-        " (2.0 GiB written, 3.0 GiB read, about +40 % of work): 1.0 GiB of 1.3 GiB a worker"
-    )
-
-
-@pytest.mark.parametrize(("mib", "panel"), [(810, 16), (700, 8), (630, 4)])
-def test_panels_are_narrower_than_kernels_like_where_nothing_else_fits(
-    mib: int, panel: int
-) -> None:
-    planned = on_grid(GridShape())
-    narrow = within_budget(planned, mib * MIB, 1000, WIDTH, on_grid, "", always)
-    assert narrow.spill is not None
-    assert (narrow.spill.graph, narrow.spill.panel) == (True, panel)
-
-
-def test_what_does_not_fit_with_all_of_it_on_disk_names_the_fewest_workers() -> None:
-    problem = budget_of(GIB // 2, problem="", graph_problem=always).problem
-    assert "needs 612.0 MiB of 512.0 MiB" in problem
-    assert "with the graph and tensors on disk, of which attend (h, layer 0) has most" in problem
-    # Graphs of several hosts stay in memory.
-    alone = lambda grid: "" if grid.workers == 1 else "elsewhere"  # noqa: E731
-    other = budget_of(GIB // 2, problem="", graph_problem=alone).problem
-    assert "use at least 4 workers (grid 4x1)" in problem
-    assert "use at least 16 workers (grid 16x1)" in other
-
-
-@pytest.mark.parametrize(("limit", "nodes"), [(CONSTANT, 1000), (GIB, 3)])
-def test_where_no_grid_fits_it_says_what_this_one_needs(limit: int, nodes: int) -> None:
-    # Of three nodes four workers would have none.
-    problem = budget_of(limit, nodes).problem
-    assert "no grid of up to 256 workers fits; give each 2468MiB" in problem
+@pytest.mark.parametrize("name", CASES)
+def test_a_plan_within_a_budget(name: str, expected: Expected) -> None:
+    """What is on disk, and what is said of it."""
+    given = {"nodes": 1000, "widest": WIDTH, "grid": "1x1", "panel": 0, "graph": "never"}
+    given |= {"tensors": True} | yaml.safe_load(CASES[name])
+    planned = on_grid(GridShape.parse(given["grid"]), panel=given["panel"])
+    limit = None if given["mib"] is None else int(given["mib"] * MIB)
+    problem, graph = "" if given["tensors"] else NEVER, GRAPHS[given["graph"]]
+    found = within_budget(planned, limit, given["nodes"], given["widest"], on_grid, problem, graph)
+    spill, told = found.spill, "as planned" if found is planned else found.budget.sentence
+    on_disk = spill and f"panels of {spill.panel}{', and the graph' if spill.graph else ''}"
+    refused = found.budget is not None and found.budget.problem
+    assert refused in (False, "", told)
+    text = f"{'refused' if refused else 'taken'}; on disk: {on_disk}\n{told}"
+    expected.check("budgets.txt", name, f"{CASES[name]}--\n{text}", CASES)
 
 
 @pytest.mark.parametrize("beside", [0, 123_456_789, SHARED, 2 * SHARED])
