@@ -180,10 +180,7 @@ def folder(**objects: bytes) -> Files:
 
 
 def test_names_of_files() -> None:
-    for name, data in (
-        ("pytorch_model.bin", save(GCN)),
-        ("model.pt", save(checkpoint())),
-    ):
+    for name, data in (("pytorch_model.bin", save(GCN)), ("model.pt", save(checkpoint()))):
         files = folder(**{"model.yaml": TWO_GCN.encode(), name: data})
         assert read_model(files, "file:///m").output_width == 4
     yaml = b"weights: epoch=3-step=40.ckpt\n" + TWO_GCN.encode()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from embertide_operator.pods.drift import was_changed
+from tests.support.expected import FOLDER, Expected, read
 from tests.support.operator_world import World
 
 Object = dict[str, Any]
@@ -103,47 +105,11 @@ def test_defaults_and_what_webhooks_add_are_left() -> None:
     assert world.reconcile(1, children=children).apply == []
 
 
-@pytest.mark.parametrize(
-    ("wanted", "found"),
-    [
-        ({"limits": {"cpu": "1000m"}}, {"limits": {"cpu": "1"}}),
-        ({"limits": {"cpu": 1, "memory": "1024Mi"}}, {"limits": {"cpu": "1", "memory": "1Gi"}}),
-        ({"requests": {"cpu": 0.5}}, {"requests": {"cpu": "500m"}}),
-        ({"emptyDir": {"sizeLimit": "1024Mi"}}, {"emptyDir": {"sizeLimit": "1Gi"}}),
-        ({"env": [{"name": "A", "value": ""}]}, {"env": [{"name": "A"}]}),
-        ({"nodeSelector": {}, "hostNetwork": False, "b": None, "c": {"d": []}}, {}),
-        ({"apiVersion": "v1", "kind": "Service", "x": 1}, {"x": 1}),
-        ({"volumes": [{"name": "b"}]}, {"volumes": [{"name": "a"}, {"name": "b"}]}),
-        ({"ports": [{"port": 1}]}, {"ports": [{"port": 1}, {"port": 2}]}),
-        ({"egress": [{"ports": [{"port": 1}]}]}, {"egress": [{"ports": [{"port": 1, "x": 1}]}]}),
-        ({"podSelector": {}}, {"podSelector": {}}),
-    ],
-)
-def test_forms_that_mean_the_same(wanted: Object, found: Object) -> None:
-    assert not was_changed(wanted, found)
+FORMS = read(FOLDER / "forms.txt")
 
 
-@pytest.mark.parametrize(
-    ("wanted", "found"),
-    [
-        ({"limits": {"cpu": "1"}}, {"limits": {"cpu": "2"}}),
-        ({"limits": {"cpu": "1"}}, {"limits": {}}),
-        ({"limits": {"cpu": "1"}}, {"limits": {"cpu": "much"}}),
-        ({"image": "1000m"}, {"image": "1"}),
-        ({"enableServiceLinks": False}, {"enableServiceLinks": True}),
-        ({"args": ["work"]}, {"args": ["work", "harder"]}),
-        ({"args": ["work"]}, {}),
-        ({"env": [{"name": "A", "value": ""}]}, {"env": [{"name": "A", "value": "1"}]}),
-        ({"spec": {"a": 1}}, {"spec": None}),
-        (
-            {"egress": [{"ports": [{"port": 1}]}]},
-            {"egress": [{"ports": [{"port": 1}, {"port": 2}]}]},
-        ),
-        ({"egress": [{}]}, {"egress": [{}, {}]}),
-        ({"podSelector": {}}, {"podSelector": {"matchLabels": {"a": "b"}}}),
-        ({"selector": {"a": "b"}}, {"selector": {"a": "b", "c": "d"}}),
-        ({"selector": {"matchLabels": {}}}, {"selector": {"matchLabels": {"c": "d"}}}),
-    ],
-)
-def test_forms_that_do_not(wanted: Object, found: Object) -> None:
-    assert was_changed(wanted, found)
+@pytest.mark.parametrize("name", FORMS)
+def test_forms_that_mean_the_same_and_others(name: str, expected: Expected) -> None:
+    """What is wanted, and what the API server has."""
+    wanted, found = map(json.loads, name.split(" and "))
+    expected.check("forms.txt", name, "changed" if was_changed(wanted, found) else "same", FORMS)

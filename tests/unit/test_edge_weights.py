@@ -213,9 +213,7 @@ class OptionalShop(Shop):
     def forward(self, x_dict, edge_index_dict, edge_weight_dict=None):
         x, given = (x_dict["user"], x_dict["item"]), edge_weight_dict or {}
         pairs = ((self.views, tuple(VIEWS.split(":"))), (self.buys, tuple(BUYS.split(":"))))
-        return {
-            "item": sum(conv(x, edge_index_dict[of], given.get(of)) for conv, of in pairs),
-        }
+        return {"item": sum(conv(x, edge_index_dict[of], given.get(of)) for conv, of in pairs)}
 
 
 @pytest.mark.parametrize("named", [False, True])

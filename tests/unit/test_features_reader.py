@@ -14,11 +14,7 @@ from hypothesis import strategies as st
 
 from embertide.errors import ObjectMissing
 from embertide.readers.feature_schema import feature_schema
-from embertide.readers.features import (
-    FeatureBatch,
-    non_finite,
-    split_features,
-)
+from embertide.readers.features import FeatureBatch, non_finite, split_features
 from embertide.storage.protocol import Storage
 from tests.support.feature_files import feature_input, read_all
 

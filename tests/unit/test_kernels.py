@@ -6,10 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embertide.kernels.block import (
-    Block,
-    segment_max,
-)
+from embertide.kernels.block import Block, segment_max
 from embertide.kernels.nodewise import head_dot, pair_dot
 
 OUTPUTS, SOURCES, WIDTH = 9, 6, 3

@@ -69,13 +69,7 @@ def test_several_types_parse(example: dict[str, Any]) -> None:
     x = {"uri": "s3://b/x", "vectorColumn": "x"}
     nodes = [{"name": n, "features": x} for n in ("user", "item")]
     edges = [
-        {
-            "name": f"e{i}",
-            "sourceType": a,
-            "destinationType": b,
-            "uri": "s3://b/e",
-            "format": "csv",
-        }
+        {"name": f"e{i}", "sourceType": a, "destinationType": b, "uri": "s3://b/e", "format": "csv"}
         for i, (a, b) in enumerate([("user", "item"), ("item", "user")])
     ]
     data = put(put(example, "spec.input.nodes", nodes), "spec.input.edges", edges)

@@ -22,12 +22,7 @@ from embertide.kernels.ids import (
     sort_words,
     take_strings,
 )
-from embertide.kernels.owners import (
-    place_in_order,
-    place_locations,
-    place_sequence,
-    split_by_owner,
-)
+from embertide.kernels.owners import place_in_order, place_locations, place_sequence, split_by_owner
 from embertide.kernels.threads import set_threads
 
 TEXTS = ["", "\0", "a", "é", "x" * 10_000, "12345678", "日本語" * 50]

@@ -9,13 +9,7 @@ import numpy as np
 import pytest
 
 from embertide.kernels import native
-from embertide.kernels.row_pairs import (
-    Values,
-    compare_rows,
-    count_bins,
-    look_at_rows,
-    zero_rows,
-)
+from embertide.kernels.row_pairs import Values, compare_rows, count_bins, look_at_rows, zero_rows
 from embertide.kernels.threads import set_threads
 
 WIDTHS = (1, 2, 7, 16, 33, 64, 128, 200)

@@ -184,11 +184,7 @@ def split(rows: int, size: int, groups: tuple[int, ...] | None = None) -> Split:
 def inputs(*sizes: tuple[int, int], edges: Sequence[Split] = ()) -> Inputs:
     """Of node types with so many rows and columns."""
     types = {
-        str(number): NodeSplits(
-            [split(rows, 1)],
-            [],
-            cast(FeatureSchema, _Width(width)),
-        )
+        str(number): NodeSplits([split(rows, 1)], [], cast(FeatureSchema, _Width(width)))
         for number, (rows, width) in enumerate(sizes)
     }
     return Inputs({"": list(edges)}, types)

@@ -76,13 +76,7 @@ def test_rows_between_functions_of_rows_are_never_on_disk() -> None:
         *([], [], [], ["1.h", "1.source", "1.target"], ["1.out"], ["1.elu"]),
     ]
     assert [[read.name for read in op.reads] for op in ops if op.parts == "rows"] == [
-        *(
-            [
-                "x",
-            ],
-            ["0.out"],
-            ["1.out"],
-        ),
+        *(["x"], ["0.out"], ["1.out"])
     ]
     assert {name for op in ops for name in op.frees} == {
         *("x", "0.h", "0.source", "0.target", "0.out"),

@@ -129,10 +129,7 @@ def test_some_rows_of_a_graph_on_disk(
 
 def test_a_graph_on_disk_with_other_self_loops(graphs: tuple[Csr, SpilledCsr]) -> None:
     whole, spilled = graphs
-    for change in (
-        lambda csr: add_loops(csr, 1.0, more=True),
-        lambda csr: single_loops(csr, 0.5),
-    ):
+    for change in (lambda csr: add_loops(csr, 1.0, more=True), lambda csr: single_loops(csr, 0.5)):
         assert_same(spilled.rewritten(change).read_rows(0, ROWS), change(whole))
     assert_same(spilled.without_weights().read_rows(0, ROWS), whole.without_weights())
 

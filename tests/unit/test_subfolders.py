@@ -79,11 +79,7 @@ def test_npy_values_and_ids_are_paired_below(tmp_path: Path, storage: Storage) -
             path = tmp_path / kind / name
             path.parent.mkdir(parents=True, exist_ok=True)
             np.save(path, np.ones((2, 3)) if kind == "x" else np.arange(2))
-    given = {
-        "uri": f"file://{tmp_path}/x",
-        "format": "npy",
-        "idsUri": f"file://{tmp_path}/ids",
-    }
+    given = {"uri": f"file://{tmp_path}/x", "format": "npy", "idsUri": f"file://{tmp_path}/ids"}
     read = FeatureInput.model_validate(given | {"recursive": True})
     assert [(s.uri[-9:], str(s.ids_uri)[-9:]) for s in split_features(storage, read)] == [
         (f"{tmp_path}/x/a.npy"[-9:], f"{tmp_path}/ids/a.npy"[-9:]),

@@ -33,10 +33,7 @@ QUOTES = {
     "double quotes": ({}, {}),
     "single quotes": ({"quotechar": "'"}, {"quote": "'"}),
     "all quoted": ({"quoting": csv.QUOTE_ALL}, {}),
-    "escapes within quotes": (
-        {"escapechar": "\\", "doublequote": False},
-        {"escape": "\\"},
-    ),
+    "escapes within quotes": ({"escapechar": "\\", "doublequote": False}, {"escape": "\\"}),
     "no quotes but escapes": (
         {"quoting": csv.QUOTE_NONE, "escapechar": "\\", "quotechar": None},
         {"quote": "", "escape": "\\"},

@@ -75,8 +75,7 @@ TOOLS: dict[str, Callable[[Path], None]] = {
     "duckdb, text": _duckdb("DOUBLE[]::VARCHAR"),
     "a tensor of arrow": _arrow(
         pa.ExtensionArray.from_storage(
-            pa.fixed_shape_tensor(pa.float64(), [3]),
-            pa.array(VALUES, pa.list_(pa.float64(), 3)),
+            pa.fixed_shape_tensor(pa.float64(), [3]), pa.array(VALUES, pa.list_(pa.float64(), 3))
         )
     ),
     "Spark ML, dense": _arrow(pa.array([dense(*row) for row in VALUES], SPARK)),

@@ -31,10 +31,7 @@ def of_one_type(*steps: Step) -> Program:
     )
 
 
-PAIR = (
-    Aggregate(out="a", layer=0, x="x"),
-    Linear(out="h", layer=0, x="a", weight="w"),
-)
+PAIR = (Aggregate(out="a", layer=0, x="x"), Linear(out="h", layer=0, x="a", weight="w"))
 
 
 @pytest.mark.parametrize(("name", "p", "m"), [("additive", 2, 2), ("pairs", 1, 2), ("pairs", 2, 2)])
