@@ -17,7 +17,7 @@ from embertide.versions.layers import patches
 from embertide.versions.layers import store as stores
 from embertide.versions.layers.attempts import Attempt
 from embertide.versions.layers.catalog import list_layers, remove_layers
-from embertide.versions.layers.patches import EarlierRows, plan_patch, rows_of
+from embertide.versions.layers.patches import EarlierRows, overlaps, plan_patch, rows_of
 from embertide.versions.layers.places import layers_uri
 from embertide.versions.layers.seals import Block, Damaged, KeptTensor, PatchBlock, Seal
 from embertide.versions.layers.store import LayerStore
@@ -353,3 +353,20 @@ def test_the_share_of_patches_is_a_quarter() -> None:
     text = Path("docs/refresh.md").read_text()
     assert patches.MOST_SHARE == 0.25
     assert "a quarter of the rows" in text
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "some"),
+    [
+        ((3, 4), (9, 10), True),
+        ((0, 3), (0, 9), True),
+        ((0, 2), (9, 10), False),
+        ((5, 9), (9, 10), False),
+        ((3, 4), (0, 8), False),
+        ((3, 4), (16, 20), False),
+    ],
+)
+def test_blocks_that_have_some_of_a_range(
+    rows: tuple[int, int], columns: tuple[int, int], some: bool
+) -> None:
+    assert overlaps(Block("", 2, 5, 8, 16, ""), rows, columns) == some

@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
-from embertide.errors import ModelError
+from embertide.errors import InputError, ModelError
 from embertide.kernels.heads import scaled
 from embertide.steps import Message, RowWise
 from embertide.steps.ops import run, shapes_of, width_of
+from embertide.steps.row_functions import FUNCTIONS
 from embertide.steps.shapes import Shapes
 from tests.support.expected import Expected, inputs
 
@@ -87,3 +88,9 @@ def test_a_step_says_what_its_lines_lack() -> None:
     heads = ("out = exp(s)", "score = narrow(s, 1, 0, 4)")
     with pytest.raises(ModelError, match="4 heads of score do not divide"):
         Message(out="y", layer=0, x="x", lines=heads, reduce="softmax").width(shapes)
+
+
+@pytest.mark.parametrize(("rows", "shown"), [([0, 3], "3"), ([2, -1], "-1")])
+def test_rows_of_a_parameter_that_are_not_there(rows: list[int], shown: str) -> None:
+    with pytest.raises(InputError, match=f"a category is {shown}, but the model knows 0 to 2;"):
+        FUNCTIONS["take"](torch.zeros(3, 2), torch.tensor(rows, dtype=torch.float32))

@@ -116,3 +116,9 @@ def test_what_does_not_fit_is_refused(step: dict[str, Any], says: str) -> None:
     given = {"out": "o", "layer": 0, "x": "x", "vector": "v", "heads": 2} | step
     with pytest.raises(ModelError, match=says):
         HeadDot(**given).width(Shapes({"x": 5 if "weight" in step else 6}, params))
+
+
+def test_one_head_of_any_number_of_columns() -> None:
+    step = HeadDot(out="o", layer=0, x="x", vector="v", heads=1, weight="w")
+    shapes = Shapes({"x": 5}, {"w": torch.zeros(3, 5), "v": torch.zeros(1, 3)})
+    assert step.width(shapes) == 1

@@ -10,7 +10,8 @@ import pytest
 
 from embertide.errors import InputError
 from embertide.readers.edges import read_edges, split_edges
-from embertide.readers.unknown_nodes import UnknownEnds, settle
+from embertide.readers.unknown_nodes import UnknownEnds, _Example, settle
+from embertide.readers.where import Where
 from embertide.storage.protocol import Storage
 from tests.support.edge_files import edge_input, write_parquet
 
@@ -67,6 +68,31 @@ def test_parts_of_an_input_share_the_examples() -> None:
     ends = UnknownEnds(1, known[:1], {("source", 4)})
     ends.add(UnknownEnds(5, known[1:], {("source", 5)}))
     assert ends == UnknownEnds(6, known[:3], {("source", 4), ("source", 5)})
+
+
+def test_a_rank_adds_no_examples_to_enough_of_those_before_it(tmp_path: Path) -> None:
+    edges = edge_input(
+        tmp_path / "e", "parquet", unknownNodes={"action": "drop", "maxShare": "50%"}
+    )
+    given: list[Any] = []
+
+    def gather(ours: Any) -> list[Any]:
+        given.append(ours)
+        return [["a", "b", "c"], ours] if len(given) == 2 else [(3, 4, 3, []), ours]
+
+    unknown = UnknownEnds(edges=1, examples=[_Example(Where("e", 0), 0, "source", 9)])
+    dropped = settle(gather, 1, edges, unknown, 4, [], (4, 4))
+    assert dropped is not None
+    assert dropped.examples == ["a", "b", "c"]
+    assert given[1] == []
+
+
+@pytest.mark.parametrize("row", [-1, -(2**63)])
+def test_a_negative_row_is_refused_where_strangers_are_left_out(
+    tmp_path: Path, storage: Storage, row: int
+) -> None:
+    with pytest.raises(InputError, match=rf"row 1 \(from 0\).*{row}"):
+        said(storage, tmp_path, "dense", [0, 1], [0, row], [1, 9])
 
 
 def test_dropped_edges_of_ids_that_begin_at_one(tmp_path: Path) -> None:
