@@ -415,6 +415,9 @@ def try_file(
 ) -> None:
     """Append a row of each mutant that a file's tests of a tier are tried with."""
     begun, before = time.monotonic(), len(_rows_of(folder / "results"))
+    known = [row for row in _rows_of(folder / "map") if _is_of(row, name, tier)]
+    if known and not any(callers_of(m, known) for m, *_ in alive(folder, chosen, name, tier)):
+        return
     plugin = _Tests(folder, name, tier, chosen, most)
     status = forked(partial(run_file, folder, plugin), 3600)
     rows = _rows_of(folder / "results")[before:]
