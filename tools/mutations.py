@@ -16,6 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -310,26 +311,41 @@ def replacing(
     """
     if all(getattr(module, "__file__", None) != str(path) for module in [*sys.modules.values()]):
         return {}
-    old, new = (list(_codes(compile(t, path, "exec", dont_inherit=True))) for t in (before, after))
+    old, new = (list(_outer(compile(t, path, "exec", dont_inherit=True))) for t in (before, after))
     if len(old) != len(new):
         return None
     live: dict[str, list[FunctionType]] = {}
     for function in functions.get(str(path), ()):
         live.setdefault(function.__code__.co_qualname, []).append(function)
-    names = Counter(code.co_qualname for code in old)
+    names, found = Counter(code.co_qualname for code in old), dict[FunctionType, CodeType]()
     for was, code in zip(old, new, strict=True):
-        if _text_of(was) != _text_of(code):
-            if names[code.co_qualname] > 1 or was.co_freevars != code.co_freevars:
-                return None
-            # Of one function within another, the other is replaced.
-            if code.co_qualname.partition(".<locals>")[0] not in live:
-                return None
-    return {
-        function: code
-        for code in new
-        for function in live.get(code.co_qualname, ())
-        if function.__code__.co_freevars == code.co_freevars and names[code.co_qualname] == 1
-    }
+        if _text_of(was) == _text_of(code):
+            continue
+        if not code.co_flags & CO_OPTIMIZED or code.co_qualname not in live:
+            return None
+        # Of functions that a function has made, each that is there is replaced, too.
+        within = (
+            Counter(inner.co_qualname for inner in _codes(code))
+            + names
+            - Counter([code.co_qualname])
+        )
+        for inner in _codes(code):
+            for function in live.get(inner.co_qualname, ()):
+                if (
+                    within[inner.co_qualname] > 1
+                    or function.__code__.co_freevars != inner.co_freevars
+                ):
+                    return None
+                found[function] = inner
+    return found
+
+
+def _outer(code: CodeType) -> Iterator[CodeType]:
+    """A file's code, those of its classes, and of the functions that no function holds."""
+    yield code
+    for held in code.co_consts:
+        if isinstance(held, CodeType) and not code.co_flags & CO_OPTIMIZED:
+            yield from _outer(held)
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -340,5 +356,8 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _text_of(code: CodeType) -> tuple[Any, ...]:
+    """What a code does; of a function with those that it holds."""
+    held = [c for c in code.co_consts if isinstance(c, CodeType)]
     plain = tuple(repr(c) for c in code.co_consts if not isinstance(c, CodeType))
-    return code.co_code, code.co_names, plain
+    inner = tuple(map(_text_of, held)) if code.co_flags & CO_OPTIMIZED else ()
+    return code.co_code, code.co_names, plain, inner
