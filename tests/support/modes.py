@@ -3,32 +3,52 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from mmap import PAGESIZE
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
+from embertide.context import RunContext
+from embertide.footprint import GraphSize
 from embertide.grid import RowRanges
+from embertide.kernels import host_store, scratch, spilled_sort
+from embertide.kernels.host_store import HostStore
+from embertide.kernels.lanes import Lane, lanes_of
 from embertide.kernels.scratch import Scratch
+from embertide.kernels.spilled_csr import SpilledCsr
 from embertide.pipeline.prepare import target_of
+from embertide.planning.edge_memory import logged_bytes
+from embertide.planning.graph import PlannedGraph, PlannedRelation
+from embertide.planning.matching import narrow
+from embertide.planning.spilled import spilled_costs
+from embertide.planning.spilled_graph import graph_problem, spilled_graph
+from embertide.plans import spill
+from embertide.primitives import edge_log
 from embertide.primitives.exchange import Exchange
+from embertide.selfcheck.checker import Checker
 from embertide.stages.infer import Chosen, Keeping
 from embertide.steps import Program
+from embertide.steps.execution import Execution
+from embertide.steps.propagate import Propagate
 from embertide.storage.opening import open_storage
 from embertide.telemetry.chosen import ChosenFacts
 from embertide.telemetry.kept import KeptFacts
 from embertide.telemetry.self_check import SelfCheck
+from embertide.versions.layers.places import SEAL
 from embertide.versions.layers.store import LayerStore
+from embertide.versions.layers.sweeping import objects_of
 from tests.support.exact import TOLERANCE
-from tests.support.kept_layers import drop
-from tests.support.plans import order_steps
+from tests.support.late_lanes import LateLanes
+from tests.support.plans import as_given, order_steps
 from tests.support.refreshed import days_of, refresh_cases
 from tests.support.tasks import use_small_buffers
-from tests.support.typed_world import COUNTS, TypedRank
-from tests.support.world import GRAPHS, NODES, Case, Rank, make_features, make_job
+from tests.support.typed_world import COUNTS, TypedRank, make_edges
+from tests.support.world import GRAPHS, GROUP_BYTES, NODES, Case, Rank, make_features, make_job
 
 Rows = dict[str, np.ndarray]
 """Node type -> [our rows, D']; "" where there is one type."""
@@ -51,7 +71,14 @@ class Mode:
         fanout: edges that each layer samples of a node; 0: all. Samples have no reference.
         kept_on: the grid that keeps the layers, where it is another one.
         one_host: workers read each other's rows in place, whatever their number.
-        panel: columns of a tensor that are in memory at a time, all others on disk; 0: in memory.
+        storage: where tensors of nodes are: on ``disk`` the graph is there too, in a second run,
+            where it can be; ``host`` memory is that beside a GPU.
+        panel: columns of a tensor that are in memory, or on the device, at a time.
+        late: lanes whose copies to and from a device are as late as they may be.
+        values: the most that a tensor may have on the device.
+        summed: the most columns of a repeated sum that the device has memory for another sum of.
+        placed: one worker puts features in order at once, if they are in memory.
+        edges: name of an edge type -> what the job states of it beside what it has.
     """
 
     name: str
@@ -60,7 +87,13 @@ class Mode:
     fanout: int = 0
     kept_on: tuple[int, int] | None = None
     one_host: bool = False
-    panel: int = 0
+    storage: Literal["memory", "disk", "host"] = "memory"
+    panel: int = 3
+    late: Collection[Lane] = ("to device", "to host")
+    values: int | None = None
+    summed: int | None = None
+    placed: bool = False
+    edges: dict[str, Any] | None = None
 
     @property
     def inference(self) -> dict[str, Any]:
@@ -79,6 +112,8 @@ class Answer:
         wrong: what is not as it should be.
         facts: numbers that tests want to be large, or small, over all cases.
         why: why all rows were computed, "" where they were not.
+        moved: bytes from and to the disk with the graph there, and the same two by the plan.
+        warned: sentences for the run's user.
     """
 
     rows: Rows = field(default_factory=dict)
@@ -86,6 +121,8 @@ class Answer:
     wrong: list[str] = field(default_factory=list)
     facts: dict[str, float] = field(default_factory=dict)
     why: str = ""
+    moved: tuple[float, ...] = ()
+    warned: list[str] = field(default_factory=list)
 
 
 class Worker:
@@ -96,14 +133,96 @@ class Worker:
         self._rank: Rank | TypedRank
         if self.typed:
             assert not mode.fanout
-            self._rank = TypedRank(exchange, mode.rows)
+            self._rank = TypedRank(exchange, mode.rows, mode.edges)
         else:
             job = make_job(weighted=case.weighted, **mode.inference)
             self._rank = Rank(exchange, GRAPHS[case.kind, case.weighted], job)
-        if mode.panel:
-            files = Scratch(Path(folder.removeprefix("file://")))
-            self._rank.ctx = replace(self._rank.ctx, scratch=files, panel=mode.panel)
-        self.ctx = self._rank.ctx
+            self._rank.placed = mode.placed
+        self._mode, self._folder = mode, folder
+        self._in_memory = self.ctx
+
+    @property
+    def ctx(self) -> RunContext:
+        """Of the runs that follow."""
+        return self._rank.ctx
+
+    def place(self, storage: str) -> None:
+        """Where tensors of nodes are from now on: in files, or a store, of their own."""
+        files: Scratch | HostStore | None = None
+        if storage == "disk":
+            files = Scratch(Path(self._folder.removeprefix("file://")))
+        elif storage == "host":
+            device = self.exchange.device
+            late = LateLanes(self._mode.late, self._mode.values)
+            files = HostStore(late if device.type == "cpu" else lanes_of(device))
+        panel = self._mode.panel if files is not None else self._in_memory.panel
+        self._rank.ctx = replace(self._in_memory, scratch=files, panel=panel)
+
+    def build_on_disk(self, program: Program) -> tuple[Callable[[], None], list[SpilledCsr]]:
+        """Build the graph there, in many parts; what undoes it, and its parts by relation."""
+        rank = self._rank
+        rank.ctx = replace(rank.ctx, spills_graph=True)
+        if isinstance(rank, TypedRank):
+            typed, rank.graph = rank.graph, rank.build(program)
+            csrs = list(rank.graph.sub_ranges.values())
+
+            def undo() -> None:
+                rank.graph = typed
+
+        else:
+            in_memory, rank.sub_range = rank.sub_range, rank.build()
+            csrs = [rank.sub_range]
+
+            def undo() -> None:
+                rank.sub_range = in_memory
+
+        assert all(isinstance(csr, SpilledCsr) for csr in csrs)
+        return undo, csrs  # type: ignore[return-value]
+
+    def planned(self, program: Program) -> tuple[float, float]:
+        """Bytes that one of several equal workers is planned to read and to write.
+
+        Without features, which are there; edges of one relation are in memory until sorted.
+        """
+        target, job = target_of(self.ctx), self.ctx.job
+        plan = as_given(program, target)
+        if self.typed:
+            nodes, counts = dict(COUNTS), {of: len(own.src) for of, own in make_edges().items()}
+            features = sum(4 * COUNTS[of] * program.widths[x] for of, x in program.inputs.items())
+            edges = {
+                str(relation): (edge, counts[edge.name])
+                for edge in narrow(job, program).spec.input.edges
+                for relation in edge.relations
+                if str(relation) in program.relations
+            }
+        else:
+            assert isinstance(self._rank, Rank)
+            nodes, features = {"": self._rank.graph.nodes}, 4 * NODES * program.input_width
+            edges = {"": (job.spec.input.edges[0], len(self._rank.graph.src))}
+        size = GraphSize(
+            nodes=nodes,
+            edges={name: count for name, (_, count) in edges.items()},
+            grid=plan.grid if self.typed else target.grid,
+            group_bytes=GROUP_BYTES,
+            depth=2,
+            in_place=target.in_place and self.typed,
+        )
+        relations = {
+            name: PlannedRelation(
+                relation=edge.relation, edge=edge, splits=[], edges=count, exact=True, features=0
+            )
+            for name, (edge, count) in edges.items()
+        }
+        graph = spilled_graph(
+            PlannedGraph(types={}, relations=relations, size=size, several=self.typed),
+            spills=target.spills_graph,
+        )
+        placed = [""] if isinstance(self._rank, Rank) and self._rank.placed else []
+        costs = spilled_costs(plan, size, placed=placed, graph=graph)
+        logged = 0.0
+        if graph and not self.typed:
+            logged = logged_bytes(relations[""], size.of_relation("")) * edges[""][1]
+        return costs.read - logged, costs.written - logged - features / target.grid.workers
 
     def run(
         self,
@@ -137,7 +256,9 @@ def run_cases(
     """
     if mode.start == "refresh":
         return _refreshed(exchange, cases, mode, folder)
-    if mode.start == "whole":
+    if mode.storage != "memory":
+        _use_small_blocks(4096 if mode.values is None else 1024)
+    elif mode.start == "whole":
         use_small_buffers()
     workers: dict[tuple[str, bool], Worker] = {}
     answers = {}
@@ -145,10 +266,14 @@ def run_cases(
         key = case.kind, case.weighted
         if key not in workers:
             workers[key] = Worker(exchange, case, mode, folder)
-        if mode.start == "whole":
+        if mode.start == "targets":
+            on_disk = mode.storage != "memory"
+            workers[key].place(mode.storage)
+            answers[name] = _chosen(workers[key], case, WHY_ON_DISK if on_disk else "")
+        elif mode.storage != "memory":
+            answers[name] = _elsewhere(workers[key], case, mode)
+        elif mode.start == "whole":
             answers[name] = _whole(workers[key], case, mode)
-        elif mode.start == "targets":
-            answers[name] = _chosen(workers[key], case, WHY_ON_DISK if mode.panel else "")
         else:
             answers[name] = _resumed(workers[key], case, _store(folder, name), keeps)
     return answers
@@ -171,6 +296,94 @@ def _faults(checked: SelfCheck, mode: Mode) -> Iterator[str]:
     yield from (f"the self-check has {fault}" for fault in checked.faults[:1])
     if not checked.checked and (mode.fanout or not checked.skipped):
         yield "the self-check has seen no row"
+
+
+def _use_small_blocks(size: int) -> None:
+    """Few of each: the disk is waited for; and pieces of the log are full, as planned."""
+    spill.BLOCK_BYTES = scratch.CHUNK_BYTES = host_store.CHUNK_BYTES = size
+    spilled_sort.READ_EDGES, edge_log.PIECE_EDGES = 10, 1
+
+
+def _elsewhere(worker: Worker, case: Case, mode: Mode) -> Answer:
+    """All rows, with tensors in memory and elsewhere, each of which is computed a second time."""
+    program = order_steps(case.program, worker.exchange.grid.world)
+    worker.place("memory")
+    answer = Answer(_copied(worker.run(program)[0]))
+    worker.place(mode.storage)
+    files, facts = worker.ctx.scratch, worker.ctx.graph_facts
+    facts.kept = KeptFacts()
+    assert files is not None
+    with _full_after_a_sum(mode.summed):
+        rows, checked = worker.run(program, EVERY_ROW)
+    assert checked is not None
+    moved, left = (files.read, files.written), files.count
+    answer.others[f"in {mode.storage}"] = _copied(rows)
+    answer.warned = facts.kept.problems
+    answer.wrong += _faults(checked, mode)
+    sums = {found.makes for found in checked.checked if ", sum " in found.makes}
+    repeated = sum(step.times - 1 for step in program.steps if isinstance(step, Propagate))
+    # All sums but the last of repeated ones are checked while they are there.
+    if len(sums) != repeated:
+        answer.wrong.append(f"the self-check has seen {sums} of {repeated} sums")
+    if left > 1 and not worker.typed:
+        answer.wrong.append("files stay beside the result")
+    if worker.exchange.grid.world == 1 and not worker.typed and not answer.warned:
+        planned = worker.planned(program)
+        if moved != planned:
+            answer.wrong.append(f"{moved} bytes moved of {planned} planned")
+    if mode.storage == "disk":
+        _with_the_graph(worker, program, mode, answer)
+    return answer
+
+
+def _with_the_graph(worker: Worker, program: Program, mode: Mode, answer: Answer) -> None:
+    """All rows with the graph on disk, too, where it can be. Collective."""
+    target, files = target_of(worker.ctx), worker.ctx.scratch
+    at, job = worker.exchange.grid.shape, worker.ctx.job
+    problem = graph_problem(job, program, at, in_place=target.in_place)
+    # Steps run in the order that they have, for which other rows may be best.
+    if problem or as_given(program, target).grid.feature > 1:
+        return
+    assert isinstance(files, Scratch)
+    spilled_sort.PART_EDGES = 12 if worker.typed else 32
+    read, written, held = files.read, files.written, files.held
+    undo, csrs = worker.build_on_disk(program)
+    kept = (4 * (1 + csr.weighted) * part.nnz for csr in csrs for part in csr.spilled)
+    if files.held - held != sum(-(-size // PAGESIZE) * PAGESIZE for size in kept):
+        answer.wrong.append("edges that are not sorted are on disk")
+    answer.facts["parts"] = max(len(csr.spilled) for csr in csrs)
+    del csrs
+    answer.others["with the graph on disk"] = _copied(worker.run(program)[0])
+    moved = files.read - read, files.written - written
+    if worker.typed or worker.exchange.grid.world == 1:
+        answer.moved = *moved, *worker.planned(program)
+    _, checked = worker.run(program, EVERY_ROW)
+    assert checked is not None
+    answer.wrong += _faults(checked, mode)
+    undo()
+
+
+def _copied(rows: Rows) -> Rows:
+    """What stays when the files go."""
+    return {of_type: values.copy() for of_type, values in rows.items()}
+
+
+@contextmanager
+def _full_after_a_sum(columns: int | None) -> Iterator[None]:
+    """A device that has no memory for another sum of more than so many columns; None: it has."""
+    hop = Checker.hop
+
+    def full(self: Checker, execution: Execution, *sum_: Any, **how: Any) -> None:
+        hop(self, execution, *sum_, **how)
+        width = sum_[-1].data.shape[1]
+        if columns is not None and width > columns:
+            raise torch.OutOfMemoryError(f"CUDA out of memory: another sum of {width} columns")
+
+    Checker.hop = full  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        Checker.hop = hop  # type: ignore[method-assign]
 
 
 def keep_cases(
@@ -210,9 +423,19 @@ def _resumed(worker: Worker, case: Case, store: LayerStore, keeps: bool) -> Answ
             answer.wrong.append(f"went on after layer {facts.resumed}, not {layer}")
             break
         if worker.exchange.grid.rank == 0:
-            drop(store, layer)
+            _drop(store, layer)
         worker.exchange.barrier()
     return answer
+
+
+def _drop(store: LayerStore, layer: int) -> None:
+    """Remove the seal of a layer."""
+    for info in objects_of(store.storage, store.output_uri, store.key):
+        if info.uri.endswith(SEAL):
+            name = info.uri.rpartition("/")[2].removesuffix(SEAL)
+            seal = store.sealed(name)
+            if seal is not None and seal.layer == layer:
+                store.drop(name)
 
 
 def _chosen(worker: Worker, case: Case, why: str) -> Answer:
