@@ -25,6 +25,7 @@ from embertide.versions.reading import iter_embeddings
 from tests.support.compared import Rows, slow_counts
 from tests.support.job_files import WIDTH, JobFiles, write_job
 from tests.support.live_controller import wait_for
+from tests.support.tiers import by_turns
 from tests.support.world import NODES, make_features, make_graph
 
 pytestmark = pytest.mark.distributed
@@ -67,9 +68,8 @@ def comparison_of(report: RunReport) -> Comparison:
     return report.comparison
 
 
-@pytest.mark.parametrize("ids", ["dense", "int64", "string"])
 @pytest.mark.parametrize(
-    "grid", [(1, 1), (3, 1), (2, 2)], ids=lambda grid: "x".join(map(str, grid))
+    ("ids", "grid"), by_turns(["dense", "int64", "string"], [(2, 2), (3, 1), (1, 1)])
 )
 def test_a_run_compares_as_a_loop_and_as_diff(
     tmp_path: Path, grid: tuple[int, int], ids: str

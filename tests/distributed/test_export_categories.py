@@ -18,6 +18,7 @@ from tests.support.exact import assert_exact
 from tests.support.export_categories import CASES, CategoryCase
 from tests.support.models import shake
 from tests.support.small_job import SmallJob
+from tests.support.tiers import by_turns
 
 pytestmark = pytest.mark.distributed
 
@@ -71,8 +72,7 @@ def own(module: Any, case: CategoryCase, x: Any, carried: Any) -> torch.Tensor:
     return found
 
 
-@pytest.mark.parametrize("grid", [(1, 1), (2, 1), (1, 2), (2, 2)])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "grid"), by_turns(list(CASES), [(2, 2), (2, 1), (1, 2), (1, 1)]))
 def test_categories_are_exact(tmp_path: Path, name: str, grid: tuple[int, int]) -> None:
     case = CASES[name]
     job, module, x, carried = made(tmp_path, case)

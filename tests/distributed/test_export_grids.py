@@ -18,6 +18,7 @@ from tests.support.models import read_again, shake
 from tests.support.pyg import pyg
 from tests.support.ranks import on_grid
 from tests.support.tasks import embed_all
+from tests.support.tiers import share
 from tests.support.world import Graph, make_features, make_graph
 
 # First, as it keeps what PyG warns of while it is imported to itself.
@@ -72,17 +73,22 @@ def expected(modules: dict[str, nn.Module], graph: Graph) -> dict[str, np.ndarra
     return {name: _own(module, graph) for name, module in modules.items()}
 
 
-@pytest.mark.parametrize(("p", "m"), [(1, 1), (2, 1), (1, 2), (2, 2)])
+GRIDS = ((1, 1), (2, 1), (1, 2), (2, 2))
+
+
+@pytest.mark.parametrize("grid", GRIDS)
 def test_exported_modules_are_exact(
-    p: int,
-    m: int,
+    grid: tuple[int, int],
     programs: dict[str, Program],
     expected: dict[str, np.ndarray],
     graph: Graph,
+    pytestconfig: pytest.Config,
 ) -> None:
+    """On grids by turns."""
+    programs = share(programs, GRIDS.index(grid), len(GRIDS), pytestconfig)
     graphs = {("own", True): graph}
     cases = [(program, "own", True) for program in programs.values()]
-    answers = on_grid(p, m, embed_all, graphs, cases)
+    answers = on_grid(*grid, embed_all, graphs, cases)
     errors = {
         name: relative_error(np.concatenate(parts), expected[name])
         for name, *parts in zip(programs, *answers, strict=True)

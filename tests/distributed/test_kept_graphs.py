@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.patience import WAIT_SECONDS
 from tests.support.refreshed_job import NightlyJob
+from tests.support.tiers import later
 
 pytestmark = pytest.mark.distributed
 
@@ -30,7 +31,7 @@ def _counts(report: dict[str, Any]) -> tuple[object, ...]:
     return report["edges"], report["relations"], report["omissions"]
 
 
-@pytest.mark.parametrize("grid", ["1x1", "2x1", "1x2", "2x2"])
+@pytest.mark.parametrize("grid", later(["1x1", "2x1", "1x2", "2x2"], "2x2"))
 def test_a_graph_that_is_read_back_gives_the_bits_of_its_edges(grid: str, tmp_path: Path) -> None:
     job = NightlyJob(tmp_path, "--scale", "10", "--ids", "int64", "--weights")
     first = job.night(grid)
@@ -108,7 +109,7 @@ def test_a_graph_of_other_nodes_is_not_used(job: NightlyJob) -> None:
     assert job.same_as_whole("2x1")
 
 
-@pytest.mark.parametrize("part", [0, 1, 2])
+@pytest.mark.parametrize("part", later([0, 1, 2], 2))
 def test_a_graph_that_is_damaged_is_built_again_with_a_warning(part: int, job: NightlyJob) -> None:
     job.night("2x1")
     job.change_features([5])
@@ -156,7 +157,7 @@ def test_edges_that_were_written_to_in_place_are_read(tmp_path: Path) -> None:
     assert job.same_as_whole("1x1")
 
 
-@pytest.mark.parametrize("grid", ["2x1", "2x2"])
+@pytest.mark.parametrize("grid", later(["2x1", "2x2"], "2x1"))
 def test_edge_types_are_read_back_one_by_one(grid: str, tmp_path: Path) -> None:
     job = NightlyJob(tmp_path, "--scale", "10", "--hetero")
     first = job.night(grid)

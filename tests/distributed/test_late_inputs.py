@@ -15,6 +15,7 @@ from embertide.spec.reports import Ending, InputsReport
 from tests.support.commands import Commands, Running
 from tests.support.pods import look_pod, plan_pod
 from tests.support.small_job import NODES, SmallJob
+from tests.support.tiers import later
 
 pytestmark = pytest.mark.distributed
 
@@ -103,7 +104,7 @@ def test_half_of_the_edges_is_refused(small: SmallJob, commands: Commands) -> No
     assert current(small) == before
 
 
-@pytest.mark.parametrize("grid", ["1x1", "2x2"])
+@pytest.mark.parametrize("grid", later(["1x1", "2x2"], "2x2"))
 def test_half_of_the_lines_is_refused(small: SmallJob, commands: Commands, grid: str) -> None:
     """Of text, whose lines are counted as they are read, on several workers too."""
     small.write_csv(ALL_CSV)

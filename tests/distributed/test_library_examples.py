@@ -27,6 +27,7 @@ from tests.support.models import Files, read_again, shake
 from tests.support.plans import order_steps
 from tests.support.ranks import on_grid
 from tests.support.tasks import embed_all
+from tests.support.tiers import share
 from tests.support.typed_world import embed_types, expected_of
 from tests.support.world import Graph, make_features, make_graph
 from tools.pages import examples as examples_page
@@ -72,9 +73,10 @@ def graph() -> Graph:
 
 @pytest.mark.parametrize(("p", "m"), GRIDS)
 def test_examples_of_one_node_type(
-    p: int, m: int, programs: dict[str, Program], graph: Graph
+    p: int, m: int, programs: dict[str, Program], graph: Graph, pytestconfig: pytest.Config
 ) -> None:
-    chosen = {name: program for name, program in programs.items() if "" in program.inputs}
+    every = {name: program for name, program in programs.items() if "" in program.inputs}
+    chosen = share(every, GRIDS.index((p, m)), len(GRIDS), pytestconfig)
     cases = [(program, "own", True) for program in chosen.values()]
     answers = on_grid(p, m, embed_all, {("own", True): graph}, cases)
     errors = {
@@ -95,8 +97,11 @@ def _expected(program: Program, graph: Graph) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("p", "m"), GRIDS)
-def test_examples_of_several_types(p: int, m: int, programs: dict[str, Program]) -> None:
-    chosen = {name: program for name, program in programs.items() if "" not in program.inputs}
+def test_examples_of_several_types(
+    p: int, m: int, programs: dict[str, Program], pytestconfig: pytest.Config
+) -> None:
+    every = {name: program for name, program in programs.items() if "" not in program.inputs}
+    chosen = share(every, GRIDS.index((p, m)), len(GRIDS), pytestconfig)
     ordered = [order_steps(program, p * m) for program in chosen.values()]
     by_rank = on_grid(p, m, embed_types, ordered)
     for number, (name, program) in enumerate(chosen.items()):

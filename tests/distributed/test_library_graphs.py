@@ -32,6 +32,7 @@ from tests.support.library_graphs import (
     utils,
 )
 from tests.support.ranks import on_grid
+from tests.support.tiers import later
 from tests.support.world import NODES, Graph, make_features, make_graph
 
 pytestmark = pytest.mark.distributed
@@ -168,7 +169,7 @@ def edges_of(graph: Graph, names: list[Any]) -> list[Edge]:
     return sorted((names[src], names[dst], weight, *own) for src, dst, weight, own in ends)
 
 
-@pytest.mark.parametrize("grid", [(1, 1), (3, 1), (1, 3), (2, 2)])
+@pytest.mark.parametrize("grid", later([(1, 1), (3, 1), (1, 3), (2, 2)], (2, 2)))
 def test_edges_are_those_of_the_library(tmp_path: Path, grid: tuple[int, int]) -> None:
     files = [
         write_job(
@@ -206,7 +207,7 @@ def typed(data: Any, graphs: dict[tuple[str, str, str], Graph]) -> Any:
     return data
 
 
-@pytest.mark.parametrize("grid", [(1, 1), (2, 2)])
+@pytest.mark.parametrize("grid", later([(1, 1), (2, 2)], (1, 1)))
 def test_a_reverse_type_is_that_of_to_undirected(tmp_path: Path, grid: tuple[int, int]) -> None:
     """Within a node type too, where ``merge=False`` keeps the relations apart."""
     graphs = {("user", "buys", "item"): BOTH, ("user", "follows", "user"): BOTH}

@@ -14,6 +14,7 @@ from embertide.versions.layers.sweeping import keys, seals_of
 from tests.support.catalogue import catalogue
 from tests.support.ranks import on_grid
 from tests.support.refreshed import Answer, Day, refresh_cases
+from tests.support.tiers import later
 from tests.support.world import Graph
 
 pytestmark = pytest.mark.distributed
@@ -62,7 +63,12 @@ def written(seal: Seal) -> int:
 
 @pytest.mark.parametrize(
     ("grid", "names"),
-    [((1, 1), MODELS), ((2, 1), MODELS[:1]), ((1, 2), MODELS[1:]), ((2, 2), MODELS)],
+    later(
+        [((1, 1), MODELS), ((2, 1), MODELS[:1]), ((1, 2), MODELS[1:]), ((2, 2), MODELS)],
+        ((2, 1), MODELS[:1]),
+        ((1, 2), MODELS[1:]),
+        several=True,
+    ),
 )
 def test_twenty_nights_have_the_bits_of_whole_runs(
     grid: tuple[int, int], names: list[str], tmp_path: Path

@@ -15,6 +15,7 @@ import yaml
 
 from tests.support.commands import Commands
 from tests.support.even_types import write_even_types
+from tests.support.tiers import by_turns
 
 pytestmark = pytest.mark.distributed
 
@@ -92,25 +93,19 @@ def row_of(item: dict[str, Any]) -> Row:
     return item["axis"], item["primitive"], item["layer"], item["relation"]
 
 
-@pytest.mark.parametrize(("model", "grid", "fanout"), CASES)
+@pytest.mark.parametrize(("case", "in_place"), by_turns(CASES, [False, True]))
 def test_a_run_sends_what_is_planned(
-    commands: Commands, made: dict[Model, Path], model: Model, grid: str, fanout: list[int] | None
+    commands: Commands,
+    made: dict[Model, Path],
+    case: tuple[Model, str, list[int] | None],
+    in_place: bool,
 ) -> None:
-    """With rows exchanged as between hosts."""
-    manifest = with_groups(made[model], fanout)
-    report = run_of(commands, manifest, grid, in_place=False)
-    assert not any(item["bytes_read_in_place"] for item in report["traffic"])
-    assert differing(report) == {}
-
-
-@pytest.mark.parametrize(("model", "grid", "fanout"), CASES)
-def test_of_a_run_in_place_what_still_moves_is_planned(
-    commands: Commands, made: dict[Model, Path], model: Model, grid: str, fanout: list[int] | None
-) -> None:
-    manifest = with_groups(made[model], fanout)
-    report = run_of(commands, manifest, grid, in_place=True)
-    assert sum(item["bytes_read_in_place"] for item in report["traffic"]) > 0
-    assert not any(item["bytes_sent"] for item in report["traffic"] if item["primitive"] == "spmm")
+    """With rows exchanged as between hosts, or in place, where sums move none."""
+    model, grid, fanout = case
+    report = run_of(commands, with_groups(made[model], fanout), grid, in_place=in_place)
+    assert (sum(item["bytes_read_in_place"] for item in report["traffic"]) > 0) == in_place
+    sums = (item["bytes_sent"] for item in report["traffic"] if item["primitive"] == "spmm")
+    assert not in_place or not any(sums)
     assert differing(report) == {}
 
 

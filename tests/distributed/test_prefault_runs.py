@@ -18,6 +18,7 @@ from embertide.spec.grid import GridShape
 from embertide.storage.opening import open_storage
 from tests.support.job_files import WIDTH, write_job
 from tests.support.prefault import MIB, has_huge_files, held
+from tests.support.tiers import later
 from tests.support.world import make_features, make_graph
 
 pytestmark = [
@@ -49,7 +50,7 @@ class Watched(Prefault):
         super().close()
 
 
-@pytest.mark.parametrize("grid", [(1, 1), (2, 1), (2, 2)])
+@pytest.mark.parametrize("grid", later([(1, 1), (2, 1), (2, 2)], (2, 1)))
 def test_workers_take_it_and_give_it_back(
     grid: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

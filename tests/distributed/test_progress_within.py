@@ -21,6 +21,7 @@ from embertide.steps import Aggregate, Attend, HeadDot, Linear, PairAttend, Prog
 from embertide.storage.opening import open_storage
 from embertide.telemetry.progress import Progress
 from tests.support.ranks import on_grid
+from tests.support.tiers import by_turns
 from tests.support.world import Graph, Rank, make_features, make_job
 
 pytestmark = pytest.mark.distributed
@@ -81,8 +82,7 @@ def watch(exchange: Exchange, graph: Graph, model: Program) -> list[Progress]:
     return [event for event in seen if event.stage == "infer"]
 
 
-@pytest.mark.parametrize("grid", [(1, 1), (2, 2)])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("name", "grid"), by_turns(list(PROGRAMS), [(2, 2), (1, 1)]))
 def test_a_layer_is_seen_to_go_on(grid: tuple[int, int], name: str) -> None:
     attempts = 3
     for left in reversed(range(attempts)):

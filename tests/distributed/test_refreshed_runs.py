@@ -19,6 +19,7 @@ from embertide.telemetry.format import human_bytes
 from embertide.versions.layers.seals import KeptTensor
 from embertide.versions.layers.sweeping import seals_of
 from tests.support.refreshed_job import NightlyJob
+from tests.support.tiers import later
 
 pytestmark = pytest.mark.distributed
 
@@ -28,7 +29,9 @@ def job(tmp_path: Path) -> NightlyJob:
     return NightlyJob(tmp_path, "--scale", "10")
 
 
-@pytest.mark.parametrize("grid", [pytest.param("2x1", marks=pytest.mark.tier(1)), "1x2", "2x2"])
+@pytest.mark.parametrize(
+    "grid", [pytest.param("2x1", marks=pytest.mark.tier(1)), *later(["1x2", "2x2"], "2x2")]
+)
 def test_several_days_have_the_bits_of_whole_runs(grid: str, job: NightlyJob) -> None:
     first = job.night(grid)
     assert first["refresh"]["mode"] == "full"

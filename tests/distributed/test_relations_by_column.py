@@ -20,6 +20,7 @@ from embertide.spec.manifest import EmbeddingJob
 from embertide.storage.opening import open_storage
 from tests.support.exact import assert_exact
 from tests.support.job_files import WIDTH, JobFiles, write_job
+from tests.support.tiers import later
 from tests.support.world import make_features, make_graph
 
 pytestmark = pytest.mark.distributed
@@ -49,7 +50,7 @@ def job_with(files: JobFiles, equals: str, **fields: Any) -> EmbeddingJob:
     return EmbeddingJob.model_validate(data)
 
 
-@pytest.mark.parametrize("grid", [(1, 1), (2, 2)])
+@pytest.mark.parametrize("grid", later([(1, 1), (2, 2)], (2, 2)))
 def test_edges_of_one_relation(tmp_path: Path, grid: tuple[int, int]) -> None:
     files = write_with_others(tmp_path)
     report = run_job(

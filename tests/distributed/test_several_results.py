@@ -31,6 +31,7 @@ from tests.support.exact import assert_exact
 from tests.support.export_results import HIDDEN, Heads, Layers
 from tests.support.models import shake
 from tests.support.small_job import NODES, SmallJob
+from tests.support.tiers import later
 from tests.support.typed_files import check_rows, write_typed_job
 from tests.support.typed_programs import relational
 from tests.support.typed_world import expected_of
@@ -75,7 +76,7 @@ def rows(job: SmallJob, result: str | None) -> npt.NDArray[np.float32]:
     return np.asarray(vectors[np.argsort(ids)])
 
 
-@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("grid", later(GRIDS, (2, 2)))
 def test_one_run_publishes_all_results(tmp_path: Path, grid: tuple[int, int]) -> None:
     module = shake(Layers(both))
     job = make(tmp_path, module)
@@ -127,7 +128,7 @@ def test_a_job_publishes_some_and_computes_no_more(tmp_path: Path) -> None:
         run(job)
 
 
-@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("grid", later(GRIDS, (1, 2)))
 def test_layers_of_a_described_model(tmp_path: Path, grid: tuple[int, int]) -> None:
     job = SmallJob.make(tmp_path)
     run(job, grid)
@@ -221,7 +222,7 @@ def named(program: Program) -> Program:
     return replace(program, results=results | {"user/inner": inner})
 
 
-@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("grid", later(GRIDS, (2, 1)))
 def test_results_of_several_node_types(tmp_path: Path, grid: tuple[int, int]) -> None:
     program = named(relational())
     job = load_manifest(json.dumps(write_typed_job(tmp_path, program)))

@@ -23,6 +23,7 @@ from tests.support.exact import assert_exact
 from tests.support.export_tables import FEATURES, ROWS, BelowFeatures, Cat, Positions, Several
 from tests.support.models import shake
 from tests.support.small_job import SmallJob
+from tests.support.tiers import by_turns
 
 pytestmark = pytest.mark.distributed
 
@@ -104,8 +105,7 @@ def make(folder: Path, ids: str, module: Any, tables: Any, nodes: int = ROWS) ->
     return made
 
 
-@pytest.mark.parametrize("grid", [(1, 1), (2, 1), (1, 2), (2, 2)])
-@pytest.mark.parametrize("ids", NAMES)
+@pytest.mark.parametrize(("ids", "grid"), by_turns(list(NAMES), [(2, 2), (1, 2), (2, 1), (1, 1)]))
 def test_rows_of_tables_meet_the_features_of_their_nodes(
     tmp_path: Path, ids: str, grid: tuple[int, int]
 ) -> None:
@@ -148,8 +148,7 @@ def grown(module: Any, missing: str) -> Any:
     return module
 
 
-@pytest.mark.parametrize("missing", ["zeros", "mean"])
-@pytest.mark.parametrize("ids", NAMES)
+@pytest.mark.parametrize(("ids", "missing"), by_turns(list(NAMES), ["zeros", "mean"]))
 def test_new_nodes_get_what_the_manifest_says(tmp_path: Path, ids: str, missing: str) -> None:
     module = shake(Cat())
     job = make(tmp_path, ids, module, "emb", nodes=ROWS + 4)

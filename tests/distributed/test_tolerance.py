@@ -66,13 +66,25 @@ def errors(answer: Answer) -> np.ndarray:
     return np.linalg.norm(rows - whole, axis=1) / np.maximum(norms, 1e-300)
 
 
-@pytest.mark.parametrize("grid", [(1, 1), (2, 1), (1, 2), (2, 2)])
+BY_TURNS = {
+    (1, 1): ["pyg example sage", "pyg GIN-batch_norm", "dgl jk-cat"],
+    (2, 1): ["pyg GAT", "pyg example gcn"],
+    (1, 2): ["made both single"],
+    (2, 2): ["pyg jk-cat"],
+}
+
+
+@pytest.mark.parametrize("grid", BY_TURNS)
 def test_errors_stay_within_the_tolerance_of_each_layer(
-    grid: tuple[int, int], cases: dict[str, Case], tmp_path: Path
+    grid: tuple[int, int], cases: dict[str, Case], tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
-    names = MODELS if grid == (1, 1) else MODELS[:6]
+    names = BY_TURNS[grid]
+    if pytestconfig.option.tier == 3:
+        names = MODELS if grid == (1, 1) else MODELS[:6]
     by_rank: list[dict[str, list[Answer]]] = [{} for _ in range(grid[0] * grid[1])]
-    for some in (names[::2], names[1::2]):  # all take longer than ranks may, where much else runs
+    for some in filter(
+        None, (names[::2], names[1::2])
+    ):  # all take longer than ranks may, where much else runs
         uri = (tmp_path / some[0]).as_uri()
         each = run({n: cases[n] for n in some}, uri, grid, tolerance=TOLERANCE, max_error=0.5)
         by_rank = [known | own for known, own in zip(by_rank, each, strict=True)]

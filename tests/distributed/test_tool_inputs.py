@@ -14,6 +14,7 @@ from embertide.storage.opening import open_storage
 from embertide.versions.reading import iter_embeddings
 from tests.support.commands import Commands
 from tests.support.small_job import NODES, SmallJob
+from tests.support.tiers import later
 
 pytestmark = pytest.mark.distributed
 LINES = "# made by hand; ids are floats\nsrc;dst\n" + "".join(
@@ -32,7 +33,7 @@ def embeddings(job: SmallJob) -> tuple[list[int], np.ndarray]:
     return ids.tolist(), np.concatenate([part[1] for part in parts])
 
 
-@pytest.mark.parametrize("grid", ["1x1", "2x1"])
+@pytest.mark.parametrize("grid", later(["1x1", "2x1"], "2x1"))
 def test_other_types_and_a_dialect(commands: Commands, tmp_path: Path, grid: str) -> None:
     plain = SmallJob.make(tmp_path / "plain")
     plain.write_manifest(input__nodes__0__ids="int64")

@@ -28,6 +28,7 @@ from embertide.versions.publish import rollback
 from embertide.versions.reading import iter_embeddings, read_version
 from tests.support.commands import Commands, Done
 from tests.support.plans import order_steps
+from tests.support.tiers import later
 from tests.support.typed_files import check_rows, names_of, write_typed_job
 from tests.support.typed_programs import attending, from_files, relational
 from tests.support.typed_world import expected_of
@@ -102,7 +103,7 @@ def test_some_types_are_published_and_what_they_do_not_need_is_not_read(
         list(iter_embeddings(open_storage(None), out, node_type="lone"))
 
 
-@pytest.mark.parametrize("grid", ["1x1", "2x2"])
+@pytest.mark.parametrize("grid", later(["1x1", "2x2"], "2x2"))
 def test_text_that_the_model_does_not_read_is_counted_for_its_limits(
     commands: Commands, tmp_path: Path, grid: str
 ) -> None:

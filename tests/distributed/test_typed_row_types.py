@@ -9,6 +9,7 @@ from embertide.steps import Aggregate, Linear
 from tests.support.exact import UNIT, assert_exact, relative_error
 from tests.support.plans import order_steps
 from tests.support.ranks import on_grid
+from tests.support.tiers import by_turns
 from tests.support.typed_programs import (
     BUYS,
     FOLLOWS,
@@ -67,9 +68,11 @@ def test_sums_are_those_of_rounded_rows(p: int, m: int) -> None:
         assert relative_error(found, expected_of(SUMS)[of_type]) > 1e-4
 
 
-@pytest.mark.parametrize(("p", "m"), [(2, 1), (1, 2), (2, 2)])
-@pytest.mark.parametrize("name", ["features", "products"])
-def test_rows_of_every_type_travel_in_half_the_bytes(p: int, m: int, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "grid"), by_turns(["features", "products"], [(2, 1), (1, 2), (2, 2)])
+)
+def test_rows_of_every_type_travel_in_half_the_bytes(name: str, grid: tuple[int, int]) -> None:
+    p, m = grid
     one = order_steps({"features": SUMS, "products": SENT_ON}[name], p * m)
     whole = on_grid(p, m, count_types, one)
     half = on_grid(p, m, count_types, one, "bfloat16")

@@ -15,16 +15,20 @@ later tier has is of that tier (``needs.py``, :data:`FOLDERS`, :data:`PACKAGES`)
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
 from tests.support.needs import needed
 from tests.support.paths import ROOT
+
+T = TypeVar("T")
 
 FOLDERS = {
     "cluster": "a Kubernetes node",
@@ -50,6 +54,43 @@ them, itself or by a module of ``tests.support``, is of the second tier."""
 
 _IMPORTS = re.compile(r"^(?:from|import) ([\w.]+)(?: import (\([^)]*\)|.*))?", re.MULTILINE)
 _LEFT = pytest.StashKey[Counter[tuple[int, str]]]()
+
+
+def by_turns(*axes: Sequence[Any]) -> list[Any]:
+    """All combinations of a test's parameters, of which the second tier tries few.
+
+    Each value of each axis is among these, with those of the others in turns.
+    """
+    turns = {tuple(at % len(axis) for axis in axes) for at in range(max(map(len, axes)))}
+    every = itertools.product(*(range(len(axis)) for axis in axes))
+    return [
+        pytest.param(
+            *(axis[at] for axis, at in zip(axes, places, strict=True)),
+            marks=pytest.mark.tier(2 if places in turns else 3),
+        )
+        for places in every
+    ]
+
+
+def later(every: Sequence[Any], *second: Any, several: bool = False) -> list[Any]:
+    """A test's parameters, of which the second tier tries some, and the third all.
+
+    Args:
+        several: each value is a tuple of several parameters.
+    """
+    assert all(value in every for value in second)
+    return [
+        pytest.param(
+            *(value if several else (value,)), marks=pytest.mark.tier(2 if value in second else 3)
+        )
+        for value in every
+    ]
+
+
+def share(cases: dict[str, T], turn: int, turns: int, config: pytest.Config) -> dict[str, T]:
+    """Every so-manieth of the cases, as they take turns on grids; in the third tier all."""
+    names = list(cases) if config.option.tier == 3 else list(cases)[turn::turns]
+    return {name: cases[name] for name in names}
 
 
 def tier_of(item: pytest.Item) -> tuple[int, str]:
