@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.tiers import later
 
 pytestmark = pytest.mark.distributed
 
@@ -28,7 +29,10 @@ the command has more. Those of a line share a process, whose imports take as lon
 """
 
 
-@pytest.mark.parametrize(("times", "within", "shapes"), CASES)
+@pytest.mark.parametrize(
+    ("times", "within", "shapes"),
+    later(CASES, CASES[0], CASES[2], CASES[3], CASES[5], several=True),
+)
 def test_the_fullest_worker_takes_what_is_planned(
     times: str, within: str, shapes: tuple[str, ...]
 ) -> None:

@@ -15,7 +15,7 @@ from embertide.errors import SelfCheckFailed
 from embertide.storage.opening import open_storage
 from embertide.versions.layers.catalog import list_layers
 from tests.support import random_kills
-from tests.support.commands import environment
+from tests.support.commands import Commands, environment
 from tests.support.random_kills import RandomKills
 from tests.support.resumed import LAYERS, NODES, Job
 from tests.support.small_job import SmallJob
@@ -187,16 +187,13 @@ def test_a_layer_that_differs_when_it_is_computed_again_is_not_kept(tmp_path: Pa
     (tmp_path / "sitecustomize.py").write_text(FAULT)
     env = environment()
     command = [sys.executable, "-m", "embertide", "run", job.manifest, "--resume"]
-    right = {"PYTHONPATH": env["PYTHONPATH"]}
     faulty = {"PYTHONPATH": f"{tmp_path}:{env['PYTHONPATH']}"}
     failed = subprocess.run(command, env=env | faulty, capture_output=True, text=True, check=False)
     assert failed.returncode == SelfCheckFailed.exit_code, failed.stderr
     assert [kept.layers for kept in list_layers(open_storage(None), job.output.as_uri())] in (
         [], [[]]
     )  # fmt: skip
-    done = subprocess.run(
-        [*command, "--json"], env=env | right, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout.splitlines()[-1])
+    done = Commands(tmp_path).run(*command[3:], "--json")
+    assert done.code == 0, done.err
+    report = done.events[-1]
     assert (report["kept"]["resumed"], report["kept"]["kept"]) == (0, [1])

@@ -25,6 +25,7 @@ from tests.support.commands import Commands
 from tests.support.full_disk import end_without_room
 from tests.support.memory_group import LIMITS, run_limited
 from tests.support.planned_peaks import hold_peaks
+from tests.support.tiers import later
 
 pytestmark = pytest.mark.distributed
 
@@ -97,7 +98,7 @@ def run_as_planned(
     return reports[-1]
 
 
-@pytest.mark.parametrize("grid", MEMORY)
+@pytest.mark.parametrize("grid", later(list(MEMORY), "2x1"))
 def test_a_run_with_its_graph_on_disk_keeps_to_its_memory_and_has_the_same_bits(
     grid: str, job: Path, whole: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -151,7 +152,10 @@ def planned_on_disk(path: Path, grid: str, mib: int) -> PlannedSpill:
     return spill
 
 
-@pytest.mark.parametrize(("grid", "mib"), [("1x1", 482), ("2x1", 474), ("1x2", 474)])
+@pytest.mark.parametrize(
+    ("grid", "mib"),
+    later([("1x1", 482), ("2x1", 474), ("1x2", 474)], ("2x1", 474), several=True),
+)
 def test_relations_on_disk_keep_to_their_plan_and_have_the_same_bits(
     grid: str, mib: int, typed_job: Path, typed_whole: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -218,7 +222,10 @@ def test_the_plan_says_that_the_graph_goes_to_disk(job: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("fixture", "mib", "file"), [("job", MEMORY["1x1"], 32), ("typed_job", 482, 48)]
+    ("fixture", "mib", "file"),
+    later(
+        [("job", MEMORY["1x1"], 32), ("typed_job", 482, 48)], ("typed_job", 482, 48), several=True
+    ),
 )
 def test_a_disk_without_room_for_edges_ends_the_run(
     fixture: str, mib: int, file: int, tmp_path: Path, request: pytest.FixtureRequest
