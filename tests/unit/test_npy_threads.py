@@ -1,4 +1,4 @@
-"""Headers of npy arrays, read by two threads at once."""
+"""Headers of npy arrays: read by two threads at once, and of large arrays."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
 from embertide.readers.npy import read_header
-from embertide.storage.protocol import Storage
+from embertide.storage.protocol import ObjectInfo, Storage
 
 
 def deeper(calls: int, function: Callable[[], None]) -> None:
@@ -58,3 +60,19 @@ def test_two_threads_read_headers_at_different_depths(tmp_path: Path, storage: S
             read()
     assert reads
     assert [future.exception() for future in reads] == [None] * len(reads)
+
+
+def test_of_a_large_array_only_the_beginning_is_read_for_its_header(
+    tmp_path: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((1 << 16, 4)))
+    (info,) = storage.list(f"file://{tmp_path}/x.npy")
+    given, opened = list[Any](), storage.open
+
+    def open_parts(uri: str, info: ObjectInfo, parts: Any = None) -> Any:
+        given.append(parts)
+        return opened(uri, info, parts)
+
+    monkeypatch.setattr(storage, "open", open_parts)
+    assert read_header(storage, info).rows == 1 << 16
+    assert given == [[(0, 1 << 16)]]
