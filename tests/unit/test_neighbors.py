@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embertide.errors import InputError
-from embertide.versions.neighbors import Batches, Metric, Neighbor, nearest
-
-WORDS = ["apple", "apples", "maple", "grape", "orange", "melon", "lemon"]
+from embertide.versions.neighbors import Batches, Metric, nearest
+from tests.support.expected import Expected, inputs
 
 
 def in_batches(ids: npt.NDArray[np.generic] | pa.Array, values: object, size: int) -> Batches:
@@ -57,26 +58,6 @@ def test_batches_do_not_matter(rows: int, width: int, k: int, size: int, seed: i
     assert len(whole["0"]) == min(k, rows - 1)
 
 
-def test_equal_scores_keep_the_order_of_rows() -> None:
-    values = [[1, 0], [2, 0], [2, 0], [1, 0], [2, 0]]
-    found = nearest(in_batches(np.arange(5), values, 2), ["0"], 3, "dot").found["0"]
-    assert found == [Neighbor(1, 2.0), Neighbor(2, 2.0), Neighbor(4, 2.0)]
-
-
-def test_scores_mean_what_the_metric_says() -> None:
-    batches = in_batches(np.array([5, 6, 7]), [[3, 4], [6, 8], [0, 0]], 2)
-    assert nearest(batches, ["5"], 2, "cosine").found["5"] == [Neighbor(6, 1.0), Neighbor(7, 0.0)]
-    assert nearest(batches, ["5"], 2, "dot").found["5"] == [Neighbor(6, 50.0), Neighbor(7, 0.0)]
-    assert nearest(batches, ["5"], 2, "l2").found["5"] == [Neighbor(6, 5.0), Neighbor(7, 5.0)]
-
-
-def test_string_ids_and_repeated_questions() -> None:
-    batches = in_batches(pa.array(WORDS, pa.large_string()), np.eye(7) + 0.1, 3)
-    found = nearest(batches, ["melon", "apple", "melon"], 2, "dot").found
-    assert list(found) == ["melon", "apple"]
-    assert [n.id for n in found["apple"]] == ["apples", "maple"]
-
-
 def test_half_precision_does_not_overflow() -> None:
     values = np.full((3, 4), 60000, np.float16)
 
@@ -87,69 +68,28 @@ def test_half_precision_does_not_overflow() -> None:
     assert [n.score for n in nearest(batches, ["0"], 2, "dot").found["0"]] == [square, square]
 
 
-def test_unknown_string_ids_get_the_nearest_spellings_and_the_others_their_answers() -> None:
-    batches = in_batches(pa.array(WORDS), np.eye(7), 2)
-    answer = nearest(batches, ["aple", "Melon", "apple", "zzz"], 2, source="version 7")
-    assert list(answer.found) == ["apple"]
-    assert len(answer.found["apple"]) == 2
-    assert list(answer.unknown) == ["aple", "Melon", "zzz"]
-    assert answer.unknown["aple"] == (
-        "no id 'aple' in version 7, which has 7 rows; did you mean apple, maple, apples?"
-    )
-    assert answer.unknown["Melon"].endswith("did you mean melon?")
-    assert answer.unknown["zzz"] == "no id 'zzz' in version 7, which has 7 rows"
+CASES = inputs("neighbors.txt")
 
 
-def test_unknown_number_gets_the_range() -> None:
-    batches = in_batches(np.array([4, -7, 90]), np.eye(3), 2)
-    unknown = nearest(batches, ["5", "five", "9" * 20], 1).unknown
-    assert unknown["5"] == "no id '5', which has 3 rows with ids from -7 to 90"
-    assert unknown["five"].endswith("; its ids are whole numbers")
-    assert unknown["9" * 20].startswith("no id '99999999999999999999'")
+def answer(case: dict[str, Any], size: int) -> str:
+    """The neighbours of each id that is found, and what is said of others."""
+    given = dict(case)
+    ids = pa.array(given.pop("ids"))
+    batches = in_batches(ids if pa.types.is_string(ids.type) else ids.to_numpy(),
+                         given.pop("values"), size)  # fmt: skip
+    try:
+        found = nearest(batches, given.pop("asked"), given.pop("k", 9), **given)
+    except InputError as error:
+        return str(error)
+    lines = [
+        f"{name}: {[(n.id, round(n.score, 6)) for n in of]}" for name, of in found.found.items()
+    ]
+    return "\n".join([*lines, *found.unknown.values()])
 
 
-TYPED = ["item:1", "user:1", "item:2", "user:2", "item:3"]
-TYPED_VALUES = [[1, 0], [1, 0], [0.9, 0.1], [0.5, 0.5], [0, 1]]
-
-
-@pytest.mark.parametrize("size", [1, 2, 5])
-def test_a_prefix_restricts_what_is_compared_with(size: int) -> None:
-    batches = in_batches(pa.array(TYPED), TYPED_VALUES, size)
-    found = nearest(batches, ["1", "item:3", "user:2"], 9, prefix="item:").found
-    assert list(found) == ["item:1", "item:3", "user:2"]
-    assert [n.id for n in found["item:1"]] == ["item:2", "item:3"]
-    assert [n.id for n in found["item:3"]] == ["item:2", "item:1"]
-    assert {n.id for n in found["user:2"]} == {"item:1", "item:2", "item:3"}
-
-
-def test_an_id_as_written_wins_over_one_with_the_prefix() -> None:
-    batches = in_batches(pa.array(["1", "item:1", "item:2"]), np.eye(3), 2)
-    assert list(nearest(batches, ["1", "2"], 1, prefix="item:").found) == ["1", "item:2"]
-
-
-def test_the_same_id_with_and_without_its_prefix_is_one_question() -> None:
-    batches = in_batches(pa.array(TYPED), TYPED_VALUES, 2)
-    assert list(nearest(batches, ["1", "item:1"], 1, prefix="item:").found) == ["item:1"]
-
-
-def test_a_prefix_of_nothing_finds_nothing() -> None:
-    batches = in_batches(pa.array(TYPED), TYPED_VALUES, 2)
-    assert nearest(batches, ["user:1"], 2, prefix="shop:").found == {"user:1": []}
-    missing = nearest(batches, ["9"], 2, prefix="item:").unknown
-    assert missing == {
-        "9": "no id 'item:9', which has 5 rows; did you mean item:1, item:2, item:3?"
-    }
-
-
-def test_numbers_have_no_prefix() -> None:
-    with pytest.raises(InputError, match="prefix 'item:' needs string ids"):
-        nearest(in_batches(np.arange(3), np.eye(3), 2), ["1"], 1, prefix="item:")
-
-
-def test_ids_are_whole_numbers_as_inputs_have_them() -> None:
-    batches = in_batches(np.arange(20), np.eye(20), 7)
-    assert list(nearest(batches, [" 7"], 1, "dot").found) == [" 7"]
-    for name in ("1_0", "--7", "²", "99999999999999999999"):
-        answer = nearest(batches, [name], 1, "dot")
-        assert not answer.found
-        assert answer.unknown[name].endswith("its ids are whole numbers")
+@pytest.mark.parametrize("name", CASES)
+def test_answers(name: str, expected: Expected) -> None:
+    case = yaml.safe_load(CASES[name])
+    found = {answer(case, size) for size in (1, 2, 1000)}
+    assert len(found) == 1
+    expected.check("neighbors.txt", name, f"{CASES[name]}--\n{found.pop()}", CASES)

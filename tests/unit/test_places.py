@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 import yaml
 
-from embertide.errors import InputError, ObjectMissing
+from embertide.errors import EmbertideError, InputError
 from embertide.planning.inputs import list_inputs
 from embertide.planning.readiness import describe, missing_inputs, wait_for_inputs
 from embertide.readers.places import expand, list_input, missing_days
 from embertide.spec.job_digest import job_digest
 from embertide.spec.manifest import EdgeInput, EmbeddingJob, load_manifest
 from embertide.storage.opening import open_storage
+from tests.support.expected import Expected, inputs
 from tests.support.manifests import put
 from tests.support.small_job import SmallJob
 
@@ -33,99 +34,24 @@ def edges(**given: Any) -> EdgeInput:
     return EdgeInput.model_validate({"format": "parquet", **given})
 
 
-def listed(folder: Path, **given: Any) -> list[str]:
-    """Names of what is listed, below the folder."""
-    found = list_input(STORAGE, edges(**given), "edges")
-    return [info.uri.removeprefix(f"file://{folder}/") for info in found]
+CASES = inputs("places.txt")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "fits"),
-    [
-        ("dt=2026-11-*/", ["dt=2026-11-01/", "dt=2026-11-02/"]),
-        ("dt=2026-11-*", ["dt=2026-11-01/", "dt=2026-11-02/", "dt=2026-11-03.parquet"]),
-        ("dt=2026-1?-0[13]*", ["dt=2026-11-01/", "dt=2026-11-03.parquet"]),
-        ("dt=2026-11-0[!1]/", ["dt=2026-11-02/"]),
-        ("*/country=NL/*.parquet", ["dt=2026-11-01/country=NL/a.parquet"]),
-        ("*/country=NL", ["dt=2026-11-01/country=NL/"]),
-        ("_*/", ["_old/"]),
-        ("*old*", []),
-        ("[[]x[]]/", ["[x]/"]),
-        ("dt=*/nothing/", []),
-        ("nowhere/*", []),
-    ],
-)
-def test_patterns_fit_within_names(tmp_path: Path, pattern: str, fits: list[str]) -> None:
-    touch(
-        tmp_path, "dt=2026-11-01/country=NL/a.parquet", "dt=2026-11-01/b.parquet",
-        "dt=2026-11-02/country=DE/a.parquet", "dt=2026-11-03.parquet", "_old/a.parquet",
-        "[x]/a.parquet", ".old",
-    )  # fmt: skip
-    found = expand(STORAGE, f"file://{tmp_path}/{pattern}")
-    assert found == [f"file://{tmp_path}/{name}" for name in fits]
-
-
-def test_any_other_uri_is_taken_as_it_is(tmp_path: Path) -> None:
-    assert expand(STORAGE, f"file://{tmp_path}/nowhere/") == [f"file://{tmp_path}/nowhere/"]
-
-
-def test_places_are_read_in_the_order_of_the_manifest(tmp_path: Path) -> None:
-    touch(tmp_path, "a/2", "a/1", "b/3", "c/4")
-    uri = f"file://{tmp_path}"
-    assert listed(tmp_path, uris=[f"{uri}/b/", f"{uri}/a"]) == ["b/3", "a/1", "a/2"]
-    assert listed(tmp_path, uri=f"{uri}/[ab]/") == ["a/1", "a/2", "b/3"]
-    assert listed(tmp_path, uris=[f"{uri}/c/", f"{uri}/[ab]/"]) == ["c/4", "a/1", "a/2", "b/3"]
-
-
-def test_a_window_is_days_from_the_oldest(tmp_path: Path) -> None:
-    touch(tmp_path, *(f"dt=2026-11-{day}/x" for day in (19, 20, 21, 22, 23)), "2026/11/22/y")
-    uri = f"file://{tmp_path}"
-    days = [f"dt=2026-11-{day}/x" for day in (20, 21, 22)]
-    assert listed(tmp_path, uri=uri, window=WINDOW) == days
-    other = WINDOW | {"of": "%Y/%m/%d", "last": "1d"}
-    assert listed(tmp_path, uri=f"{uri}/", window=other) == ["2026/11/22/y"]
-
-
-def test_every_place_must_have_objects(tmp_path: Path) -> None:
-    touch(tmp_path, "a/1")
-    uri = f"file://{tmp_path}"
-    with pytest.raises(ObjectMissing, match=r"/b does not exist"):
-        listed(tmp_path, uris=[f"{uri}/a", f"{uri}/b"])
-    with pytest.raises(ObjectMissing, match=r"/b\*/ fits no object or folder that is there"):
-        listed(tmp_path, uris=[f"{uri}/a", f"{uri}/b*/"])
-    # An optional input may have none at all, not half of its places.
-    with pytest.raises(ObjectMissing, match=r"/b does not exist"):
-        listed(tmp_path, uris=[f"{uri}/a", f"{uri}/b"], optional=True)
-    assert listed(tmp_path, uris=[f"{uri}/c", f"{uri}/b*"], optional=True) == []
-
-
-def test_missing_days_are_named_or_allowed(tmp_path: Path) -> None:
-    touch(tmp_path, "dt=2026-11-21/x", "dt=2026-11-20/_SUCCESS")
-    given = {"uri": f"file://{tmp_path}", "window": WINDOW}
-    with pytest.raises(ObjectMissing) as caught:
-        listed(tmp_path, **given)
-    said = str(caught.value)
-    assert f"file://{tmp_path}/dt=2026-11-20/ has no objects: 2 of 3 days of the window" in said
-    assert "2026-11-20, 2026-11-22. Write them" in said
-    assert "missingDays: allow" in said
-    allowed = given | {"window": WINDOW | {"missingDays": "allow"}}
-    assert listed(tmp_path, **allowed) == ["dt=2026-11-21/x"]
-    assert missing_days(STORAGE, edges(**allowed), "edges") == ["2026-11-20", "2026-11-22"]
-    (tmp_path / "dt=2026-11-21" / "x").unlink()
-    with pytest.raises(ObjectMissing, match="3 of 3 days"):
-        listed(tmp_path, **allowed)
-
-
-def test_an_object_in_two_places_is_refused(tmp_path: Path) -> None:
-    touch(tmp_path, "a/b/1", "a/2")
-    uri = f"file://{tmp_path}"
-    with pytest.raises(InputError) as caught:
-        listed(tmp_path, uris=[f"{uri}/a/", f"{uri}/a/b/"], recursive=True)
-    assert f"{uri}/a/b/1 is in two places of one input, {uri}/a/ and {uri}/a/b/" in str(
-        caught.value
-    )
-    with pytest.raises(InputError, match="would count twice"):
-        listed(tmp_path, uris=[f"{uri}/a/b", f"{uri}/a/b/*"])
+@pytest.mark.parametrize("name", CASES)
+def test_what_places_have(name: str, tmp_path: Path, expected: Expected) -> None:
+    """What a pattern fits, or the objects of an input, in their order; days that are missing."""
+    given = yaml.safe_load(CASES[name].replace("<folder>", tmp_path.as_uri()))
+    touch(tmp_path, *given.pop("files"))
+    try:
+        if "expand" in given:
+            found = expand(STORAGE, given["expand"])
+        else:
+            found = [info.uri for info in list_input(STORAGE, edges(**given), "edges")]
+            found += missing_days(STORAGE, edges(**given), "edges")
+    except EmbertideError as error:
+        found = [str(error)]
+    text = "\n".join(found).replace("file://", "").replace(str(tmp_path), "<folder>")
+    expected.check("places.txt", name, f"{CASES[name]}--\n{text or 'nothing'}", CASES)
 
 
 # ---- ready
