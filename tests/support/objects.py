@@ -5,8 +5,8 @@ of ``spec.workers`` beside cpu and memory (``workers``), of ``podTemplate`` (``t
 metadata (``meta``), of the operator's ``settings`` and of the ``attempt``. Below it is what the
 job's objects have (``+``) and lack (``-``) beside those of a job without all that, each line with
 its objects and path, where items of lists stand under their names; or why the job is refused.
-``whole: true`` shows the objects themselves, and ``each`` runs a case with each of its values, merged
-into it. Hashes are left out.
+``whole: true`` shows the objects themselves, and ``each`` runs a case with each of its values, merged in.
+Hashes are left out.
 """
 
 from __future__ import annotations
@@ -55,9 +55,13 @@ def _shown(case: Fields) -> str:
         return yaml.safe_dump_all(built.values(), sort_keys=False, width=100)
     plain = _objects({})
     assert not isinstance(plain, str)
-    before, after = _lines(plain), _lines(built)
+    return differences(_lines(plain), _lines(built))
+
+
+def differences(before: list[tuple[str, str]], after: list[tuple[str, str]]) -> str:
+    """Lines of each (object, field) that one has and the other lacks; alike ones as one."""
     found: dict[str, list[str]] = {}
-    for sign, some, others in (("-", before, after), ("+", after, before)):
+    for sign, some, others in (("-", before, set(after)), ("+", after, set(before))):
         for kind, line in some:
             if (kind, line) not in others:
                 found.setdefault(f"{sign} {line}", []).append(kind)
@@ -95,11 +99,12 @@ def _lines(built: dict[str, Fields]) -> list[tuple[str, str]]:
         for kind, item in objects.items()
         if kind != "ConfigMap"
         for key, value in item.items()
-        for line in _flat(key, value)
+        for line in flat(key, value)
     ]
 
 
-def _flat(path: str, value: Any) -> list[str]:
+def flat(path: str, value: Any) -> list[str]:
+    """A line for each field below a path; short values further down are one."""
     items: list[tuple[str, Any]] = []
     if isinstance(value, dict):
         items = [(f".{key}", item) for key, item in value.items()]
@@ -107,7 +112,7 @@ def _flat(path: str, value: Any) -> list[str]:
         items = [(f"[{_name(item, at)}]", item) for at, item in enumerate(value)]
     if not items or (len(str(value)) < _SHORT and path.count(".") > 1):
         return [f"{path}: {value}"]
-    return [line for name, item in items for line in _flat(path + name, item)]
+    return [line for name, item in items for line in flat(path + name, item)]
 
 
 def _name(item: Any, at: int) -> str:
