@@ -5,8 +5,8 @@ of ``spec.workers`` beside cpu and memory (``workers``), of ``podTemplate`` (``t
 metadata (``meta``), of the operator's ``settings`` and of the ``attempt``. Below it is what the
 job's objects have (``+``) and lack (``-``) beside those of a job without all that, each line with
 its objects and path, where items of lists stand under their names; or why the job is refused.
-``whole: true`` shows the objects themselves, and ``each`` runs a case with each of its values, merged in.
-Hashes are left out.
+``whole: true`` shows the objects themselves, and ``each`` runs a case with each of its values
+merged in. Hashes are left out.
 """
 
 from __future__ import annotations

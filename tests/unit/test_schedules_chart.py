@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,46 +16,13 @@ from embertide.submit.placeholders import fill
 from embertide.submit.policy import Policy
 from embertide.submit.template import job_of, to_object
 from tests.support import chart, chart_schemas
+from tests.support.chart_texts import SCHEDULE
 from tests.support.job_cases import BASE, TAKEN
 from tests.support.manifests import put
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.needs("helm", "charts", "chart-sources")
 
-# The schedule of examples/schedule.yaml, as a value of the chart.
-SCHEDULE: dict[str, Any] = {
-    "name": "products",
-    "namespace": "shop",
-    "schedule": "0 3 * * *",
-    "timeZone": "Europe/Berlin",
-    "jobTemplate": {
-        "spec": {
-            "input": {
-                "edges": [
-                    {
-                        "uri": "s3://shop/edges/dt={date-1d}/",
-                        "format": "parquet",
-                        "columns": {"source": "src", "destination": "dst"},
-                    }
-                ],
-                "nodes": [
-                    {
-                        "ids": "int64",
-                        "features": {
-                            "uri": "s3://shop/features/",
-                            "format": "parquet",
-                            "idColumn": "id",
-                            "vectorColumn": "x",
-                        },
-                    }
-                ],
-            },
-            "model": {"uri": "s3://shop/models/gcn-7/"},
-            "output": {"uri": "s3://shop/embeddings/products"},
-            "storage": {"credentialsSecret": "s3"},
-        }
-    },
-}
 WEEKLY = SCHEDULE | {
     "name": "weekly",
     "schedule": "@weekly",
@@ -206,50 +172,6 @@ def test_the_template_can_be_submitted(tmp_path: Path) -> None:
     assert job["spec"]["ttlSecondsAfterFinished"] == 604800
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
-        ("name", "a" * 39, "name"),
-        ("name", "Products", "name"),
-        ("name", "products-{date}", "name"),
-        ("schedule", "0 3 * *", "schedule"),
-        ("schedule", "TZ=UTC 0 3 * * *", "schedule"),
-        ("concurrencyPolicy", "forbid", "concurrencyPolicy"),
-        ("startingDeadlineSeconds", 5, "startingDeadlineSeconds"),
-        ("successfulJobsHistoryLimit", -1, "successfulJobsHistoryLimit"),
-        ("suspend", "yes", "suspend"),
-        ("timezone", "UTC", "timezone"),
-        ("jobTemplate.spec.ttlSecondsAfterFinished", 60, "ttlSecondsAfterFinished"),
-        ("jobTemplate.spec.output", {}, "uri"),
-        ("jobTemplate.metadata", {"name": "x"}, "name"),
-    ],
-)
-def test_refused_by_the_schema(path: str, value: Any, message: str) -> None:
-    said = chart.refusal({"schedules": [put(SCHEDULE, path, value)]})
-    assert "schedules" in said
-    assert message in said
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
-        ("input.edges.0", {"uri": "s3://shop/e", "fromat": "parquet"}, "fromat"),
-        ("input.edges.0.format", "orc", "format"),
-        ("input.edges.0.ready", {"objct": "_SUCCESS"}, "objct"),
-        ("input.nodes", [], "nodes"),
-        ("input.nodes.0.features.vectorColumn", 3, "vectorColumn"),
-        ("output", {"url": "s3://shop/x"}, "url"),
-        ("backofLimit", 3, "backofLimit"),
-        ("backoffLimit", "3", "backoffLimit"),
-        ("backoffLimit", -1, "backoffLimit"),
-        ("workers", {"gird": "auto"}, "gird"),
-    ],
-)
-def test_a_spec_that_the_api_server_would_refuse(path: str, value: Any, message: str) -> None:
-    said = chart.refusal({"schedules": [put(SCHEDULE, f"jobTemplate.spec.{path}", value)]})
-    assert message in said
-
-
 def test_all_fields_of_a_job_are_taken() -> None:
     """Every job that the definition takes is one that a schedule may have."""
     for case in TAKEN:
@@ -280,28 +202,3 @@ def test_the_chart_and_submit_know_the_same_placeholders(text: str) -> None:
     assert (made.returncode == 0) == known, made.stderr
     if not known:
         assert "products: jobTemplate.spec.input.edges[0].uri is" in made.stderr
-
-
-def test_braces_of_workers_are_theirs() -> None:
-    template = {"metadata": {"annotations": {"x": "{not ours}"}}}
-    rendered(put(SCHEDULE, "jobTemplate.spec.workers", {"podTemplate": template}))
-    labels = put(SCHEDULE, "jobTemplate.metadata", {"labels": {"day": "{dya}"}})
-    assert "jobTemplate.metadata.labels.day" in chart.refusal({"schedules": [labels]})
-
-
-@pytest.mark.parametrize("missing", ["name", "schedule", "jobTemplate"])
-def test_what_has_to_be_there(missing: str) -> None:
-    schedule = copy.deepcopy(SCHEDULE)
-    del schedule[missing]
-    assert missing in chart.refusal({"schedules": [schedule]})
-
-
-def test_two_of_one_name() -> None:
-    said = chart.refusal({"schedules": [SCHEDULE, WEEKLY | {"name": "products"}]})
-    assert "products appears twice in namespace shop" in said
-    rendered(SCHEDULE, SCHEDULE | {"namespace": "search"})
-
-
-def test_a_namespace_that_nobody_watches() -> None:
-    said = chart.refusal({"schedules": [SCHEDULE], "watchNamespaces": ["search"]})
-    assert "namespace shop, which is not among watchNamespaces" in said
