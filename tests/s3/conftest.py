@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from embertide.spec.workers import StorageSettings
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
+from tests.support.s3.jobs import SmallS3Job
 from tests.support.s3.proxy import S3Proxy, s3_proxy
 from tests.support.s3.server import S3Server
+
+
+@pytest.fixture
+def settings(s3: S3Server) -> StorageSettings:
+    """Of the server."""
+    return StorageSettings(endpoint_url=s3.endpoint, region=s3.region)
 
 
 @pytest.fixture
@@ -38,3 +46,9 @@ def proxied(proxy: S3Proxy, s3: S3Server) -> Storage:
     """A client of the server, by way of the proxy."""
     settings = StorageSettings(endpoint_url=proxy.endpoint, region=s3.region, max_attempts=2)
     return open_storage(settings)
+
+
+@pytest.fixture
+def job(s3: S3Server, proxy: S3Proxy, tmp_path: Path) -> SmallS3Job:
+    """A small job whose store is behind the proxy."""
+    return SmallS3Job(s3, proxy.endpoint, tmp_path)

@@ -19,6 +19,9 @@ from embertide.readers.splits import Split
 from embertide.spec.edges import EdgeInput
 from embertide.spec.features import FeatureInput
 from embertide.storage.protocol import Storage
+from embertide.versions.lookup import read_rows_of
+from tests.support.compared import publish_rows, random_rows
+from tests.support.versions import OLD
 
 pytestmark = pytest.mark.s3
 
@@ -141,3 +144,17 @@ def test_features(storage: Storage, root: str, form: str) -> None:
     wanted = values.nbytes + 8 * ROWS
     # Of parquet with the levels of nested values.
     assert wanted <= read <= 1.02 * wanted + 2 * len(splits) * BESIDE_BYTES
+
+
+def test_a_few_ids_take_a_few_parts(storage: Storage, root: str) -> None:
+    count, width, parts = 20_000, 32, 20
+    rows = random_rows(count, width, 2)
+    cuts = tuple(at / parts for at in range(1, parts))
+    publish_rows(storage, f"{root}/out", OLD, rows, cuts=cuts, batch=500)
+    wanted = list(rows)[:3]
+    before = storage.stats.copy()
+    found = read_rows_of(storage, f"{root}/out", wanted)
+    read = storage.stats.bytes_read - before.bytes_read
+    np.testing.assert_array_equal(found.to_numpy()[1], np.stack([rows[name] for name in wanted]))
+    # At most three of twenty parts, and the manifest.
+    assert read < 0.25 * 4 * count * width

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import secrets
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +13,9 @@ import pytest
 from embertide.errors import InputChanged, StorageError
 from embertide.readers.edges import read_edges, split_edges
 from embertide.spec.edges import EdgeInput
-from embertide.spec.workers import StorageSettings
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
-from embertide.versions.catalog import list_versions
-from tests.support.commands import Commands, Done
+from tests.support.s3.jobs import SmallS3Job
 from tests.support.s3.proxy import Answer, Forward, Request, S3Proxy, with_headers
-from tests.support.s3.server import S3Server
 from tests.support.storage_contract import LARGE
 
 pytestmark = pytest.mark.s3
@@ -145,110 +139,57 @@ def ingests(proxy: S3Proxy, request: Request) -> bool:
     return probed and "/edges/" in request.path and request.method == "GET"
 
 
-class Job:
-    """A small job behind the proxy."""
-
-    def __init__(self, s3: S3Server, proxy: S3Proxy, folder: Path) -> None:
-        self.place, self._commands = s3.uri(f"changed-{secrets.token_hex(4)}"), Commands(folder)
-        size = ("--scale", "6", "--width", "4", "--hidden", "4", "-q")
-        made = self._commands.run("synth", self.place, *size, "--endpoint-url", proxy.endpoint)
-        assert made.code == 0, made.err
-        # Not by way of the proxy, whose rule would see it.
-        self.storage = open_storage(StorageSettings(endpoint_url=s3.endpoint, region=s3.region))
-        self.text = self.storage.read(f"{self.place}/job.yaml").decode()
-        self.file = folder / "job.yaml"
-        self.file.write_text(self.text)
-
-    def run(self, *words: str) -> Done:
-        return self._commands.run("run", str(self.file), *words)
-
-    @property
-    def versions(self) -> int:
-        return len(list_versions(self.storage, f"{self.place}/embeddings"))
-
-    def names(self, folder: str) -> list[str]:
-        return [info.uri for info in self.storage.list(f"{self.place}/{folder}/")]
-
-
-@pytest.fixture
-def job(s3: S3Server, proxy: S3Proxy, tmp_path: Path) -> Job:
-    return Job(s3, proxy, tmp_path)
+NOT_NOW = "newObjects: ignore"
+# What comes while inputs are read, how the job is edited, and what is said where it is refused.
+LATE = {
+    "edges": ("{edges}late.parquet", (), ("/edges", "has 2 now, such as {late}", NOT_NOW)),
+    "features": ("{features}late.parquet", (), ("/features", "has 2 now, such as {late}", NOT_NOW)),
+    "a folder that fits": (
+        "{place}/edges2/late.parquet",
+        ("/edges/", "/edges*/"),
+        ("{place}/edges2/ fits {place}/edges*/", NOT_NOW),
+    ),
+    "not included": (
+        "{edges}late.json",
+        ("    - uri:", '    - include: "*.parquet"\n      uri:'),
+        (),
+    ),
+    "for the next run": ("{edges}late.parquet", ("  input:", f"  input:\n    {NOT_NOW}"), ()),
+}
 
 
 @pytest.mark.distributed
-@pytest.mark.parametrize("folder", ["edges", "features"])
+@pytest.mark.parametrize("name", LATE)
 def test_an_object_that_comes_while_the_inputs_are_read(
-    job: Job, proxy: S3Proxy, folder: str
+    job: SmallS3Job, proxy: S3Proxy, name: str
 ) -> None:
-    first = job.names(folder)
-    late = f"{first[0].rpartition('/')[0]}/late{first[0][-8:]}"
+    (edges,), (features,) = job.names("edges"), job.names("features")
+    place, change, refusal = LATE[name]
+    known = {"place": job.place}
+    known |= {
+        n: f"{uri.rpartition('/')[0]}/" for n, uri in (("edges", edges), ("features", features))
+    }
+    late = place.format(**known)
 
     def add(request: Request, forward: Forward) -> Answer:
         if ingests(proxy, request):
-            job.storage.write(late, job.storage.read(first[0]))
+            job.storage.write(late, job.storage.read(features if name == "features" else edges))
         return forward(request)
 
     proxy.rule = add
-    done = job.run("-q")
-    assert (done.code, job.versions) == (3, 0), done.err
-    assert f"/{folder}" in done.message
-    assert f"1 objects when it was listed and has 2 now, such as {late}" in done.message
-    assert "newObjects: ignore" in done.message
-
-
-@pytest.mark.distributed
-def test_an_object_that_is_not_included_may_come(job: Job, proxy: S3Proxy) -> None:
-    folder = job.names("edges")[0].rpartition("/")[0]
-
-    def add(request: Request, forward: Forward) -> Answer:
-        if ingests(proxy, request):
-            job.storage.write(f"{folder}/late.json", b"{}")
-        return forward(request)
-
-    proxy.rule = add
-    job.file.write_text(job.text.replace("    - uri:", '    - include: "*.parquet"\n      uri:'))
-    done = job.run("-q")
-    assert (done.code, job.versions) == (0, 1), done.err
-
-
-@pytest.mark.distributed
-def test_a_folder_that_comes_and_fits_a_pattern(job: Job, proxy: S3Proxy) -> None:
-    (first,) = job.names("edges")
-    late = f"{job.place}/edges2/late.parquet"
-
-    def add(request: Request, forward: Forward) -> Answer:
-        if ingests(proxy, request):
-            job.storage.write(late, job.storage.read(first))
-        return forward(request)
-
-    proxy.rule = add
-    job.file.write_text(job.text.replace("/edges/", "/edges*/"))
-    done = job.run("-q")
-    assert (done.code, job.versions) == (3, 0), done.err
-    assert f"{job.place}/edges2/ fits {job.place}/edges*/" in done.message
-    assert "newObjects: ignore" in done.message
-
-
-@pytest.mark.distributed
-def test_objects_that_come_may_be_left_to_the_next_run(job: Job, proxy: S3Proxy) -> None:
-    first = job.names("edges")
-    late = f"{first[0].rpartition('/')[0]}/late.parquet"
-
-    def add(request: Request, forward: Forward) -> Answer:
-        if ingests(proxy, request):
-            job.storage.write(late, job.storage.read(first[0]))
-        return forward(request)
-
-    proxy.rule = add
-    job.file.write_text(job.text.replace("  input:", "  input:\n    newObjects: ignore"))
+    if change:
+        job.edit(*change)
     done = job.run("--json")
-    assert (done.code, job.versions) == (0, 1), done.err
-    (warning,) = [text for text in done.events[-1]["warnings"] if "late.parquet" in text]
-    assert "the next run reads those" in warning
+    assert (done.code, len(job.versions)) == ((3, 0) if refusal else (0, 1)), done.err
+    for words in refusal:
+        assert words.format(**known, late=late) in done.events[-1]["message"]
+    if name == "for the next run":
+        (warning,) = [text for text in done.events[-1]["warnings"] if "late.parquet" in text]
+        assert "the next run reads those" in warning
 
 
 @pytest.mark.distributed
-def test_an_object_that_is_replaced_once_it_was_read(job: Job, proxy: S3Proxy) -> None:
+def test_an_object_that_is_replaced_once_it_was_read(job: SmallS3Job, proxy: S3Proxy) -> None:
     """Features are read before edges are."""
     (features,) = job.names("features")
     replaced = job.storage.read(features)
@@ -261,12 +202,14 @@ def test_an_object_that_is_replaced_once_it_was_read(job: Job, proxy: S3Proxy) -
 
     proxy.rule = replace_features
     done = job.run("-q")
-    assert (done.code, job.versions) == (3, 0), done.err
+    assert (done.code, job.versions) == (3, []), done.err
     assert f"{features} changed while the inputs were read" in done.message
 
 
 @pytest.mark.distributed
-def test_a_model_that_is_replaced_between_planning_and_reading(job: Job, proxy: S3Proxy) -> None:
+def test_a_model_that_is_replaced_between_planning_and_reading(
+    job: SmallS3Job, proxy: S3Proxy
+) -> None:
     """Every second answer about its weights is that of another file; both are whole."""
     weights = next(uri for uri in job.names("model") if uri.endswith(".safetensors"))
     data = bytearray(job.storage.read(weights))
@@ -285,16 +228,18 @@ def test_a_model_that_is_replaced_between_planning_and_reading(job: Job, proxy: 
 
     proxy.rule = alternate
     done = job.run("--grid", "2x1", "-q")
-    assert (done.code, job.versions) == (3, 0), done.err
+    assert (done.code, job.versions) == (3, []), done.err
     assert "changed after the run was planned with it" in done.message
 
 
 @pytest.mark.distributed
-def test_where_nothing_has_changed_only_the_pointer_is_written(job: Job, proxy: S3Proxy) -> None:
+def test_where_nothing_has_changed_only_the_pointer_is_written(
+    job: SmallS3Job, proxy: S3Proxy
+) -> None:
     assert job.run("-q").code == 0
     proxy.seen.clear()
     done = job.run("--json")
-    assert (done.code, done.events[-1]["confirmed"], job.versions) == (0, True, 1), done.err
+    assert (done.code, done.events[-1]["confirmed"], len(job.versions)) == (0, True, 1), done.err
     written = [request.path for request in proxy.seen if request.method not in ("GET", "HEAD")]
     assert [path.rpartition("/")[2] for path in written] == ["LATEST"]
     read = [request.path for request in proxy.seen if request.method == "GET"]
@@ -302,4 +247,4 @@ def test_where_nothing_has_changed_only_the_pointer_is_written(job: Job, proxy: 
     weights = next(uri for uri in job.names("model") if uri.endswith(".safetensors"))
     job.storage.write(weights, job.storage.read(weights)[:-1] + b"\x01")
     assert job.run("-q").code == 0
-    assert job.versions == 2
+    assert len(job.versions) == 2

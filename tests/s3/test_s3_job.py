@@ -53,19 +53,3 @@ def test_a_job_over_s3_equals_the_same_job_over_files(
     theirs = embeddings(f"file://{tmp_path}/job/embeddings/")
     assert ours.shape == (512, 128)
     assert_exact(ours, theirs)
-
-
-def test_wrong_credentials_say_what_to_set(
-    s3: S3Server, commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    size = ("--scale", "6", "--width", "4", "--hidden", "4", "-q")
-    made = commands.run("synth", s3.uri("small"), *size, "--endpoint-url", s3.endpoint)
-    assert made.code == 0, made.err
-    settings = StorageSettings(endpoint_url=s3.endpoint, region=s3.region)
-    manifest = tmp_path / "s3.yaml"
-    manifest.write_bytes(open_storage(settings).read(f"{s3.uri('small')}/job.yaml"))
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-the-secret")
-    refused = commands.run("run", str(manifest), "-q")
-    assert refused.code == 5
-    assert "AWS_SECRET_ACCESS_KEY" in refused.err
-    assert "not-the-secret" not in refused.out + refused.err

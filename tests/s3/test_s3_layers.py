@@ -46,10 +46,11 @@ def test_a_killed_run_is_gone_on_with_from_a_store(s3: S3Server, tmp_path: Path)
     assert job.kept() == []
 
 
+@pytest.mark.tier(3)
 def test_random_kills_lose_nothing(
     s3: S3Server, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
     """A worker or the whole command, at any moment, on any grid; then a run to the end."""
     job = Job(tmp_path, GRIDS, *place_in(s3), scale=10)
     kills = RandomKills.of(job, pytestconfig)
-    kills.kill(100 if pytestconfig.option.tier == 3 else 2)
+    kills.kill(100)

@@ -40,7 +40,10 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
     return Commands(tmp_path_factory.mktemp("commands"))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "shape",
+    ["parquet", *(pytest.param(name, marks=pytest.mark.tier(3)) for name in ("npy", "strings"))],
+)
 def test_readers_ahead_and_uploads_take_what_is_planned(
     s3: S3Server, commands: Commands, tmp_path: Path, shape: str
 ) -> None:

@@ -15,11 +15,6 @@ pytestmark = [pytest.mark.s3, pytest.mark.distributed]
 
 
 @pytest.fixture
-def settings(s3: S3Server) -> StorageSettings:
-    return StorageSettings(endpoint_url=s3.endpoint, region=s3.region)
-
-
-@pytest.fixture
 def version(s3: S3Server) -> str:
     return s3.uri(f"parts-{secrets.token_hex(6)}/version")
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
-from pathlib import Path
 
 import boto3
 import pytest
@@ -16,7 +14,7 @@ from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import list_versions
 from embertide.versions.probe import check_output
-from tests.support.commands import Commands
+from tests.support.s3.jobs import SmallS3Job
 from tests.support.s3.proxy import Answer, Forward, Request, S3Proxy, error
 from tests.support.s3.server import S3Server
 
@@ -120,48 +118,42 @@ def test_a_store_that_ignores_conditions(
     assert left(s3, root) == []
 
 
-def test_a_store_that_knows_no_conditions(proxied: Storage, proxy: S3Proxy, root: str) -> None:
-    def refuse(request: Request, forward: Forward) -> Answer:
-        if asked(request).startswith("put if"):
-            return error(501, "NotImplemented", "A header you provided implies functionality")
-        return forward(request)
+EMPTY = b'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"/>'
+# To which requests a store answers how, and what is said of it.
+WRONG: dict[str, tuple[str, Answer, type[Exception], str]] = {
+    "knows no conditions": (
+        "put if",
+        error(501, "NotImplemented", "A header you provided implies functionality"),
+        StorageError,
+        "publishing needs conditional writes",
+    ),
+    "whose conditions never hold": (
+        "put if same",
+        error(412, "PreconditionFailed"),
+        StorageError,
+        "refuses a write whose If-Match holds",
+    ),
+    "whose listing lacks what was written": (
+        "list",
+        Answer(200, EMPTY, {"Content-Type": "application/xml"}),
+        OutputError,
+        r"was written, and a listing of .*/ does not have it",
+    ),
+}
 
-    proxy.rule = refuse
-    with pytest.raises(StorageError, match="publishing needs conditional writes"):
-        check_output(proxied, root, new_version())
 
-
-def test_a_store_whose_conditions_never_hold(proxied: Storage, proxy: S3Proxy, root: str) -> None:
-    def fail(request: Request, forward: Forward) -> Answer:
-        if asked(request) == "put if same":
-            return error(412, "PreconditionFailed")
-        return forward(request)
-
-    proxy.rule = fail
-    with pytest.raises(StorageError, match="refuses a write whose If-Match holds"):
-        check_output(proxied, root, new_version())
-
-
-def test_a_listing_that_lacks_what_was_written(proxied: Storage, proxy: S3Proxy, root: str) -> None:
-    def elsewhere(request: Request, forward: Forward) -> Answer:
-        if asked(request) != "list":
-            return forward(request)
-        body = b'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"/>'
-        return Answer(200, body, {"Content-Type": "application/xml"})
-
-    proxy.rule = elsewhere
-    with pytest.raises(OutputError, match=r"was written, and a listing of .*/ does not have it"):
+@pytest.mark.parametrize("name", WRONG)
+def test_a_store_that_does_not_do(proxied: Storage, proxy: S3Proxy, root: str, name: str) -> None:
+    what, answer, kind, message = WRONG[name]
+    proxy.rule = lambda request, forward: (
+        answer if asked(request).startswith(what) else forward(request)
+    )
+    with pytest.raises(kind, match=message):
         check_output(proxied, root, new_version())
 
 
 @pytest.mark.distributed
-def test_a_run_ends_before_its_work(s3: S3Server, proxy: S3Proxy, tmp_path: Path) -> None:
-    place, commands = s3.uri(f"probe-{secrets.token_hex(4)}"), Commands(tmp_path)
-    size = ("--scale", "6", "--width", "4", "--hidden", "4", "-q")
-    assert commands.run("synth", place, *size, "--endpoint-url", proxy.endpoint).code == 0
-    storage = open_storage(StorageSettings(endpoint_url=s3.endpoint, region=s3.region))
-    (tmp_path / "job.yaml").write_bytes(storage.read(f"{place}/job.yaml"))
-
+def test_a_run_ends_before_its_work(s3: S3Server, job: SmallS3Job, proxy: S3Proxy) -> None:
     def ignore(request: Request, forward: Forward) -> Answer:
         answer = forward(request)
         put = request.method == "PUT" and answer.status == 412
@@ -169,8 +161,8 @@ def test_a_run_ends_before_its_work(s3: S3Server, proxy: S3Proxy, tmp_path: Path
 
     proxy.rule = ignore
     for command in ("run", "plan"):
-        done = commands.run(command, str(tmp_path / "job.yaml"), "--json")
+        done = job.run("--json", command=command)
         assert done.code == 5, done.err
         assert "the store ignores If-None-Match" in done.events[-1]["message"]
         assert "ingest" not in {event.get("stage") for event in done.events}
-    assert left(s3, f"{place}/embeddings") == []
+    assert left(s3, job.output) == []

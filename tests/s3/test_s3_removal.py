@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import secrets
-from pathlib import Path
-
 import pytest
 
 from embertide.errors import AccessDenied
-from embertide.spec.workers import StorageSettings
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import latest, list_versions
-from tests.support.commands import Commands
+from tests.support.s3.jobs import SmallS3Job
 from tests.support.s3.proxy import Answer, Forward, Request, S3Proxy, error, passing
-from tests.support.s3.server import S3Server
 from tests.support.versions import CURRENT, NEXT, OLD, publish_one
 
 pytestmark = pytest.mark.s3
@@ -84,40 +77,28 @@ def test_a_version_that_cannot_be_removed_is_a_warning(
 
 
 @pytest.mark.distributed
-def test_a_run_whose_old_versions_stay_ends_well(
-    s3: S3Server, proxy: S3Proxy, tmp_path: Path
-) -> None:
-    place, commands = s3.uri(f"stay-{secrets.token_hex(4)}"), Commands(tmp_path)
-    size = ("--scale", "6", "--width", "4", "--hidden", "4", "-q")
-    assert commands.run("synth", place, *size, "--endpoint-url", proxy.endpoint).code == 0
-    settings = StorageSettings(endpoint_url=proxy.endpoint, region=s3.region)
-    storage = open_storage(settings)
-    text = storage.read(f"{place}/job.yaml").decode()
-    (tmp_path / "job.yaml").write_text(text.replace("output:", "output:\n    keepVersions: 1"))
-    assert commands.run("run", str(tmp_path / "job.yaml"), "-q").code == 0
-    (first,) = list_versions(storage, f"{place}/embeddings")
+def test_a_run_whose_old_versions_stay_ends_well(job: SmallS3Job, proxy: S3Proxy) -> None:
+    job.edit("output:", "output:\n    keepVersions: 1")
+    assert job.run("-q").code == 0
+    (first,) = job.versions
 
     def hold(request: Request, forward: Forward) -> Answer:
-        held = first.version in request.path or first.version.encode() in request.body
+        held = first in request.path or first.encode() in request.body
         return error(403, "AccessDenied") if held and is_removal(request) else forward(request)
 
     proxy.rule = hold
-    done = commands.run("run", str(tmp_path / "job.yaml"), "--force", "--json")
+    done = job.run("--force", "--json")
     assert done.code == 0, done.err
-    report = json.loads(done.out.splitlines()[-1])
+    report = done.events[-1]
     assert "could not be removed" in report["not_removed"]
     assert report["not_removed"] in report["warnings"]
-    assert latest(storage, f"{place}/embeddings").version == report["version"] != first.version
+    assert latest(job.storage, job.output).version == report["version"] != first
     # A run that computes nothing tries again, too.
-    done = commands.run("run", str(tmp_path / "job.yaml"), "--json")
-    last = json.loads(done.out.splitlines()[-1])
+    last = job.run("--json").events[-1]
     assert last["confirmed"]
     assert "could not be removed" in last["not_removed"]
     proxy.rule = passing
-    done = commands.run("run", str(tmp_path / "job.yaml"), "--json")
-    last = json.loads(done.out.splitlines()[-1])
+    last = job.run("--json").events[-1]
     assert (last["confirmed"], last["not_removed"]) == (True, "")
     assert not [text for text in last["warnings"] if "could not be removed" in text]
-    assert [info.version for info in list_versions(storage, f"{place}/embeddings")] == [
-        report["version"]
-    ]
+    assert job.versions == [report["version"]]
