@@ -23,7 +23,7 @@ from embertide.synth import SynthOptions, synthesize
 from embertide.versions.reading import iter_embeddings
 from tests.support.commands import environment, members
 from tests.support.patience import SOON_SECONDS, WAIT_SECONDS
-from tests.support.pods import LocalPods, Pod, files, local_pods
+from tests.support.pods import LocalPods, Pod, end_well, files, local_pods
 from tests.support.small_job import SmallJob
 
 pytestmark = pytest.mark.distributed
@@ -66,14 +66,21 @@ def check_whole(output: Path) -> None:
     assert len(files(output)) == 4
 
 
-def terminate(pods: list[Pod]) -> None:
-    """All at once, as when a job is deleted; each must end well and say nothing."""
-    for pod in pods:
-        pod.terminate()
-    for pod in pods:
-        assert pod.ended(SOON_SECONDS) == 0, pod.log.read_text()
-        assert pod.termination_log.read_text() == ""
-        assert "Traceback" not in pod.log.read_text()
+def stop(pods: list[Pod]) -> None:
+    """As when a job is deleted; they have nothing to report."""
+    end_well(pods)
+    assert [pod.termination_log.read_text() for pod in pods] == [""] * len(pods)
+
+
+def lost(
+    made: LocalPods, hit: Callable[[list[int]], object], **env: str
+) -> tuple[list[Pod], list[Ending]]:
+    """Two pods that both end as their workers are hit in a layer, and what they say of it."""
+    pods, workers = _standing_still(made, "infer", **env)
+    hit(workers)
+    os.kill(workers[0], signal.SIGCONT)
+    assert [pod.ended(SOON_SECONDS) for pod in pods] == [8, 8]
+    return pods, [pod.ending() for pod in pods]
 
 
 def _importing(made: LocalPods) -> list[Pod]:
@@ -94,7 +101,7 @@ def _publishing(made: LocalPods) -> list[Pod]:
 
 @pytest.mark.parametrize("ready", [_importing, _computing, _publishing])
 def test_sigterm_leaves_nothing(made: LocalPods, ready: Callable[[LocalPods], list[Pod]]) -> None:
-    terminate(ready(made))
+    stop(ready(made))
 
 
 def test_waiting_for_the_others_can_be_stopped(made: LocalPods, big: Path) -> None:
@@ -109,7 +116,7 @@ def test_waiting_for_the_others_can_be_stopped(made: LocalPods, big: Path) -> No
     assert pods[0].status().state == "starting"  # type: ignore[union-attr]
     late = made.attempt("3x1", [1])[0]
     late.until_logged("looking for worker 0")
-    terminate([*pods, late])
+    stop([*pods, late])
 
 
 def test_patience_for_the_others_is_given(made: LocalPods) -> None:
@@ -124,11 +131,7 @@ def test_patience_for_the_others_is_given(made: LocalPods) -> None:
 
 
 def test_a_killed_worker_is_told_from_its_peers(made: LocalPods) -> None:
-    pods, workers = _standing_still(made, "infer")
-    os.kill(workers[1], signal.SIGKILL)
-    os.kill(workers[0], signal.SIGCONT)
-    assert [pod.ended(SOON_SECONDS) for pod in pods] == [8, 8]
-    first, second = (pod.ending() for pod in pods)
+    pods, (first, second) = lost(made, lambda workers: os.kill(workers[1], signal.SIGKILL))
     assert second.message.startswith("worker 1 of 2 (graph 1, feature 0) was killed by SIGKILL")
     assert (second.reason, second.rank, second.peer) == ("WorkerFailed", 1, False)
     assert (first.reason, first.rank, first.peer) == ("WorkerFailed", 0, True)
@@ -140,7 +143,7 @@ def test_a_killed_worker_is_told_from_its_peers(made: LocalPods) -> None:
     # The last lines of the log are in the termination message alone.
     assert held.failure == second.model_copy(update={"log": ""})
     assert pods[1].get("/healthz")[0] == 200
-    terminate([pods[1]])
+    stop([pods[1]])
 
 
 def test_a_worker_killed_while_others_write_is_the_cause(made: LocalPods, big: Path) -> None:
@@ -219,11 +222,9 @@ def stand_still(process: int) -> None:
 
 
 def test_a_killed_launcher_is_the_workers_end(made: LocalPods) -> None:
-    pods, workers = _standing_still(made, "infer")
-    os.kill(psutil.Process(workers[1]).ppid(), signal.SIGKILL)
-    os.kill(workers[0], signal.SIGCONT)
-    assert [pod.ended(SOON_SECONDS) for pod in pods] == [8, 8]
-    first, second = (pod.ending() for pod in pods)
+    _, (first, second) = lost(
+        made, lambda workers: os.kill(psutil.Process(workers[1]).ppid(), signal.SIGKILL)
+    )
     assert second.message == (
         "worker 1 of 2 (graph 1, feature 0) failed: the launch process was killed by SIGKILL"
     )
@@ -251,17 +252,13 @@ def test_a_container_that_was_killed_holds(made: LocalPods) -> None:
     failure = pod.until_state("failed").failure
     assert failure.reason == "WorkerFailed"
     assert "exited without reporting an error" in failure.message
-    terminate([pod])
+    stop([pod])
 
 
 def test_a_worker_that_stands_still_is_given_up(made: LocalPods) -> None:
-    pods, workers = _standing_still(made, "infer", EMBERTIDE_PEER_TIMEOUT_SECONDS="6")
-    os.kill(workers[0], signal.SIGCONT)
     # Rank 0 hosts the meeting, so the other launcher notices that it is gone.
-    assert [pod.ended(SOON_SECONDS) for pod in pods] == [8, 8]
-    for pod in pods:
-        ending = pod.ending()
-        assert (ending.reason, ending.peer) == ("WorkerFailed", True)
+    _, endings = lost(made, lambda _: None, EMBERTIDE_PEER_TIMEOUT_SECONDS="6")
+    assert [(ending.reason, ending.peer) for ending in endings] == [("WorkerFailed", True)] * 2
 
 
 def test_bad_input_is_permanent_and_names_the_file(tmp_path: Path) -> None:

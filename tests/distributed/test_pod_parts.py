@@ -93,6 +93,7 @@ def test_settings_are_read() -> None:
         ("EMBERTIDE_VERSION", "", "must be one version's name"),
         ("EMBERTIDE_EARLIER_VERSIONS", "v1", "has 'v1', which is no version's name"),
         ("EMBERTIDE_RENDEZVOUS", "job-0", "is 'job-0'; must be host:port of rank 0"),
+        ("EMBERTIDE_TABLES", "7", "is no JSON of versions by fields"),
     ],
 )
 def test_each_wrong_setting_is_named(name: str, value: str, message: str) -> None:

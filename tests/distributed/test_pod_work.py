@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -26,7 +28,8 @@ from tests.support.commands import members
 from tests.support.exact import assert_exact
 from tests.support.job_files import WIDTH, JobFiles, write_job
 from tests.support.patience import SOON_SECONDS
-from tests.support.pods import LocalPods, Pod, files, local_pods
+from tests.support.pods import LocalPods, Pod, end_well, files, local_pods
+from tests.support.ports import free_port
 from tests.support.world import NODES, make_features, make_graph
 
 pytestmark = pytest.mark.distributed
@@ -193,9 +196,7 @@ def test_an_attempt_publishes_and_tells(tmp_path: Path, job: JobFiles) -> None:
         check_summary(pods)
         assert pods[0].get("/healthz", "HEAD") == (200, "")
         assert pods[0].get("/")[0] == pods[0].get("/status", "POST")[0] == 404
-        for pod in pods:
-            pod.terminate()
-            assert pod.ended(SOON_SECONDS) == 0
+        end_well(pods)
         assert OutputReport.parse(pods[0].termination_log.read_text()) == done.output
         assert pods[1].termination_log.read_text() == ""
         # A pod that replaces it finds what was published.
@@ -221,7 +222,7 @@ def test_rank_0_ends_once_and_says_what_it_published(tmp_path: Path, job: JobFil
         check_summary(pods)
         time.sleep(2)
         assert pods[0].status() == done
-        terminate(pods)
+        end_well(pods)
 
 
 def check_holding(pod: Pod) -> None:
@@ -231,14 +232,6 @@ def check_holding(pod: Pod) -> None:
     assert memory.uss < HOLDING_BYTES
     mapped = [item.path for item in psutil.Process(pod.process.pid).memory_maps()]
     assert not [path for path in mapped if "/torch/" in path]
-
-
-def terminate(pods: list[Pod]) -> None:
-    """All at once, as when the job is complete."""
-    for pod in pods:
-        pod.terminate()
-    for pod in pods:
-        assert pod.ended(SOON_SECONDS) == 0, pod.log.read_text()
 
 
 def check_later_attempts(made: LocalPods, job: JobFiles) -> None:
@@ -269,7 +262,7 @@ def test_a_later_job_confirms_what_has_not_changed(tmp_path: Path, job: JobFiles
         assert output is not None
         assert (output.version, output.confirmed, output.current) == (version, True, True)
         assert files(job.folder / "out/versions")[0].startswith(version)
-        terminate(pods)
+        end_well(pods)
         assert OutputReport.parse(pods[0].termination_log.read_text()) == output
     assert [info.version for info in embertide.list_versions(job.folder / "out")] == [version]
 
@@ -318,3 +311,29 @@ def test_a_version_of_another_job_is_no_success(tmp_path: Path, job: JobFiles) -
         ending = pod.ending()
         assert (ending.reason, ending.permanent) == ("Output", True)
         assert "was published by the job test, not by other" in ending.message
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="the system has no IPv6")
+def test_workers_meet_over_ipv6(tmp_path: Path, job: JobFiles) -> None:
+    with local_pods(tmp_path / "pods", job.job) as made:
+        port = free_port()
+        # The process group has an address of the interface, as in a pod that has one family.
+        env = {"EMBERTIDE_RENDEZVOUS": f"[::1]:{port}", "GLOO_SOCKET_IFNAME": "lo"}
+        # They stay in their rendezvous until the last one comes.
+        pods = made.attempt("3x1", [0, 1], **env)
+        met = pods[0].until(lambda status: peers(pods[1], port) if status.progress else set())
+        assert met == {"::1"}
+        made.replace(2)
+        pods[0].until_state("succeeded")
+        assert len(job.published())
+
+
+def peers(pod: Pod, port: int) -> set[str]:
+    """The addresses at which a pod's processes are connected to a port."""
+    found = set()
+    for process in members(pod.process.pid):
+        with suppress(psutil.NoSuchProcess):  # it ended while we looked
+            for connection in psutil.Process(process).net_connections("tcp"):
+                if connection.raddr and connection.raddr.port == port:
+                    found.add(connection.raddr.ip)
+    return found

@@ -16,6 +16,7 @@ from embertide.planning.readiness import describe, missing_inputs
 from embertide.spec.manifest import load_manifest
 from embertide.storage.opening import open_storage
 from tests.support.commands import Commands, Published
+from tests.support.pods import local_pods, plan_pod
 from tests.support.small_job import NODES, WIDTH, SmallJob
 from tests.support.table_inputs import embeddings, iceberg_catalog
 
@@ -166,3 +167,28 @@ def test_ids_in_latin_1(commands: Commands, tmp_path: Path) -> None:
     assert f"{job.edges} row 0 (from 0): column 'src' (columns.source) is" in done.message
     assert r"b'caf\xe9 0', whose byte 3 (from 0) is not UTF-8" in done.message
     assert not job.output.exists()
+
+
+def test_workers_read_the_version_that_was_planned(commands: Commands, tmp_path: Path) -> None:
+    """By the planner, which looks a table up; every attempt reads that version."""
+    from deltalake import write_deltalake
+
+    small = SmallJob.make(tmp_path / "job")
+    assert commands.run("run", small.manifest, "--grid", "1x1", "-q").code == 0
+    expected = embeddings(small.output)
+    rows, table = pq.read_table(small.edges), tmp_path / "edges"
+    write_deltalake(table, rows)
+    small.write_manifest(
+        input__edges=[{"uri": str(table), "format": "delta"}], output__uri=str(tmp_path / "out")
+    )
+    job = load_manifest(Path(small.manifest))
+    code, plan = plan_pod(tmp_path / "plan", job)
+    assert (code, plan["tables"]) == (0, {"edges[0]": 0})
+    write_deltalake(table, rows.slice(0, 3), mode="append")
+    with local_pods(tmp_path / "pods", job) as pods:
+        started = pods.attempt("2x1", EMBERTIDE_TABLES=json.dumps(plan["tables"]))
+        for pod in started:
+            pod.until_state("succeeded")
+    assert np.array_equal(embeddings(tmp_path / "out"), expected)
+    (path,) = (tmp_path / "out").rglob("_manifest.json")
+    assert json.loads(path.read_text())["tables"][0]["version"] == 0

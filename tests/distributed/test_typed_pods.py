@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from embertide.spec.manifest import load_manifest
 from embertide.spec.reports import OutputReport, WorkerStatus
 from embertide.spec.run_status import TypeOutput
-from tests.support.pods import LocalPods, Pod, local_pods
+from tests.support.pods import LocalPods, Pod, end_well, local_pods
 from tests.support.typed_files import check_rows, write_typed_job
 from tests.support.typed_programs import BOUGHT_BY, BUYS, FOLLOWS, carrying_on
 from tests.support.typed_world import COUNTS, expected_of
@@ -76,7 +76,6 @@ def test_a_typed_job_publishes_by_type_and_tells(tmp_path: Path) -> None:
             # What moves for edges by relation, planned and sent.
             for sent in ("exchange_sent_bytes_total", "exchange_planned_sent_bytes"):
                 assert relations_of(pod, f"embertide_{sent}") >= EDGES.keys()
-            pod.terminate()
-            assert pod.ended(10) == 0
+        end_well(pods)
         assert OutputReport.parse(pods[0].termination_log.read_text()) == done.output
         check_found_again(made, done.output)

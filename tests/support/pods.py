@@ -26,10 +26,8 @@ from embertide.spec.reports import Ending, WorkerStatus
 from embertide.spec.version_names import new_version
 from tests.support.commands import await_nobody, environment, members, name_of
 from tests.support.forked_process import ForkedProcess
-from tests.support.patience import WAIT_SECONDS
+from tests.support.patience import SOON_SECONDS, WAIT_SECONDS
 from tests.support.ports import free_port
-
-"""More than a busy machine takes to import everything in several processes."""
 
 
 class Pod:
@@ -165,6 +163,15 @@ class Pod:
                 os.kill(process, signal.SIGKILL)
         self.process.wait()
         shutil.rmtree(self._env["TMPDIR"], ignore_errors=True)
+
+
+def end_well(pods: list[Pod]) -> None:
+    """Terminate all at once, as when their job is complete or deleted; each ends without a word."""
+    for pod in pods:
+        pod.terminate()
+    for pod in pods:
+        assert pod.ended(SOON_SECONDS) == 0, pod.log.read_text()
+        assert "Traceback" not in pod.log.read_text()
 
 
 class LocalPods:
