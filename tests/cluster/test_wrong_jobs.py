@@ -1,7 +1,4 @@
-"""Good jobs and wrong ones at once: each ends as it should, and the user sees why.
-
-``python -m tests.support.cluster.trial --jobs 200`` is the same with any number of jobs.
-"""
+"""Good jobs and wrong ones at once: each ends as it should, and the user sees why."""
 
 from __future__ import annotations
 
@@ -14,14 +11,22 @@ from tests.support.cluster.wrong_jobs import WRONG
 
 pytestmark = pytest.mark.cluster
 
-GOOD = 6
 
-
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    ("good", "wrong"), [(6, len(WRONG)), pytest.param(134, 66, marks=pytest.mark.tier(3))]
+)
 def test_every_wrong_job_says_why_and_good_ones_are_published(
-    cluster: KubernetesCluster, operator: str, tiny: Inputs, small: Inputs, big: Inputs
+    cluster: KubernetesCluster,
+    operator: str,
+    tiny: Inputs,
+    small: Inputs,
+    big: Inputs,
+    good: int,
+    wrong: int,
 ) -> None:
     del operator  # brings the definition of the jobs
-    trial = run_trial(cluster, (tiny, small, big), GOOD, len(WRONG))
+    trial = run_trial(cluster, (tiny, small, big), good, wrong)
     print(trial.table())
     assert trial.problems == []
-    assert len(trial.ended) == GOOD + len(WRONG)
+    assert len(trial.ended) == good + wrong

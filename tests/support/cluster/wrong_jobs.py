@@ -49,7 +49,7 @@ class Wrong:
 
     Attributes:
         reason: what ``kubectl get`` shows; "" where the API server refuses the job.
-        words: in the message beside it.
+        words: in the message beside it, as a regular expression.
         change: makes a good manifest wrong.
         rejected: the job is not started, and may still be corrected.
         deleted: the user deletes it as soon as it runs.
@@ -113,6 +113,11 @@ def _late(spec: Manifest, place: Place) -> None:
     spec["input"]["edges"][0]["ready"] = {"object": "_SUCCESS", "within": "5s"}
 
 
+def _no_room(spec: Manifest, _: Place) -> None:
+    spec["preRunningDeadlineSeconds"] = 5
+    spec["workers"] = workers(resources={"requests": {"cpu": "999"}, "limits": {"memory": "1Gi"}})
+
+
 def _late_pods(spec: Manifest, _: Place) -> None:
     spec["preRunningDeadlineSeconds"] = 5
     spec["workers"] = workers(podTemplate={"spec": {"nodeSelector": {"no-such-node": "true"}}})
@@ -137,12 +142,18 @@ WRONG: dict[str, Wrong] = {
         change=_workers(resources={"limits": {"memory": "1Gigs"}}),
         rejected=True,
     ),
+    "no-template": Wrong(
+        reason="InvalidSpec",
+        words="nodeSelector: must be a mapping",
+        change=_pod(nodeSelector="big"),
+        rejected=True,
+    ),
     "template": Wrong(
         reason="ChildRefused", words="nodeSelectr", change=_pod(nodeSelectr={"a": "b"})
     ),
     "account": Wrong(
         reason="PodsRefused",
-        words='serviceaccount "nope" not found',
+        words='serviceaccount "nope" not found.*it was not mended within 10 s',
         change=_workers(serviceAccountName="nope"),
     ),
     "priority": Wrong(
@@ -150,12 +161,15 @@ WRONG: dict[str, Wrong] = {
         words="no PriorityClass with name nope",
         change=_pod(priorityClassName="nope"),
     ),
+    "runtime": Wrong(
+        reason="PodsRefused", words="RuntimeClass .*nope", change=_pod(runtimeClassName="nope")
+    ),
     "security": Wrong(
         reason="PodsRefused", words="violates PodSecurity", change=_pod(hostNetwork=True)
     ),
     "quota": Wrong(
         reason="PodsRefused",
-        words="exceeded quota: narrow",
+        words="1 of 2 pods are created.*exceeded quota: narrow.*not mended within 10 s",
         change=_workers(2),
         narrow=True,
     ),
@@ -168,6 +182,16 @@ WRONG: dict[str, Wrong] = {
         reason="ErrImageNeverPull",
         words="localhost/nowhere:1",
         change=_workers(image="localhost/nowhere:1"),
+    ),
+    "no-worker": Wrong(
+        reason="WorkerFailed",
+        words="worker 0 exited with code 2",
+        change=lambda spec, place: spec.update(
+            workers=workers(image=place.jobs.cluster.operator_image)
+        ),
+    ),
+    "no-room": Wrong(
+        reason="PreRunningDeadlineExceeded", words="Insufficient cpu", change=_no_room
     ),
     "no-node": Wrong(
         reason="PreRunningDeadlineExceeded", words="didn't match Pod's node", change=_late_pods
