@@ -20,7 +20,11 @@ from tests.support.cluster.programs import build_all
 from tests.support.paths import ROOT
 from tests.support.patience import SOON_SECONDS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("cluster_can_run")]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.tier(3),
+    pytest.mark.usefixtures("cluster_can_run"),
+]
 
 LAYOUT = Layout()
 

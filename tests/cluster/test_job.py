@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import yaml
 
@@ -63,30 +61,6 @@ def objects(jobs: Jobs) -> list[str]:
     return [jobs.kubectl("get", *kinds, "-o", "yaml") for kinds in (("ej",), owned)]
 
 
-def test_every_worker_answers_on_one_port(big: Inputs, jobs: Jobs) -> None:
-    jobs.apply(big.job("watched", f"{jobs.root}/out", workers=workers(2, 1)))
-    with jobs.held("watched", 1, "ingest") as held:
-        for rank in range(2):
-            assert jobs.ask(f"watched-{rank}", "/healthz").strip() == "ok"
-            assert json.loads(jobs.ask(f"watched-{rank}"))["rank"] == rank
-            assert 'axis="graph"' in jobs.ask(f"watched-{rank}", "/metrics")
-        status = jobs.await_("watched", lambda s: (s["progress"] or {}).get("stage") == held.stage)
-        assert 10 < status["progress"]["percent"] < 100
-    jobs.complete("watched")
-    assert "StageStarted" in jobs.reasons("watched")
-
-
-def test_auto_plans_grid_and_memory(small: Inputs, jobs: Jobs) -> None:
-    output = f"{jobs.root}/out"
-    jobs.apply(small.job("planned", output, workers={"grid": "auto"}))
-    jobs.await_("planned", lambda s: s.get("phase") == "Planning")
-    status = jobs.complete("planned")
-    assert status["plan"]["grid"] == "1x1"
-    assert status["plan"]["memoryPerWorkerBytes"] > 0
-    assert "Planned" in jobs.reasons("planned")
-    small.check(output)
-
-
 def test_explain_reads_well(jobs: Jobs) -> None:
     text = jobs.kubectl("explain", "ej.spec")
     for field in ("input", "model", "output", "workers", "backoffLimit"):
@@ -108,9 +82,3 @@ def test_a_second_job_with_the_same_output_waits(small: Inputs, jobs: Jobs) -> N
     done = [jobs.complete(name) for name in ("first", "second")]
     assert done[0]["completionTime"] <= done[1]["startTime"]
     assert len(small.versions(output)) == 2
-
-
-def test_time_to_live(small: Inputs, jobs: Jobs) -> None:
-    jobs.apply(small.job("brief", f"{jobs.root}/out", ttlSecondsAfterFinished=1))
-    jobs.cluster.wait_for(lambda: not jobs.statuses(), 240, "job is gone")
-    assert len(small.versions(f"{jobs.root}/out")) == 1, "what it published stays"

@@ -74,35 +74,3 @@ def test_half_of_the_edges_and_no_marker(tiny: Inputs, jobs: Jobs, late: Manifes
     tiny.check(f"{jobs.root}/out")
     reasons = jobs.reasons("late")
     assert [r for r in reasons if r.startswith("Inputs")] == ["InputsNotReady", "InputsReady"]
-
-
-def test_a_folder_that_never_comes(tiny: Inputs, jobs: Jobs, late: Manifest) -> None:
-    jobs.apply(waiting(late, within="20s"))
-    status = jobs.await_("late", missing)
-    assert (status["phase"], status["stage"]) == ("Waiting", "InputsNotReady")
-    assert f"{jobs.root}/edges/: no such object" in missing(status)
-    status = jobs.fail("late", 120)
-    assert find_condition(status, "Failed")["reason"] == "InputsNotReady"
-    message = status["lastFailure"]["message"]
-    assert message.startswith("inputs were not ready within 20 s (ready.within): edges[0]: s3://")
-    assert status["attempt"] == 0
-    jobs.await_no_pods(30)
-
-
-def test_fewer_edges_than_in_the_last_version(tiny: Inputs, jobs: Jobs, late: Manifest) -> None:
-    table = edges_of(tiny)
-    write(tiny, f"{jobs.root}/edges/part-0.parquet", table)
-    jobs.apply(late)
-    jobs.complete("late")
-    versions = tiny.versions(f"{jobs.root}/out")
-    write(tiny, f"{jobs.root}/edges/part-0.parquet", table.slice(0, table.num_rows // 2))
-    next_day = copy.deepcopy(late)
-    next_day["metadata"]["name"] = "next"
-    next_day["spec"]["input"]["maxShrink"] = "10%"
-    jobs.apply(next_day)
-    status = jobs.fail("next")
-    assert status["lastFailure"]["reason"] == "InputTooSmall"
-    assert f"the input has {table.num_rows // 2:,} edges" in status["lastFailure"]["message"]
-    assert status["lastFailure"]["exitCode"] == 3
-    assert status["failures"] == 1
-    assert tiny.versions(f"{jobs.root}/out") == versions

@@ -10,7 +10,7 @@ from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.installation import leading_pod
 from tests.support.cluster.jobs import Inputs, Jobs, workers
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.tier(3)]
 
 JOBS = 8
 _ROOM = {"requests": {"cpu": "300m", "memory": "64Mi"}, "limits": {"memory": "2Gi"}}

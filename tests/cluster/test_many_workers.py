@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -43,44 +42,41 @@ def await_thousand(jobs: Jobs) -> None:
     jobs.cluster.wait_for(are_there, 400, "a thousand pods", pause=2.0)
 
 
-@pytest.mark.timeout(900)
-def test_a_thousand_pods_of_a_deleted_job_are_gone_in_seconds(
-    cluster: KubernetesCluster, tiny: Inputs, jobs: Jobs
-) -> None:
-    """The garbage collector alone takes a minute where nothing else is to be deleted."""
-    jobs.apply(many(tiny, jobs, "many"))
-    await_thousand(jobs)
-    jobs.kubectl("delete", "ej", "many", "--wait=false")
-    began = time.monotonic()
-    cluster.wait_for(lambda: count(cluster, jobs.namespace) == 0, GONE_SECONDS, "all gone")
-    print(f"{THOUSAND} pods were gone after {time.monotonic() - began:.1f} s")
+def await_none(jobs: Jobs) -> None:
+    """Until all pods are gone, which takes the garbage collector alone a minute."""
+    jobs.cluster.wait_for(
+        lambda: count(jobs.cluster, jobs.namespace) == 0, GONE_SECONDS, "all gone"
+    )
 
 
 @pytest.mark.timeout(900)
-def test_a_thousand_pods_of_a_suspended_job_are_gone_in_seconds(
-    cluster: KubernetesCluster, tiny: Inputs, jobs: Jobs
+def test_workers_beyond_the_limit_wait_until_a_thousand_pods_are_gone(
+    tiny: Inputs, jobs: Jobs
 ) -> None:
-    """Its StatefulSet is scaled to zero, and then makes no new ones."""
+    """The release of the tests lets 1,400 workers run; of a deleted job they go in seconds."""
     jobs.apply(many(tiny, jobs, "many"))
     await_thousand(jobs)
-    jobs.patch("many", {"suspend": True})
-    began = time.monotonic()
-    cluster.wait_for(lambda: count(cluster, jobs.namespace) == 0, GONE_SECONDS, "all gone")
-    print(f"{THOUSAND} pods were gone after {time.monotonic() - began:.1f} s")
-    jobs.await_("many", lambda status: status.get("phase") == "Suspended", 60)
-
-
-def test_workers_beyond_the_limit_wait(tiny: Inputs, jobs: Jobs) -> None:
-    """The release of the tests lets 1,400 workers run."""
-    jobs.apply(many(tiny, jobs, "first", 1000))
-    jobs.await_("first", lambda status: status.get("phase") == "Starting")
     jobs.apply(many(tiny, jobs, "second", 401))
     status = jobs.await_("second", lambda s: find_condition(s, "Progressing"))
     assert find_condition(status, "Progressing")["message"] == (
         "waiting for room: it takes 401 workers, and at most 1400 workers run at once;"
         " position 1 of 1"
     )
-    jobs.kubectl("delete", "ej", "first", "--wait=false")
+    jobs.patch("second", {"suspend": True})
+    jobs.kubectl("delete", "ej", "many", "--wait=false")
+    await_none(jobs)
+    jobs.patch("second", {"suspend": False})
     jobs.await_("second", lambda status: status.get("phase") == "Starting", 120)
     jobs.kubectl("delete", "ej", "second", "--wait=false")
     jobs.await_no_pods()
+
+
+@pytest.mark.tier(3)
+@pytest.mark.timeout(900)
+def test_a_thousand_pods_of_a_suspended_job_are_gone_in_seconds(tiny: Inputs, jobs: Jobs) -> None:
+    """Its StatefulSet is scaled to zero, and then makes no new ones."""
+    jobs.apply(many(tiny, jobs, "many"))
+    await_thousand(jobs)
+    jobs.patch("many", {"suspend": True})
+    await_none(jobs)
+    jobs.await_("many", lambda status: status.get("phase") == "Suspended", 60)

@@ -106,6 +106,7 @@ def test_freshness_outlives_the_job_and_the_operator(
     job = tiny.job("brief", output, ttlSecondsAfterFinished=1, freshness={"maxAge": "1h"})
     jobs.apply(job)
     jobs.cluster.wait_for(lambda: not jobs.statuses(), 240, "the job is gone")
+    assert len(tiny.versions(output)) == 1, "what it published stays"
     seen = scrape_operator(jobs.cluster)
     published = seen.one(names.OUTPUT_LAST_SUCCESS, **place)
     assert not seen.all(names.JOB_INFO, job_namespace=jobs.namespace)

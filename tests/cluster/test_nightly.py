@@ -31,7 +31,8 @@ class Week:
         self.output = f"{jobs.root}/embeddings"
 
     def begin(self, day: str) -> None:
-        self.jobs.apply(self.nights.job(day, self.output, refresh=REFRESH, workers=WORKERS))
+        spec = {"refresh": REFRESH, "workers": WORKERS, "freshness": {"maxAge": "1h"}}
+        self.jobs.apply(self.nights.job(day, self.output, **spec))
 
     def end(self, day: str) -> Manifest:
         """The status of a night's job that is complete, and whose version is right."""
@@ -93,6 +94,10 @@ def test_five_nights(week: Week) -> None:
     status = week.night("day-2")
     assert (status["output"]["version"], status["output"]["confirmed"]) == (second, True)
     assert find_condition(status, "Complete")["reason"] == "Confirmed"
+    assert find_condition(status, "Fresh")["status"] == "True"
+    assert "WorkersReady" not in jobs.reasons("day-2")
+    pointer = json.loads(nights.inputs.storage.read(f"{week.output}/LATEST"))
+    assert (pointer["version"], pointer["checkedAt"] > pointer["movedAt"]) == (second, True)
     assert jobs.reasons("day-2")[-2:] == ["Confirmed", "Completed"]
     assert week.pods_of("day-2") == {naming.planner_name("day-2")}
     assert nights.inputs.versions(week.output) == [first, second]

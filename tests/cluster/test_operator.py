@@ -125,6 +125,7 @@ def _operator_process(jobs: Jobs, kubeconfig: Path) -> Iterator[subprocess.Popen
         process.wait()
 
 
+@pytest.mark.tier(3)
 def test_health_turns_red_when_jobs_are_no_longer_looked_at(
     cluster: KubernetesCluster, operator: str
 ) -> None:

@@ -67,6 +67,7 @@ def test_airflow_and_dagster_hand_on_what_the_job_published(
     assert ended(jobs, NAME) == ("Succeeded", version)
 
 
+@pytest.mark.tier(3)
 def test_every_tool_sees_that_a_job_failed(tiny: Inputs, jobs: Jobs, tmp_path: Path) -> None:
     job = template(tiny, jobs, f"{jobs.root}/out")
     job["spec"]["model"]["uri"] = f"{jobs.root}/no-model"

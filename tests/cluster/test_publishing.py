@@ -43,6 +43,7 @@ def host() -> Iterator[str]:
         yield found
 
 
+@pytest.mark.tier(3)
 def test_a_pushed_image_says_what_it_was_built_from(host: str) -> None:
     lines = say(ROOT / "docker" / "build-arguments", "operator").splitlines()
     arguments = dict(line.split("=", 1) for line in lines) | {"BASE": BASE_IMAGE}

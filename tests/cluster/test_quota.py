@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.support.cluster.jobs import Inputs, Jobs, find_condition
+from tests.support.cluster.jobs import Inputs, Jobs, find_condition, workers
 
 pytestmark = pytest.mark.cluster
 
@@ -26,8 +26,12 @@ def test_a_job_with_the_default_grid_is_planned_and_runs(tiny: Inputs, quota: Jo
     limits = {"cpu": "500m", "memory": "2Gi"}
     resources = {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": limits}
     quota.apply(tiny.job("auto", f"{quota.root}/auto", workers={"resources": resources}))
-    assert quota.complete("auto")["attempt"] == 1
+    quota.await_("auto", lambda s: s.get("phase") == "Planning")
+    status = quota.complete("auto")
+    assert (status["attempt"], status["plan"]["grid"]) == (1, "1x1")
+    assert status["plan"]["memoryPerWorkerBytes"] > 0
     assert "Planned" in quota.reasons("auto"), "with resources alone a planner runs"
+    tiny.check(f"{quota.root}/auto")
 
 
 def test_a_job_without_a_limit_of_cpu_says_what_to_set(tiny: Inputs, quota: Jobs) -> None:
@@ -47,3 +51,16 @@ def test_an_exceeded_quota_says_what_to_do(tiny: Inputs, quota: Jobs) -> None:
     status = quota.await_("large", lambda s: s.get("stage") == "PodsRefused")
     assert "; lower spec.workers.resources, use fewer workers" in json.dumps(status)
     quota.kubectl("delete", "ej", "large")
+
+
+def test_a_quota_that_is_full_is_waited_for(big: Inputs, tiny: Inputs, jobs: Jobs) -> None:
+    jobs.kubectl("create", "quota", "small", "--hard=pods=3")
+    jobs.apply(big.job("first", f"{jobs.root}/first", workers=workers(2, 1)))
+    with jobs.held("first", 1, "ingest"):
+        jobs.apply(tiny.job("waits", f"{jobs.root}/waits", workers=workers(2, 1)))
+        status = jobs.await_(
+            "waits", lambda s: find_condition(s, "WorkersReady").get("reason") == "PodsRefused"
+        )
+        assert "exceeded quota: small" in find_condition(status, "WorkersReady")["message"]
+    jobs.complete("first")
+    jobs.complete("waits")

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from embertide.spec import naming
 from embertide.submit.firing import SCHEDULED, time_of_job
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.installation import CHART, NAMESPACE, RELEASE
 from tests.support.cluster.jobs import Inputs, Jobs, Manifest, workers
-from tests.support.paths import ROOT
+from tests.support.cluster.schedules import create_example, ended, true_conditions
 
 pytestmark = pytest.mark.cluster
 
@@ -77,14 +76,14 @@ def test_a_missed_firing_runs_once_late_or_twice(tiny: Inputs, scheduled: Jobs) 
 def test_waiting_pods_end_as_their_jobs_do(scheduled: Jobs) -> None:
     for name in ("waits", "broken"):
         scheduled.kubectl("create", "job", f"{name}-now", f"--from=cronjob/{name}")
-    done = _ended(scheduled, "waits-now")
-    assert _conditions(done)["Complete"] == "CompletionsReached"
+    done = ended(scheduled, "waits-now")
+    assert true_conditions(done)["Complete"] == "CompletionsReached"
     (name,) = (found for found in scheduled.statuses() if found.startswith("waits-"))
     assert name == naming.scheduled_name("waits", time_of_job(done))
     assert f"{name}: Succeeded, version " in _logs(scheduled, "waits-now")
 
-    failed = _ended(scheduled, "broken-now")
-    assert _conditions(failed)["Failed"] == "PodFailurePolicy"
+    failed = ended(scheduled, "broken-now")
+    assert true_conditions(failed)["Failed"] == "PodFailurePolicy"
     (pod,) = (p for p in scheduled.pods() if p["metadata"]["name"].startswith("broken-now"))
     state = pod["status"]["containerStatuses"][0]["state"]["terminated"]
     assert state["exitCode"] == 10
@@ -94,17 +93,11 @@ def test_waiting_pods_end_as_their_jobs_do(scheduled: Jobs) -> None:
 
 def test_the_example_without_helm(tiny: Inputs, jobs: Jobs) -> None:
     """Two Jobs by hand; those of one minute are one firing."""
-    text = (ROOT / "examples/schedule.yaml").read_text()
-    text = text.replace("ghcr.io/embertide/operator:0.1.0", jobs.cluster.operator_image)
-    objects = {item["kind"]: item for item in yaml.safe_load_all(text)}
-    spec = tiny.job("products", f"{jobs.root}/out/{{date}}", suspend=True)["spec"]
-    manifest = yaml.safe_load(objects["ConfigMap"]["data"]["job.yaml"]) | {"spec": spec}
-    objects["ConfigMap"]["data"]["job.yaml"] = yaml.safe_dump(manifest)
-    jobs.apply(*objects.values())
-
+    job = tiny.job("products", f"{jobs.root}/out/{{date}}", suspend=True)
+    create_example(jobs, job["spec"])
     for name in ("first", "second"):
         jobs.kubectl("create", "job", name, "--from=cronjob/products")
-        assert "Complete" in _conditions(_ended(jobs, name)), _logs(jobs, name)
+        assert "Complete" in true_conditions(ended(jobs, name)), _logs(jobs, name)
     made = [jobs.cluster.get("-n", jobs.namespace, "job", name) for name in ("first", "second")]
     names = [naming.scheduled_name("products", time_of_job(job)) for job in made]
     # In the next minute it is another firing, which Forbid skips while the first is suspended.
@@ -165,26 +158,7 @@ def _make_again(jobs: Jobs, name: str) -> None:
         "spec": cron_job["spec"]["jobTemplate"]["spec"],
     }
     jobs.apply(again)
-    assert "Complete" in _conditions(_ended(jobs, "again"))
-
-
-def _ended(jobs: Jobs, name: str) -> Manifest:
-    """A Job of the batch API when it has succeeded or failed."""
-
-    def look() -> Manifest | None:
-        path = f"/apis/batch/v1/namespaces/{jobs.namespace}/jobs/{name}"
-        found: Manifest = jobs.cluster.read(path)
-        return found if {"Complete", "Failed"} & _conditions(found).keys() else None
-
-    found = jobs.cluster.wait_for(look, 120, f"Job {name} ends")
-    assert found is not None
-    return found
-
-
-def _conditions(job: Manifest) -> dict[str, str]:
-    """The reason of each condition that is true."""
-    found = job["status"].get("conditions", [])
-    return {c["type"]: c.get("reason", "") for c in found if c["status"] == "True"}
+    assert "Complete" in true_conditions(ended(jobs, "again"))
 
 
 def _logs(jobs: Jobs, job: str) -> str:

@@ -6,37 +6,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.jobs import Inputs, Jobs, Manifest, find_condition, workers
-from tests.support.paths import ROOT
+from tests.support.cluster.schedules import create_example
 
 pytestmark = pytest.mark.cluster
 
 
-@pytest.fixture(scope="module")
-def example() -> dict[str, Manifest]:
-    """The objects of examples/schedule.yaml, by kind."""
-    text = (ROOT / "examples/schedule.yaml").read_text()
-    return {item["kind"]: item for item in yaml.safe_load_all(text)}
-
-
-def create_schedule(
-    example: dict[str, Manifest], tiny: Inputs, jobs: Jobs, schedule: str, **edge: Any
-) -> None:
+def create_schedule(tiny: Inputs, jobs: Jobs, schedule: str, **edge: Any) -> None:
     """The example, for jobs over the tiny graph; ``edge``: fields of its edges."""
-    text = yaml.safe_dump_all(example.values())
-    text = text.replace("ghcr.io/embertide/operator:0.1.0", jobs.cluster.operator_image)
-    objects = {item["kind"]: item for item in yaml.safe_load_all(text)}
     job = tiny.job("products", f"{jobs.root}/out", workers=workers(1, 1))
     job["spec"]["input"]["edges"][0] |= edge
-    manifest = yaml.safe_load(objects["ConfigMap"]["data"]["job.yaml"]) | {"spec": job["spec"]}
-    objects["ConfigMap"]["data"]["job.yaml"] = yaml.safe_dump(manifest)
-    cron_job = objects["CronJob"]
-    cron_job["spec"] |= {"schedule": schedule, "timeZone": "UTC"}
-    cron_job["metadata"]["annotations"]["embertide.dev/max-age"] = "2m"
-    jobs.apply(*objects.values())
+    age = {"embertide.dev/max-age": "2m"}
+    create_example(jobs, job["spec"], schedule=schedule, timeZone="UTC", annotations=age)
 
 
 def shown(jobs: Jobs) -> Manifest:
@@ -58,22 +41,20 @@ def await_not_submitted(jobs: Jobs, seconds: float = 150) -> Manifest:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def firing(
-    cluster: KubernetesCluster, operator: str, example: Any, tiny: Inputs
-) -> Iterator[dict[str, Jobs]]:
+def firing(cluster: KubernetesCluster, operator: str, tiny: Inputs) -> Iterator[dict[str, Jobs]]:
     """Schedules that fire each minute and make no job, by name: one minute passes for both."""
     places = {name: Jobs(cluster, cluster.namespace(name)) for name in ("misspelt", "refused")}
     places["refused"].kubectl("create", "quota", "none", "--hard=pods=0")
     for name, jobs in places.items():
         edge = {"uri": f"{jobs.root}/{{dtae}}/"} if name == "misspelt" else {}
-        create_schedule(example, tiny, jobs, "* * * * *", **edge)
+        create_schedule(tiny, jobs, "* * * * *", **edge)
     yield places
     for jobs in places.values():
         cluster.discard(jobs.namespace)
 
 
-def test_a_schedule_that_works(example: Any, tiny: Inputs, jobs: Jobs) -> None:
-    create_schedule(example, tiny, jobs, "0 0 1 1 *")
+def test_a_schedule_that_works(tiny: Inputs, jobs: Jobs) -> None:
+    create_schedule(tiny, jobs, "0 0 1 1 *")
     jobs.cluster.wait_for(lambda: shown(jobs), 60, "it is shown")
     status = shown(jobs)
     assert find_condition(status, "Submitted")["reason"] == "NotFiredYet"

@@ -61,6 +61,7 @@ def check_run(wide: Inputs, status: Manifest, output: str) -> None:
     assert any("tensors of nodes are on disk" in text for text in report.warnings)
 
 
+@pytest.mark.tier(3)
 def test_tensors_are_on_the_nodes_disk(wide: Inputs, jobs: Jobs) -> None:
     output = f"{jobs.root}/out"
     jobs.apply(spilling(wide, "spilled", output))

@@ -16,8 +16,8 @@ from tests.support.cluster.layout import (
     SERVICES,
     Layout,
     Machine,
+    Settings,
 )
-from tests.support.cluster.settings import Settings
 
 _ETCD = "http://127.0.0.1:2379"
 

@@ -21,11 +21,10 @@ from typing import Any, TypeVar
 from kubernetes.client import ApiClient
 from kubernetes.config import new_client_from_config
 
+from tests.support.cluster.holding import kill_processes
 from tests.support.cluster.images import IMAGE_STORE
-from tests.support.cluster.layout import FIRST, NODE, S3_PORT, SECOND, Layout, Machine
-from tests.support.cluster.pod_processes import kill_processes
+from tests.support.cluster.layout import FIRST, NODE, S3_PORT, SECOND, Layout, Machine, Settings
 from tests.support.cluster.process import NodeProcess
-from tests.support.cluster.settings import Settings
 from tests.support.patience import BUSY, WAIT_SECONDS
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Worker processes that stand still in a stage for as long as a test needs them to.
+"""Processes of pods as this machine sees them: killed, or stopped in a stage for a while.
 
 A fast machine is done with a stage, or the whole job, before kubectl has started.
 """
@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from embertide.spec import naming
-from tests.support.cluster.pod_processes import find_processes
 
 _POLL_SECONDS = 0.005
 _FIND_SECONDS = 0.1
 _MAIN = "embertide.pod work"
+_PAUSE = "/catatonit -P"
 
 
 class Held:
@@ -120,3 +120,26 @@ def _stages(main: int, attempt: int) -> list[str]:
     except OSError:
         return []
     return [json.loads(line)["stage"] for line in lines if line.endswith("\n")]
+
+
+def find_processes(pod_uid: str, pattern: str) -> Iterator[int]:
+    """Processes of a pod with ``pattern`` in their name or command line, but for pause.
+
+    Their control groups name the pod. Kubelet writes dashes as underscores with systemd only.
+    """
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):  # processes end while we look
+            if folder.name.isdigit() and pod_uid in (folder / "cgroup").read_text():
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                name = (folder / "comm").read_text()
+                if pattern in f"{name} {command}" and not command.startswith(_PAUSE):
+                    yield int(folder.name)
+
+
+def kill_processes(pod_uid: str, pattern: str, number: int) -> int:
+    """Send a signal to them; how many there were."""
+    found = list(find_processes(pod_uid, pattern))
+    for process in found:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, number)
+    return len(found)

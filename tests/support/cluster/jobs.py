@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import subprocess
 import sys
 import time
@@ -139,6 +140,14 @@ class Jobs:
     def kubectl(self, *args: str, **options: Any) -> str:
         """kubectl in this namespace; its standard output."""
         return self.cluster.kubectl("-n", self.namespace, *args, **options)
+
+    def python(self, *arguments: str) -> str:
+        """What Python prints for somebody who has the cluster's kubeconfig and the store's keys."""
+        s3 = self.cluster.s3
+        places = {"AWS_ENDPOINT_URL": s3.endpoint, "AWS_REGION": s3.region}
+        env = os.environ | places | {"KUBECONFIG": str(self.cluster.kubeconfig)}
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
 
     def apply(self, *manifests: Manifest) -> None:
         """``kubectl apply``."""

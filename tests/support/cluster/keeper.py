@@ -19,8 +19,8 @@ from pathlib import Path
 from types import FrameType
 
 from tests.support.cluster import cgroups, network
+from tests.support.cluster.layout import Settings
 from tests.support.cluster.machine import ENTER
-from tests.support.cluster.settings import Settings
 
 
 def main() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.support.shared_cache import SHARED_CACHE
@@ -23,6 +26,8 @@ S3_PORT = 9000
 
 # One link of this name can exist on a machine: it keeps a second cluster from starting.
 HOST_LINK = "embertide0"
+
+_VARIABLE = "EMBERTIDE_CLUSTER_SETTINGS"
 
 
 @dataclass(frozen=True)
@@ -94,3 +99,32 @@ class Layout:
     def config_of(self, machine: Machine) -> Path:
         """Configuration files of one node's components."""
         return self.config / machine.name
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a test run hands to the processes of its node, through the environment.
+
+    ``programs``: paths by name. ``images``: names in buildah's store. ``s3``: see ClusterS3.
+    """
+
+    root: str
+    programs: Mapping[str, str]
+    image_store: str
+    images: tuple[str, ...]
+    s3: Mapping[str, str]
+
+    @property
+    def layout(self) -> Layout:
+        """Where the cluster's files are."""
+        return Layout(Path(self.root))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variable for another process."""
+        return {_VARIABLE: json.dumps(asdict(self))}
+
+    @classmethod
+    def of_this_process(cls) -> Settings:
+        """What this process was told."""
+        return cls(**json.loads(os.environ[_VARIABLE]))

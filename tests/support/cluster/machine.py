@@ -6,11 +6,10 @@ from pathlib import Path
 
 from tests.support.cluster import cgroups, components
 from tests.support.cluster.config import CONTAINERD_SOCKET
-from tests.support.cluster.layout import Machine
+from tests.support.cluster.layout import Machine, Settings
 from tests.support.cluster.loading import Containerd, read_image
 from tests.support.cluster.mounts import mount, unmount_all
 from tests.support.cluster.running import ComponentProcesses
-from tests.support.cluster.settings import Settings
 
 # unshare dies with its parent, the first process inside with unshare, all others with that.
 ENTER = (

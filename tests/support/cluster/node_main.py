@@ -18,9 +18,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from tests.support.cluster import components, config, machine, network
-from tests.support.cluster.layout import API, FIRST, Layout
+from tests.support.cluster.layout import API, FIRST, Layout, Settings
 from tests.support.cluster.running import ComponentProcesses
-from tests.support.cluster.settings import Settings
 
 _LOOK_SECONDS = 1.0
 """How often it looks whether a component has ended."""

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.support.cluster.settings import Settings
+from tests.support.cluster.layout import Settings
 from tests.support.paths import ROOT
 from tests.support.patience import SOON_SECONDS
 

@@ -13,9 +13,8 @@ import subprocess
 import sys
 
 from tests.support.cluster import cgroups, machine, network
-from tests.support.cluster.layout import SECOND
+from tests.support.cluster.layout import SECOND, Settings
 from tests.support.cluster.running import ComponentProcesses
-from tests.support.cluster.settings import Settings
 
 
 def main() -> None:
