@@ -20,6 +20,7 @@ from embertide.errors import ObjectMissing, StorageError, StoreUnavailable
 from embertide.spec.workers import StorageSettings
 from embertide.storage.opening import open_storage
 from tests.support.commands import Running
+from tests.support.s3.jobs import SmallS3Job
 from tests.support.s3.server import S3Server
 
 pytestmark = pytest.mark.s3
@@ -161,15 +162,9 @@ def test_a_wrong_region_is_named(
 
 @pytest.mark.distributed
 def test_a_run_says_that_its_store_does_not_answer(s3: S3Server, tmp_path: Path) -> None:
-    place = s3.uri(f"waits-{secrets.token_hex(4)}")
-    size = ("--scale", "6", "--width", "4", "--hidden", "4", "-q")
-    made = Running(tmp_path, "synth", place, *size, "--endpoint-url", s3.endpoint)
-    assert made.done(120).code == 0
-    settings = StorageSettings(endpoint_url=s3.endpoint, region=s3.region)
-    manifest = tmp_path / "job.yaml"
-    manifest.write_bytes(open_storage(settings).read(f"{place}/job.yaml"))
+    job = SmallS3Job(s3, s3.endpoint, tmp_path)
     s3.stop()
-    run = Running(tmp_path, "run", str(manifest), "--grid", "1x1", "--json")
+    run = Running(tmp_path, "run", str(job.file), "--grid", "1x1", "--json")
     sentence = f"{s3.endpoint} does not answer (connection refused), attempt 2 of 5"
     while sentence not in run.output():
         assert run.process.poll() is None, run.output()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import list_versions
 from embertide.versions.probe import check_output
-from tests.support.commands import Commands
+from tests.support.s3.jobs import SmallS3Job
 from tests.support.s3.proxy import Answer, Forward, Request, S3Proxy, error
 from tests.support.s3.server import S3Server, server_program, server_with_accounts
 from tests.support.storage_contract import LARGE
@@ -211,14 +210,12 @@ def test_inputs_and_output_in_two_stores(
     s3: S3Server, other: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     as_profile(other, tmp_path, monkeypatch)
-    commands, place = Commands(tmp_path), s3.uri(f"two-{secrets.token_hex(4)}")
-    size = ("--scale", "6", "--width", "4", "--hidden", "4", "-q")
-    assert commands.run("synth", place, *size, "--endpoint-url", s3.endpoint).code == 0
+    made = SmallS3Job(s3, s3.endpoint, tmp_path)
     lake = {"prefix": "s3://lake", "endpointUrl": other.endpoint, "region": other.region}
     lake |= {"profile": "lake"}
     settings = {"endpointUrl": s3.endpoint, "region": s3.region, "stores": [lake]}
     storage = open_storage(StorageSettings.model_validate(settings))
-    job = yaml.safe_load(storage.read(f"{place}/job.yaml"))
+    job = yaml.safe_load(made.text)
     for part in (job["spec"]["input"]["edges"][0], job["spec"]["input"]["nodes"][0]["features"]):
         name = part["uri"].rstrip("/").rpartition("/")[2]
         for info in storage.list(part["uri"]):
@@ -227,17 +224,17 @@ def test_inputs_and_output_in_two_stores(
             storage.delete([info.uri])
         part["uri"] = f"s3://lake/{name}/"
     job["spec"]["storage"] = settings
-    (tmp_path / "two.yaml").write_text(yaml.safe_dump(job))
+    made.file.write_text(yaml.safe_dump(job))
     for command in ("plan", "run"):
-        done = commands.run(command, str(tmp_path / "two.yaml"), "--json")
+        done = made.run("--json", command=command)
         assert done.code == 0, done.out + done.err
     s3_report = done.events[-1]["storage"]
     assert s3_report["bytes_read"] > 0 < s3_report["bytes_written"]
-    assert len(list_versions(storage, f"{place}/embeddings")) == 1
+    assert len(made.versions) == 1
     # Without its entry, the default store is asked, which has no such bucket.
     del job["spec"]["storage"]["stores"]
-    (tmp_path / "two.yaml").write_text(yaml.safe_dump(job))
-    done = commands.run("run", str(tmp_path / "two.yaml"), "-q")
+    made.file.write_text(yaml.safe_dump(job))
+    done = made.run("-q")
     assert done.code == 5
     assert f"no bucket 'lake' at {s3.endpoint}" in done.message
 
