@@ -63,6 +63,14 @@ def test_ids_that_begin_at_one(
     assert ("drop" in message.replace("Correct or drop", "")) != from_one
 
 
+def test_edges_of_known_nodes_are_kept(tmp_path: Path, storage: Storage) -> None:
+    write_parquet(tmp_path / "e.parquet", src=[0], dst=[1])
+    edges = edge_input(tmp_path / "e.parquet", "parquet")
+    (split,) = split_edges(storage, edges)
+    (batch,) = read_edges(storage, edges, ("dense", "dense"), split)
+    assert UnknownEnds().known_of(batch, None, None) is None
+
+
 def test_parts_of_an_input_share_the_examples() -> None:
     known: list[Any] = ["a", "b", "c", "d"]
     ends = UnknownEnds(1, known[:1], {("source", 4)})
