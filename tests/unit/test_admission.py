@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from embertide_operator.decide.reconcile import decide
 from embertide_operator.runtime.admission import (
     Admission,
     Verdict,
     place_text,
 )
 from embertide_operator.runtime.capacity import Entry, Limits, Running, State, first_in_line
-from tests.support.operator_world import NOW, SETTINGS, World, raw_job
+from tests.support.operator_world import raw_job
 
 PHASES = {"holds": "Running", "ready": "Pending", "inactive": "Succeeded"}
 
@@ -249,26 +248,3 @@ def test_never_more_than_allowed_however_passes_interleave() -> None:
     assert worst["space"] <= 3
     assert worst["output"] == 1
     assert len(ended) > 20, "jobs did run"
-
-
-def test_a_queued_job_says_so_and_no_deadline_counts() -> None:
-    world = World(activeDeadlineSeconds=60)
-    queued = "at most 1 jobs run at once; position 2 of 2"
-    decision = world.reconcile(queued=queued)
-    assert world.condition("Progressing") == ("False", "Queued")
-    assert world.status["phase"] == "Pending"
-    assert decision.apply == []
-    assert decision.requeue_after is None, "its turn wakes it"
-    world.reconcile(3600, queued="at most 1 jobs run at once; position 1 of 1")
-    assert world.events == ["Accepted", "Waiting"], "a new place is no Event"
-    world.reconcile(3600, queued="")
-    assert world.status["phase"] == "Starting"
-    assert world.status["startTime"] == "2026-11-21T14:00:00Z"
-
-
-def test_an_output_that_is_in_use_comes_before_room() -> None:
-    world = World()
-    seen = world.seen
-    world.reconcile(queued="position 1 of 1", competing_job="shop/other is publishing")
-    assert world.condition("Progressing") == ("False", "OutputInUse")
-    assert decide(seen, SETTINGS, NOW).apply, "without either it starts"
