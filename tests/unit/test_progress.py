@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -25,6 +26,7 @@ from embertide.telemetry.estimate import Estimate, InputSize
 from embertide.telemetry.format import human_bytes, human_count, human_seconds
 from embertide.telemetry.progress import STAGE_WEIGHTS, Progress, ProgressClock
 from embertide.telemetry.report import PlannedTraffic, RankMemory, RunReport, Traffic
+from tests.support.expected import Expected
 
 
 class Clock:
@@ -80,14 +82,6 @@ ESTIMATE = Estimate(
     traffic_total_bytes=8192,
     notes=["the grid fits [the] memory"],
 )
-
-
-def drawn(draw: object, *args: object, width: int = 110) -> str:
-    console = Console(file=io.StringIO(), width=width)
-    draw(console, *args)  # type: ignore[operator]
-    text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert isinstance(text, str)
-    return text
 
 
 # The clock
@@ -295,50 +289,21 @@ def test_memory_beyond_the_imports() -> None:
     assert RankMemory(0, 600, 500, 0).used_bytes == 0
 
 
-def test_the_final_table_tells_what_the_run_cost() -> None:
-    text = drawn(print_report, REPORT)
-    assert f"  {REPORT.uri}\n" in text, "a long URI stays on one line"
-    assert "1,000 embeddings of width 64 from 1,000 nodes and 21,300,000 edges" in text
-    assert "2x2 grid in 12s" in text
-    assert "ingest 7.1 M edges/s, inference 2.4 M edges/s" in text
-    rows = [line.split() for line in text.splitlines()]
-    assert ["infer", "9.00", "75%"] in rows
-    spmm = ["graph", "spmm", "2.0", "KiB", "4", "0.75", "2.50"]
-    assert spmm in rows, "layers and groups are summed"
-    assert ["0", "660.0", "MiB", "300.0", "MiB", "400.0", "MiB", "75%"] in rows
-    assert "warning: node [a] has no edges" in text
+_SPMM, *_OTHERS = REPORT.traffic
+TABLES: dict[str, Callable[[Console], None]] = {
+    "a run": lambda console: print_report(console, REPORT),
+    "a run whose workers read in place": lambda console: print_report(
+        console,
+        replace(REPORT, traffic=[replace(_SPMM, bytes_read_in_place=3 << 20), *_OTHERS]),
+    ),
+    "a run of a single worker": lambda console: print_report(console, replace(REPORT, traffic=[])),
+    "a plan": lambda console: print_estimate(console, ESTIMATE, False),
+    "a plan with all files": lambda console: print_estimate(console, ESTIMATE, True),
+}
 
 
-def test_what_workers_read_in_place_has_a_column_where_there_is_any() -> None:
-    assert "in place" not in drawn(print_report, REPORT)
-    spmm, *others = REPORT.traffic
-    read = replace(spmm, bytes_read_in_place=3 << 20)
-    rows = [
-        line.split()
-        for line in drawn(print_report, replace(REPORT, traffic=[read, *others])).splitlines()
-    ]
-    assert ["graph", "spmm", "2.0", "KiB", "3.0", "MiB", "4", "0.75", "2.50"] in rows
-
-
-def test_a_single_worker_has_no_traffic_table() -> None:
-    assert "axis" not in drawn(print_report, replace(REPORT, traffic=[]))
-
-
-def test_the_plan_table() -> None:
-    text = drawn(print_estimate, ESTIMATE, False)
-    rows = [line.split() for line in text.splitlines()]
-    assert "1,000 nodes, about 50,000 edges, features of width 128" in text
-    assert "2x1: 2 workers, 2 graph partitions times 1 feature partition" in text
-    assert "5 more (--files lists them)" in text
-    assert "s3://b/e/4.parquet" not in text
-    assert ["total", "10", "objects", "11.0", "MiB"] in rows
-    assert ["peak", "7.0", "MiB"] in rows
-    assert ["graph", "spmm", "0", "4.0", "KiB", "12"] in rows
-    assert "all workers together" in text
-    assert "note: the grid fits [the] memory" in text
-
-
-def test_the_plan_lists_all_files_when_asked() -> None:
-    text = drawn(print_estimate, ESTIMATE, True)
-    assert "s3://b/e/8.parquet" in text
-    assert "more (" not in text
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_at_the_end(name: str, expected: Expected) -> None:
+    console = Console(file=io.StringIO(), width=110)
+    TABLES[name](console)
+    expected.check("tables.txt", name, console.file.getvalue(), TABLES)  # type: ignore[attr-defined]
