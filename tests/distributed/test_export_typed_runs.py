@@ -19,7 +19,7 @@ import torch
 import yaml
 
 from embertide.errors import InputError
-from embertide.models.dgl_interop import load_dgl, why_no_dgl
+from embertide.models.dgl_interop import load_dgl
 from embertide.tracing.load import build
 from embertide.tracing.record.precision import quiet
 from tests.support.commands import Commands, Done
@@ -154,7 +154,7 @@ def own_path(monkeypatch: pytest.MonkeyPatch) -> None:
             of_dgl,
             "4x1",
             id="HeteroGraphConv",
-            marks=pytest.mark.skipif(why_no_dgl() != "", reason=f"DGL: {why_no_dgl()}"),
+            marks=pytest.mark.dgl,
         ),
     ],
 )

@@ -10,10 +10,13 @@ several in a list each has what comes out below a ``--`` of its own.
 from __future__ import annotations
 
 import builtins
+import linecache
 import re
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,13 +24,16 @@ from typing import Any
 from torch import nn
 
 from embertide.errors import ModelError
-from embertide.models.dgl_interop import why_no_dgl
+from embertide.models.reference import run_typed_reference
+from embertide.tracing.explanation import Understood
 from embertide.tracing.export import Export, export_module
+from embertide.tracing.forward.results import result_of
 from embertide.tracing.graph_types import named_types
-from embertide.tracing.prove.agreement import TOLERANCE
-from embertide.tracing.record.graphs import GraphTypes
+from embertide.tracing.prove.agreement import TOLERANCE, error_of, layer_graphs
+from embertide.tracing.record.graphs import GraphTypes, random_graph
+from embertide.tracing.record.precision import quiet
 from tests.support.expected import FOLDER, inputs, preamble
-from tests.support.models import Files, shake
+from tests.support.models import Files, read_again, shake
 from tests.support.paths import ROOT
 from tests.support.pyg import pyg
 
@@ -54,33 +60,80 @@ def cases(dgl: bool) -> list[tuple[str, str]]:
 
 
 def export_text(file: str, name: str, folder: Path) -> str:
-    """The entry of a case: its code, and what is found of it."""
-    code = inputs(file)[name]
-    common = preamble(FOLDER / file)
-    path = folder / "user.py"
-    path.write_text(common + code)
-    user = ModuleType("user")
-    user.__file__ = str(path)
-    sys.modules[user.__name__] = user
-    try:
-        exec(compile(path.read_text(), path, "exec"), user.__dict__)
-        above = common.count("\n")
+    """The entry of a case: its code, and what is found of it.
 
-        def line(at: re.Match[str]) -> str:
-            number = int(at[1]) - above
-            return f"line {number}" if number > 0 else f"common line {at[1]}"
+    Programs are read again, and give on a graph that no export saw what the module gives itself.
+    """
+    path, code = folder / "user.py", inputs(file)[name]
+    above = preamble(FOLDER / file).count("\n")
+    user = _run(file, name, path)
 
-        given = user.options if isinstance(user.options, list) else [user.options]
-        found = [
-            outcome(
-                lambda: export_module(_module(user, code), **_options(more)),  # noqa: B023
-                lambda text: re.sub(rf"{re.escape(str(path))}:(\d+)", line, text),
-            )
-            for more in given
-        ]
-    finally:
-        del sys.modules[user.__name__]
+    def line(at: re.Match[str]) -> str:
+        number = int(at[1]) - above
+        return f"line {number}" if number > 0 else f"common line {at[1]}"
+
+    found = [
+        outcome(
+            lambda: _export(_module(user, code), _options(more)),  # noqa: B023
+            lambda text: re.sub(rf"{re.escape(str(path))}:(\d+)", line, text),
+        )
+        for more in (user.options if isinstance(user.options, list) else [user.options])
+    ]
     return code + "".join(f"{RULE}{one.rstrip()}\n" for one in found)
+
+
+def module_of(file: str, name: str) -> tuple[Any, dict[str, Any]]:
+    """What a case exports, its parameters random, and the first options of its export."""
+    user = code_of(file, name)
+    given = user.options[0] if isinstance(user.options, list) else user.options
+    return _module(user, inputs(file)[name]), _options(given)
+
+
+def made(file: str, name: str) -> Callable[[], Any]:
+    """Makes what a case of ``exports/`` exports."""
+    return lambda: module_of(f"exports/{file}", name)[0]
+
+
+def code_of(file: str, name: str) -> ModuleType:
+    """What a case's code and that of its file define."""
+    at = list(inputs(file)).index(name)
+    return _run(file, name, Path(_folder.name) / f"{Path(file).stem}_{at}.py")
+
+
+_folder = tempfile.TemporaryDirectory()
+
+
+def _run(file: str, name: str, path: Path) -> ModuleType:
+    """A case's code below that of its file, as a file that was imported."""
+    path.write_text(preamble(FOLDER / file) + inputs(file)[name])
+    user = sys.modules[path.stem] = ModuleType(path.stem)
+    user.__file__ = str(path)
+    linecache.checkcache(str(path))
+    exec(compile(path.read_text(), path, "exec"), user.__dict__)
+    return user
+
+
+def _export(module: nn.Module, options: Mapping[str, Any]) -> Export:
+    """An export that gives what the module gives."""
+    known = Understood()
+    done = export_module(module, understood=known, **options)
+    subject = known.subject
+    assert subject is not None
+    assert known.graph is not None
+    program = read_again(done)
+    widths = {of: program.widths[name] for of, name in program.inputs.items()}
+    types = replace(known.graph, nodes=known.graph.nodes | widths)
+    graph = random_graph(types, 29, seed=9)
+    for weighted in (True, False) if subject.weights_are_optional else (True,):
+        layers = layer_graphs(program, graph, weighted)
+        with quiet():
+            rows = run_typed_reference(program, layers, graph.x, graph.counts)
+            own = subject.fresh().forward(graph, weighted)
+        assert list(rows) == list(program.results)
+        for key, found in rows.items():
+            # Workers have folded norms and shares in float32.
+            assert error_of(found, result_of(own, key)) <= 1e-6
+    return done
 
 
 def _module(user: ModuleType, code: str) -> nn.Module:
@@ -154,6 +207,3 @@ def program_text(done: Export) -> str:
         **dict.fromkeys((f"warning: {one}" for one in proof.warnings), True),
     }
     return text.rstrip() + "\n" + "".join(f"# {line}\n" for line, holds in said.items() if holds)
-
-
-NEEDS_DGL = f"DGL's modules: {why_no_dgl()}"

@@ -186,7 +186,7 @@ def test_systems_agree_from_end_to_end(benchmark: Benchmark) -> None:
         assert system["wall"] > system["work"] > 0
 
 
-@pytest.mark.skipif(not HAS_DGL, reason="no wheel of dgl for this Python and machine")
+@pytest.mark.dgl
 @pytest.mark.parametrize(
     ("main", "conv", "grid"),
     [(typed.main, "rgcn", "2x1"), (typed.main, "hgt", "1x1"), (end_to_end.main, "appnp", "1x1")],
@@ -232,7 +232,7 @@ def test_bytes_that_no_interface_received_end_the_command() -> None:
         check_wire("spmm, ours", [came[0], {"bytes": 9, "wire_bytes": 8}])
 
 
-@pytest.mark.skipif(not HAS_DGL, reason="no wheel of dgl for this Python and machine")
+@pytest.mark.dgl
 def test_kernels_agree_with_their_rivals(benchmark: Benchmark) -> None:
     found = benchmark.apart("kernels", "--scale", "8", "--rounds", "1", "--mib", "8")
     assert found["kernels"]["spmm_sum"]["rivals"].keys() == {"dgl", "torch"}

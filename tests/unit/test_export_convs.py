@@ -55,7 +55,7 @@ def test_pyg(name: str) -> None:
     check("pyg", OnPyg(CASES["pyg"][name], "pyg"))
 
 
-@pytest.mark.skipif(why_no_dgl() != "", reason=f"DGL's modules: {why_no_dgl()}")
+@pytest.mark.dgl
 @pytest.mark.parametrize("name", exported("dgl"))
 def test_dgl(name: str) -> None:
     check("dgl", OnDgl(CASES["dgl"][name], "dgl"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import pytest
@@ -62,7 +61,7 @@ def test_the_decoder_of_an_autoencoder() -> None:
     assert_exact(found, gae.decode(Z, PAIRS)[:, None])
 
 
-@pytest.mark.skipif(importlib.util.find_spec("dgl") is None, reason="DGL has no wheel here")
+@pytest.mark.dgl
 def test_a_decoder_on_dgls_graph() -> None:
     found = lines_give(export_module(shake(Net()), decoder=Edges()))
     assert_exact(found, (Z[PAIRS[0]] * Z[PAIRS[1]]).sum(-1)[:, None])

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 import embertide
-from embertide.models.dgl_interop import why_no_dgl
 from tests.support import export_explained
 from tests.support.document_blocks import blocks
 from tests.support.paths import ROOT
@@ -22,7 +21,6 @@ from tests.support.paths import ROOT
 FILE = Path(export_explained.__file__)
 Cli = Callable[..., tuple[int, str, str]]
 TYPES = {"nodes": {"user": 6, "item": 5}, "edges": {"user:buys:item": 0, "item:of:user": 3}}
-needs_dgl = pytest.mark.skipif(why_no_dgl() != "", reason=f"DGL's modules: {why_no_dgl()}")
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +119,7 @@ def test_types_and_relations(cli: Cli) -> None:
     assert over == set(TYPES["edges"])
 
 
-@needs_dgl
+@pytest.mark.dgl
 def test_names_in_a_graph_of_dgl(cli: Cli) -> None:
     (argument,) = explained(cli, "InGraph")["arguments"]
     assert argument["meaning"] == (

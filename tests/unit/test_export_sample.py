@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,14 @@ from torch import Tensor, nn
 
 import embertide
 from embertide.errors import ModelError
-from embertide.models.dgl_interop import load_dgl, why_no_dgl
+from embertide.models.dgl_interop import load_dgl
 from embertide.tracing.prove.agreement import TOLERANCE
 from embertide.tracing.sample import Sample, read_sample
-from tests.support.export_categories import Atoms, Looked
+from tests.support.export_texts import made
 from tests.support.models import shake
 from tests.support.pyg import pyg
 
-needs_dgl = pytest.mark.skipif(why_no_dgl() != "", reason=f"DGL's graphs: {why_no_dgl()}")
-
+Atoms, Looked = made("looked_up.txt", "atoms"), made("looked_up.txt", "looked up")
 EDGES = torch.tensor([[0, 1, 2, 3], [1, 2, 0, 0]])
 
 
@@ -182,7 +182,7 @@ class OfGraphAlone(nn.Module):
         return g
 
 
-@needs_dgl
+@pytest.mark.dgl
 def test_graphs_of_dgl() -> None:
     dgl = load_dgl()
     graph = dgl.graph((EDGES[0], EDGES[1]))
@@ -259,7 +259,7 @@ def test_what_a_relation_without_edges_has() -> None:
     ],
 )
 def test_what_the_module_does_not_read(
-    tmp_path: Path, module: type[nn.Module], x: Tensor, message: str
+    tmp_path: Path, module: Callable[[], nn.Module], x: Tensor, message: str
 ) -> None:
     with pytest.raises(ModelError, match=message):
         embertide.export(module(), tmp_path, sample=(x, EDGES))

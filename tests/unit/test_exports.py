@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from embertide.models.dgl_interop import load_dgl, why_no_dgl
+from embertide.models.dgl_interop import load_dgl
 from embertide.tracing.export import export_module
 from tests.support.expected import Expected, inputs
-from tests.support.export_texts import NEEDS_DGL, cases, export_text
+from tests.support.export_texts import cases, export_text
 from tests.support.models import shake
 
 
@@ -23,8 +23,7 @@ def test_modules_and_their_exports(
     expected.check(file, name, export_text(file, name, tmp_path), inputs(file))
 
 
-@pytest.mark.tier(2)
-@pytest.mark.skipif(why_no_dgl() != "", reason=NEEDS_DGL)
+@pytest.mark.dgl
 @pytest.mark.parametrize(("file", "name"), cases(dgl=True))
 def test_modules_of_dgl_and_their_exports(
     file: str, name: str, expected: Expected, tmp_path: Path
@@ -32,7 +31,7 @@ def test_modules_of_dgl_and_their_exports(
     expected.check(file, name, export_text(file, name, tmp_path), inputs(file))
 
 
-@pytest.mark.skipif(why_no_dgl() != "", reason=NEEDS_DGL)
+@pytest.mark.dgl
 def test_a_module_keeps_its_graph() -> None:
     """Which stands for the job's while it is exported."""
 

@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from embertide.models.dgl_interop import load_dgl
-from tests.support import export_examples_dgl, export_models_dgl
 from tests.support.examples.case import EDGE_FEATURES, OUT, WIDTH
 from tests.support.examples.kept import HIDDEN, example
+from tests.support.export_texts import made
 
 dgl = load_dgl()
 dglnn, fn = dgl.nn.pytorch, dgl.function
@@ -243,15 +243,15 @@ class Hard(nn.Module):
 
 
 EXAMPLES = [
-    example("examples/pytorch/appnp/appnp.py", export_models_dgl.APPNP),
+    example("examples/pytorch/appnp/appnp.py", made("dgl_models.txt", "appnp")),
     example("examples/pytorch/arma/model.py", ARMA),
     example("examples/pytorch/bgnn/run.py", Residual),
     example("examples/pytorch/bgrl/model.py", BGRL, options={"width": WIDTH}, line="`--width 5`"),
     example("examples/pytorch/dagnn/main.py", DAGNN, line="`.clamp(min=1)` of the degrees"),
-    example("examples/pytorch/gat/train.py", export_models_dgl.GAT),
-    example("examples/pytorch/gat/train_ppi.py", export_examples_dgl.GAT),
+    example("examples/pytorch/gat/train.py", made("dgl_models.txt", "gat")),
+    example("examples/pytorch/gat/train_ppi.py", made("dgl_examples.txt", "gat ppi")),
     example("examples/pytorch/gatv2/gatv2.py", GATv2),
-    example("examples/pytorch/gcn/train.py", export_models_dgl.GCN),
+    example("examples/pytorch/gcn/train.py", made("dgl_models.txt", "gcn")),
     example(
         "examples/pytorch/gin/train.py",
         GIN,
@@ -271,8 +271,8 @@ EXAMPLES = [
         refused="idtype is not known here",
         line="picks the neighbours with the largest scores",
     ),
-    example("examples/pytorch/jknet/model.py", export_models_dgl.JKNet),
-    example("examples/pytorch/jknet/model.py --mode lstm", lambda: export_models_dgl.JKNet("lstm")),
+    example("examples/pytorch/jknet/model.py", made("dgl_models.txt", "jknet")),
+    example("examples/pytorch/jknet/model.py --mode lstm", made("dgl_models.txt", "jknet lstm")),
     example("examples/pytorch/mixhop/main.py", MixHop),
     example(f"{OGB}/ngnn/main.py", NGNN),
     example(f"{OGB}/ogbn-arxiv/models.py", Arxiv),

@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.support import export_examples, export_models, export_recurrent
 from tests.support.examples.case import OUT, WIDTH
 from tests.support.examples.pyg import HIDDEN, example
+from tests.support.export_texts import made
 from tests.support.pyg import pyg
 
 
@@ -160,11 +160,11 @@ EXAMPLES = [
     example("examples/autoencoder.py --variational", lambda: pyg.VGAE(Encoder())),
     example("examples/autoencoder.py --linear --variational", lambda: pyg.VGAE(Linear(True))),
     example("examples/cluster_gcn_ppi.py", ClusterPPI),
-    example("examples/compile/gcn.py", lambda: torch.compile(export_models.GCN())),
-    example("examples/correct_and_smooth.py", export_examples.Smooth),
-    example("examples/dna.py", export_examples.DNA),
-    example("examples/geniepath.py", export_recurrent.GeniePath),
-    example("examples/geniepath.py GeniePathLazy", export_recurrent.GeniePathLazy),
+    example("examples/compile/gcn.py", lambda: torch.compile(made("models.txt", "gcn")())),
+    example("examples/correct_and_smooth.py", made("examples.txt", "correct_and_smooth")),
+    example("examples/dna.py", made("examples.txt", "dna")),
+    example("examples/geniepath.py", made("recurrent.txt", "genie path")),
+    example("examples/geniepath.py GeniePathLazy", made("recurrent.txt", "genie path, lazy")),
     example(
         "examples/graph_gps.py --attn_type multihead",
         lambda: GPS("multihead"),
@@ -195,7 +195,10 @@ EXAMPLES = [
         line="`.get_embedding`, `--table embedding`",
     ),
     example(
-        "examples/link_pred.py", export_examples.LinkPredictor, method="encode", line="`.encode`"
+        "examples/link_pred.py",
+        made("examples.txt", "link_pred"),
+        method="encode",
+        line="`.encode`",
     ),
     example(
         "examples/linkx.py",
@@ -223,9 +226,9 @@ EXAMPLES = [
         lambda: pyg.SGFormer(WIDTH, HIDDEN, OUT, trans_num_heads=2),
     ),
     example("examples/pmlp.py", lambda: pyg.PMLP(WIDTH, HIDDEN, OUT, num_layers=2)),
-    example("examples/ppi.py", export_models.PPI),
+    example("examples/ppi.py", made("models.txt", "ppi")),
     example("examples/pytorch_lightning/graph_sage.py", Lightning),
     example("examples/rect.py", lambda: pyg.RECT_L(WIDTH, HIDDEN)),
-    example("examples/rev_gnn.py", export_examples.RevGNN),
-    example("examples/sign.py", export_examples.SIGN, line="its transform in forward"),
+    example("examples/rev_gnn.py", made("examples.txt", "rev_gnn")),
+    example("examples/sign.py", made("examples.txt", "sign"), line="its transform in forward"),
 ]

@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from embertide.models.dgl_interop import load_dgl
-from tests.support import export_examples_dgl
 from tests.support.examples.case import OUT
 from tests.support.examples.kept import HIDDEN, example
 from tests.support.examples.typed import FOLLOWS, GRAPH, NODES, TRIPLES, TYPED
+from tests.support.export_texts import code_of
 
 dgl = load_dgl()
 dglnn, fn = dgl.nn.pytorch, dgl.function
@@ -125,7 +125,7 @@ EXAMPLES = [
     example("examples/pytorch/GNN-FiLM/main.py", FiLM, **TYPED),
     example(
         "examples/pytorch/hgt/model.py",
-        lambda: export_examples_dgl.HGT(NODES, GRAPH["edges"]),
+        lambda: code_of("exports/dgl_examples.txt", "hgt").HGT(NODES, GRAPH["edges"]),
         **TYPED,
     ),
     example("examples/pytorch/hgt/model.py HeteroRGCN", HeteroRGCN, **TYPED),
