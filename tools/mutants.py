@@ -154,13 +154,14 @@ class _Tests:
         self.items = {item.nodeid: item for item in session.items}
         at_import = importlib.import_module("mutant_calls").seen
         known = [row for row in _rows_of(self.folder / "map") if _is_of(row, self.name, self.tier)]
-        if not known:
+        if not self.items.keys() <= {row["test"] for row in known}:
             recorded = _Recorded(self.folder, self.tier, session.items)
             session.config.pluginmanager.register(recorded)
             self._fork(lambda: self._record(recorded), 1200)
             session.config.pluginmanager.unregister(recorded)
             known = [r for r in _rows_of(self.folder / "map") if _is_of(r, self.name, self.tier)]
-        good = [row for row in known if row["good"] and row["test"] in self.items]
+        latest = {row["test"]: row for row in known if row["test"] in self.items}
+        good = [row for row in latest.values() if row["good"]]
         live = functions_of(ROOT)
         gc.freeze()
         for mutant, text, spent in alive(self.folder, self.chosen, self.name, self.tier):

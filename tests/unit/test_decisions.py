@@ -27,6 +27,7 @@ INDEX = {"uri": "postgresql://shop@db/shop", "credentialsSecret": "index"}
 PUSHED = {"after": 5, "pods": [{"role": "push", "done": {"pushed": {"names": ["products"]}}}]}
 
 
+@pytest.mark.tier(1)  # all of them: each is quick
 @pytest.mark.parametrize(("file", "name"), CASES)
 def test_what_follows_from_what_is_seen(file: str, name: str, expected: Expected) -> None:
     case = inputs(file)[name]
