@@ -1,7 +1,8 @@
-"""README's and the guide's blocks in order, as a newcomer would try them: own graph, own model."""
+"""The blocks of README and the guide, in order, as a newcomer tries them: own graph, own model."""
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -25,11 +26,11 @@ from tests.support.pyg import pyg
 pytestmark = pytest.mark.distributed
 
 NODES, EDGES, WIDTH = 300, 2000, 16
-PAGES = ("README.md", "docs/guide.md")
+GUIDE = "docs/guide.md"
 
 
 class Sage(nn.Module):
-    """The module that README's description for PyTorch Geometric is of."""
+    """The module that the guide's description for PyTorch Geometric is of."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,22 +43,21 @@ class Sage(nn.Module):
 
 
 def texts(language: str) -> list[str]:
-    """The code blocks of a language in README, then in the guide."""
-    return [block.text for page in PAGES for block in blocks(page, language)]
+    """The guide's code blocks of a language."""
+    return [block.text for block in blocks(GUIDE, language)]
 
 
 def commands() -> Iterator[list[str]]:
     """Every ``embertide ...`` line of blocks without a language."""
-    for page in PAGES:
-        for block in blocks(page, ""):
-            for line in block.commands:
-                if line.startswith("embertide "):
-                    yield shlex.split(line)
+    for block in blocks(GUIDE, ""):
+        for line in block.commands:
+            if line.startswith("embertide "):
+                yield shlex.split(line)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """README's first job, with generated data; ids are any numbers, 17 and 42 among them."""
+    """The guide's first job, with generated data; ids are any numbers, 17 and 42 among them."""
     rng = np.random.default_rng(0)
     ids = np.unique(np.concatenate([[17, 42], rng.integers(0, 10**9, NODES)]))
     ends = rng.integers(0, len(ids), (2, EDGES))
@@ -83,10 +83,35 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def masked(text: str) -> str:
+    """A command's output without numbers, borders, names of versions and where lines are broken."""
+    text = re.sub(r"\d{8}T\d{6}Z-\w{6}", "VERSION", text)
+    text = re.sub(
+        r"file://\S*(?=/embeddings)|(?<=run )\S*(?=/job.yaml)", "AT", text.replace("shop", "AT")
+    )
+    return " ".join(re.sub(r"[\d.,]+(e-\d+)?( [kM])?", "N", text.replace("─", "")).split())
+
+
+def test_readme_shows_what_its_commands_print(tmp_path: Path) -> None:
+    """Every command, in an interpreter of its own; ``...`` stands for lines that are left out."""
+    readme = (block for block in blocks("README.md") if block.language)
+    for block in readme:
+        name = re.match(r"# (\w+\.py)\n", block.text)
+        if block.language == "yaml" or name:
+            (tmp_path / (name[1] if name else "job.yaml")).write_text(block.text)
+        for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE):
+            words = shlex.split(command)
+            printed = masked(say(tmp_path, words[1:] if words[0] == "python" else ["-m", *words]))
+            for part in filter(None, masked(shown).split("...")):
+                assert masked(part) in printed, command
+    ids, vectors = embertide.read(tmp_path / "embeddings").to_numpy()
+    assert (ids.shape, vectors.shape) == ((10_000,), (10_000, 16))
+
+
 def say(folder: Path, words: list[str]) -> str:
     """The output of a command that has to succeed, in an interpreter of its own."""
     ended = subprocess.run(
-        [sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True,
+        [sys.executable, *words], cwd=folder, capture_output=True, text=True,
         timeout=WAIT_SECONDS, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, f"{shlex.join(words)}\n{ended.stderr}"
@@ -96,7 +121,7 @@ def say(folder: Path, words: list[str]) -> str:
 def test_the_commands_run_in_order(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     said: dict[str, str] = {}
     output, quick = folder / "embeddings", Commands(tmp_path_factory.mktemp("commands"))
-    say(folder, ["embertide", "run", "job.yaml"])  # yesterday's, to go back to
+    say(folder, ["-m", "embertide", "run", "job.yaml"])  # yesterday's, to go back to
     for path in (folder / "model").iterdir():
         path.touch()  # as after a training with the same result
     for command in commands():

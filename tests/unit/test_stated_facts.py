@@ -21,8 +21,6 @@ from embertide.steps import ActivationKind
 from tests.support.paths import ROOT
 from tests.support.pyg import pyg
 
-README = (ROOT / "README.md").read_text()
-
 
 def test_make_help_names_every_target_for_people() -> None:
     """All that ``.PHONY`` lists but for what one of them calls."""
@@ -184,8 +182,8 @@ class PnaOfEdges(Pna):
 
 
 def test_single_columns_within_a_model_are_not_cut(tmp_path: Path) -> None:
-    """README's Limits: embeddings of one column alone are for P x 1 grids."""
-    assert "Embeddings of one column" in README
+    """The guide's limits: embeddings of one column alone are for P x 1 grids."""
+    assert "Embeddings of one column" in (ROOT / "docs" / "guide.md").read_text()
     narrow = embertide.export(PnaOfEdges(2), tmp_path / "narrow", edge_features=2)
     wide = embertide.export(Pna(), tmp_path / "wide")
     widths = [min(done.exported.program.sliced_widths.values()) for done in (narrow, wide)]
