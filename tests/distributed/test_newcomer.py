@@ -102,7 +102,7 @@ def test_readme_shows_what_its_commands_print(tmp_path: Path) -> None:
         for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE):
             words = shlex.split(command)
             printed = masked(say(tmp_path, words[1:] if words[0] == "python" else ["-m", *words]))
-            for part in filter(None, masked(shown).split("...")):
+            for part in shown.split("...\n"):
                 assert masked(part) in printed, command
     ids, vectors = embertide.read(tmp_path / "embeddings").to_numpy()
     assert (ids.shape, vectors.shape) == ((10_000,), (10_000, 16))

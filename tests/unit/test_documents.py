@@ -54,7 +54,6 @@ NEWCOMER = ("README.md", "docs/guide.md")
 """Their ``embertide`` commands run in ``tests/distributed/test_newcomer.py``."""
 LEFT_OUT = {
     "make demo": "a whole example of minutes; what it does is tested piece by piece",
-    "make demo-hetero": "tests/distributed/test_hetero_example.py runs its job",
     "make test": "these are the tests",
     "make cluster": "the cluster's tests start the same, and .ci/run the packages",
     "embertide run job.yaml --grid 2x2": "tests/distributed/test_traces.py runs jobs so",
@@ -76,6 +75,7 @@ LEFT_OUT = {
     "embertide diff job.yaml previous": "tests/unit/test_cli_held.py runs it",
     "embertide release job.yaml": "tests/unit/test_cli_held.py runs it",
     "embertide discard job.yaml": "tests/unit/test_cli_held.py runs it",
+    'pip install "embertide[': "a second environment takes minutes; setup installs the same extras",
     "pip install '.": "a second environment takes minutes; setup installs the same extras",
     "docker build --file docker/worker": "the cluster's images are built from the same file",
     "docker build --file docker/push": "the cluster's tests build it, and push from its pods",
