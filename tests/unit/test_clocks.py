@@ -84,6 +84,10 @@ def test_of_runs_that_began_together_the_later_name_wins(storage: Storage, outpu
     passed = publish_one(storage, output, early, follows=both, keep=1)
     assert passed.not_current == f"version {late} is current, whose run began later than this one"
     assert names(storage, output) == [early, late]
+    both = found(storage, output)
+    for seconds in (3, 4):
+        name = new_version(datetime.now(UTC) + timedelta(seconds=seconds))
+        assert publish_one(storage, output, name, follows=both).current
 
 
 def test_a_run_that_began_later_passes_whatever_its_name(storage: Storage, output: str) -> None:

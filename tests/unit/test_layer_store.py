@@ -7,7 +7,8 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from concurrent.futures import Future
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ import psutil
 import pytest
 
 from embertide.errors import OutputError
+from embertide.plans.boundaries import Boundary
+from embertide.stages.infer.writing import Writing
 from embertide.storage.opening import open_storage
 from embertide.versions.layers import attempts
 from embertide.versions.layers import store as stores
@@ -422,3 +425,22 @@ def test_what_killed_attempts_left_beside_layers_that_stay_goes(output: str) -> 
     assert len(left) == 9
     assert not [uri for uri in left if "20261126T170000Z" in uri]
     assert np.array_equal(read(store), VALUES)
+
+
+def ended(result: Block | Exception) -> Future[Block]:
+    """A block whose writing has ended."""
+    future = Future[Block]()
+    future.set_exception(result) if isinstance(result, Exception) else future.set_result(result)
+    return future
+
+
+def test_a_layer_s_result_is_its_first_error_and_the_blocks_that_are_written() -> None:
+    block, full = Block("p", 0, 1, 0, 1, ""), OutputError("the disk is full")
+    writing = Writing(
+        Boundary(0, 1, ()), NAME, blocks=[[ended(block), ended(full)], [ended(block)]]
+    )
+    assert writing.result() == ("the disk is full", [[asdict(block)], [asdict(block)]])
+    assert replace(writing, why="given up").result()[0] == "given up"
+    assert replace(writing, blocks=[[ended(block)]]).result() == ("", [[asdict(block)]])
+    with pytest.raises(ZeroDivisionError):
+        replace(writing, blocks=[[ended(ZeroDivisionError())]]).result()
