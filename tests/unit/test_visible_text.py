@@ -23,7 +23,7 @@ def test_control_characters_are_shown() -> None:
 
 
 def test_errors(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit), error_exit(False):
+    with pytest.raises(SystemExit), error_exit([]):
         raise InputError(f"s3://b/{SCREEN}: wrong\n  second line")
     assert capsys.readouterr().err == f"embertide: error: s3://b/{SHOWN}: wrong\n  second line\n"
 
