@@ -97,7 +97,7 @@ def _starts(every: tuple[tuple[int, int], ...]) -> Iterator[Any]:
     """Runs that start from what others have computed, or compute some rows."""
     grids = ((2, 1), (1, 2), (2, 2), (3, 1))
     for turn, (mode, grid) in enumerate(FEW, 1):
-        yield _run(mode, f"cover {turn}/8", grid, FIRST)
+        yield _run(mode, f"cover {turn}/16", grid, FIRST)
     for mode in (TARGETS, REFRESHED):
         yield from (_run(mode, f"cover {part}/2", (1, 1), SECOND) for part in (1, 2))
     for turn, grid in enumerate(grids, 1):

@@ -211,6 +211,7 @@ def test_two_mistakes_say_so_and_json_has_all(cli: Cli, tmp_path: Path) -> None:
     assert len(found["worst"]) == 5
 
 
+@pytest.mark.tier(2)
 def test_bad_references_are_refused(cli: Cli, tmp_path: Path) -> None:
     module = Sage()
     job = write_job(tmp_path, module, SAGE)

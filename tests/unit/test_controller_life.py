@@ -30,6 +30,8 @@ from tests.support.patience import WAIT_SECONDS
 from tests.support.ports import free_port
 from tests.support.tcp_proxy import tcp_proxy
 
+pytestmark = pytest.mark.tier(2)
+
 KINDS = ("configmaps", "services", "poddisruptionbudgets", "statefulsets", "pods", JOBS)
 
 

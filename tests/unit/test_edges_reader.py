@@ -71,6 +71,7 @@ def test_text(tmp_path: Path, storage: Storage, suffix: str, form: str, header: 
     assert rows_of(read_all(storage, edges, target=1000)) == WEIGHTED
 
 
+@pytest.mark.tier(2)
 @given(
     target=st.integers(1, 900),
     rows=st.integers(1, 300),

@@ -232,6 +232,7 @@ class Net(torch.nn.Module):
 """
 
 
+@pytest.mark.tier(2)
 def test_the_command_says_nothing_but_its_result(tmp_path: Path) -> None:
     """Extensions of a user's libraries report what is left as the interpreter ends."""
     (tmp_path / "net_quiet.py").write_text(NET)

@@ -132,6 +132,7 @@ def test_whatever_fails_is_one_warning(
     assert says in record.message
 
 
+@pytest.mark.tier(2)
 def test_what_is_no_trace_context_is_a_warning_beside_the_trace(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -167,6 +167,7 @@ def test_what_is_no_answer_is_told_and_the_last_good_one_stays(
     run(main)
 
 
+@pytest.mark.tier(2)
 def test_hanging_pods_hold_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice as many as may be asked at once hang; one that answers is asked again and again."""
     monkeypatch.setattr("embertide_operator.runtime.polling._TOTAL_SECONDS", 0.3)
@@ -211,6 +212,7 @@ def test_what_was_heard_outlives_the_pod_but_not_the_attempt() -> None:
     run(main)
 
 
+@pytest.mark.tier(2)
 def test_an_error_of_our_own_does_not_end_the_asking(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(operator: Operator) -> None:
         async with worker(always(answer(status().to_text().encode()))) as port:

@@ -11,6 +11,8 @@ from embertide.spec.reports import PushReport
 from tests.support.api_server import ApiServer, api_server
 from tests.support.live_controller import JOBS, NAMESPACE, job, live, make_controller, wait_for
 
+pytestmark = pytest.mark.tier(2)
+
 VERSION = "20261121T120000Z-abcdef"
 
 

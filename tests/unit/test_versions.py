@@ -250,6 +250,7 @@ def test_processes_race_for_the_pointer(output: str) -> None:
     check_races(None, output, processes=6)
 
 
+@pytest.mark.tier(2)
 def test_a_process_that_dies_anywhere_leaves_a_whole_version(output: str) -> None:
     check_crashes(None, output)
 
