@@ -5,7 +5,8 @@
 #
 # BASE   any image with Python 3.11 or later and its venv module; docker/base-images.env pins it
 # TORCH  cuda: the build in uv.lock, which also runs without a GPU.
-#        cpu: the build in docker/torch-cpu.txt, a tenth of the size
+#        cpu: the build in docker/torch-cpu.txt, a tenth of the size; without hashes there, that of
+#        TORCH_INDEX, such as https://download.pytorch.org/whl/cpu; without one, the build in uv.lock
 ARG BASE
 
 # Build tools; not part of the image.
@@ -17,9 +18,10 @@ WORKDIR /source
 
 FROM tools AS requirements
 ARG TORCH=cuda
+ARG TORCH_INDEX=
 COPY pyproject.toml uv.lock ./
 COPY docker/export-requirements docker/torch-cpu.txt docker/
-RUN UV=/opt/tools/bin/uv docker/export-requirements "${TORCH}" /requirements
+RUN UV=/opt/tools/bin/uv docker/export-requirements "${TORCH}" /requirements "${TORCH_INDEX}"
 
 FROM tools AS package
 # Compiles the native kernels; without it the image would fall back to those of torch.
@@ -58,7 +60,8 @@ RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
     python3 -m venv --without-pip venv; \
     /opt/tools/bin/uv pip install --require-hashes -r requirements/locked.txt; \
     if [ -f requirements/torch.txt ]; then \
-        /opt/tools/bin/uv pip install --require-hashes --no-deps -r requirements/torch.txt; \
+        if grep -q sha256: requirements/torch.txt; then set -- --require-hashes; fi; \
+        /opt/tools/bin/uv pip install "$@" --no-deps -r requirements/torch.txt; \
     fi
 
 COPY --from=package /dist/ dist/

@@ -231,10 +231,6 @@ def test_the_cpu_build_is_installed_by_hash_from_one_index(
     tmp_path: Path, index: str, programs: Path
 ) -> None:
     out = tmp_path / "requirements"
-    refused = say(programs / "export-requirements", "cpu", out, code=2)
-    assert "has no hashes of torch" in refused
-    assert "run docker/pin-torch-cpu" in refused
-
     say(programs / "pin-torch-cpu", index)
     say(programs / "export-requirements", "cpu", out)
     locked = requirements((out / "locked.txt").read_text())
@@ -252,3 +248,22 @@ def test_the_cpu_build_is_installed_by_hash_from_one_index(
     other = re.sub(DIGEST, "sha256:" + "0" * 64, pins)
     (out / "torch.txt").write_text(other)
     assert "Hash mismatch" in say(*install, "--reinstall", *options, code=1)
+
+
+def test_without_hashes_the_cpu_build_is_that_of_an_index_or_of_pypi(
+    tmp_path: Path, index: str, programs: Path
+) -> None:
+    out = tmp_path / "requirements"
+    warned = say(programs / "export-requirements", "cpu", out)
+    assert "has no hashes of torch" in warned
+    assert "torch of PyPI is taken" in warned
+    assert {"torch", "triton", "numpy"} <= set(requirements((out / "locked.txt").read_text()))
+    assert not (out / "torch.txt").exists()
+
+    assert f"from {index} without" in say(programs / "export-requirements", "cpu", out, index)
+    locked = requirements((out / "locked.txt").read_text())
+    assert not [name for name in locked if re.match(r"torch$|triton|cuda|nvidia", name)]
+    target = tmp_path / "installed"
+    install = (find_uv(), "pip", "install", "--no-deps", "--no-cache", "--python", sys.executable)
+    say(*install, "--target", str(target), "-r", str(out / "torch.txt"))
+    assert list(target.glob("torch-*+cpu.dist-info"))
