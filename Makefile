@@ -32,7 +32,7 @@ ARGS ?=
 JOBS ?= -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-all demo demo-hetero test test-all test-rest test-exhaustive lint format lock clean cluster cluster-packages sanitize sanitize-anew cross
+.PHONY: help setup setup-all demo demo-hetero test test-all test-rest test-exhaustive lint format lock docs clean cluster cluster-packages sanitize sanitize-anew cross
 
 help:
 	@echo "make demo     set up, run the example job on Debian's package graph, show the results"
@@ -45,6 +45,7 @@ help:
 	@echo "make cluster-packages  install by apt what that node needs"
 	@echo "make lint     set up, check format, style, types, imports and Dockerfiles"
 	@echo "make format   set up, format the code"
+	@echo "make docs     set up, build the site of docs/ into .cache/site"
 	@echo "make sanitize set up, test the native kernels under AddressSanitizer and UBSan"
 	@echo "make cross    set up, compile the native kernels for aarch64 with clang; nothing is run"
 	@echo "make setup    install uv if needed, then .venv from uv.lock"
@@ -127,6 +128,9 @@ test-exhaustive: $(STAMP_ALL)
 
 cluster: $(STAMP_ALL)
 	@$(BIN)/python -m tests.support.cluster up
+
+docs: $(STAMP_ALL)
+	@$(BIN)/mkdocs build --strict --quiet --site-dir .cache/site
 
 # Debian packages that the test cluster needs, and a browser; Go comes from https://go.dev/dl.
 cluster-packages:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -171,3 +172,16 @@ def test_the_chart_takes_the_values(case: tuple[Block, dict[str, Any]]) -> None:
         template, input=case[0].text, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.tier(2)
+def test_the_site_has_every_page_and_no_broken_link(tmp_path: Path) -> None:
+    build = ["mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run([sys.executable, "-m", *build], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    pages = {path.relative_to(ROOT / "docs").with_suffix("") for path in ROOT.glob("docs/**/*.md")}
+    assert [page for page in pages if not (tmp_path / page / "index.html").exists()] == [
+        Path("index")
+    ]
+    text = (tmp_path / "guide" / "index.html").read_text()
+    assert "github.com/embertide/embertide/blob/main/README.md" in text

@@ -14,6 +14,7 @@ MADE = {
     "charts/embertide/files/embeddingschedules.yaml": "tools.pages:schedules_yaml",
     "charts/embertide/values.schema.json": "tools.pages.values_schema:page",
     "docs/api.md": "tools.pages.api:page",
+    "docs/cli.md": "tools.pages.cli:page",
     "docs/convolutions.md": "tools.pages.convolutions:page",
     "docs/examples.md": "tools.pages.examples:page",
     "docs/metrics.md": "tools.pages.metrics:page",
