@@ -27,6 +27,7 @@ from embertide.errors import ModelError
 from embertide.models.reference import run_typed_reference
 from embertide.tracing.explanation import Understood
 from embertide.tracing.export import Export, export_module
+from embertide.tracing.forward.prepare import reached
 from embertide.tracing.forward.results import result_of
 from embertide.tracing.graph_types import named_types
 from embertide.tracing.prove.agreement import TOLERANCE, error_of, layer_graphs
@@ -122,7 +123,7 @@ def _export(module: nn.Module, options: Mapping[str, Any]) -> Export:
     assert known.graph is not None
     program = read_again(done)
     widths = {of: program.widths[name] for of, name in program.inputs.items()}
-    types = replace(known.graph, nodes=known.graph.nodes | widths)
+    types = reached(module, replace(known.graph, nodes=known.graph.nodes | widths))
     graph = random_graph(types, 29, seed=9)
     for weighted in (True, False) if subject.weights_are_optional else (True,):
         layers = layer_graphs(program, graph, weighted)

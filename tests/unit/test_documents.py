@@ -183,5 +183,5 @@ def test_the_site_has_every_page_and_no_broken_link(tmp_path: Path) -> None:
     assert [page for page in pages if not (tmp_path / page / "index.html").exists()] == [
         Path("index")
     ]
-    text = (tmp_path / "guide" / "index.html").read_text()
+    text = (tmp_path / "index.html").read_text()
     assert "github.com/embertide/embertide/blob/main/README.md" in text
