@@ -74,10 +74,12 @@ def test_a_version_with_several_results_is_a_table() -> None:
         rows=12,
         dim=6,
         size=2048,
-        manifest_digest="",
+        manifest_digest="3aa85441",
         current=True,
         types={"hidden": TypeInfo(12, 6), "logits": TypeInfo(12, 3)},
     )
     html = info._repr_html_()
     assert "2.0 KiB" in html
     assert "12 of 3 values" in html
+    assert "3aa85441" not in repr(info), "a comparison and the like take pages"
+    assert "rows=12, dim=6, size=2048, current=True" in repr(info)

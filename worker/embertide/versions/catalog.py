@@ -72,15 +72,15 @@ class VersionInfo:
     rows: int
     dim: int
     size: int
-    manifest_digest: str
+    manifest_digest: str = field(repr=False)
     current: bool
-    row_type: str = "float32"
+    row_type: str = field(default="float32", repr=False)
     types: dict[str, TypeInfo] = field(default_factory=dict)
-    comparison: Comparison | None = None
+    comparison: Comparison | None = field(default=None, repr=False)
     held: tuple[str, ...] = ()
-    not_removed: str = ""
-    not_current: str = ""
-    clock: str = ""
+    not_removed: str = field(default="", repr=False)
+    not_current: str = field(default="", repr=False)
+    clock: str = field(default="", repr=False)
     of_nodes: int = 0
 
     @property
