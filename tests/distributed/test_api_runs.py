@@ -60,7 +60,6 @@ def python_blocks(document: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.tier(1)
 def test_a_script_plans_runs_twice_and_reads(tmp_path: Path) -> None:
     SmallJob.make(tmp_path)
     planned, ran, stages, refused = output_of(PROGRAM, tmp_path).splitlines()

@@ -74,7 +74,6 @@ def test_strings_that_were_sent_do_not_stay() -> None:
         assert held == pytest.approx(expected, rel=0.25)
 
 
-@pytest.mark.tier(1)
 @pytest.mark.parametrize("ids", ["dense", "string"])
 def test_samples_do_not_depend_on_the_grid(ids: str) -> None:
     graph, fanout = make_graph(), [2, 4]

@@ -29,9 +29,7 @@ def job(tmp_path: Path) -> NightlyJob:
     return NightlyJob(tmp_path, "--scale", "10")
 
 
-@pytest.mark.parametrize(
-    "grid", [pytest.param("2x1", marks=pytest.mark.tier(1)), *later(["1x2", "2x2"], "2x2")]
-)
+@pytest.mark.parametrize("grid", ["2x1", *later(["1x2", "2x2"], "2x2")])
 def test_several_days_have_the_bits_of_whole_runs(grid: str, job: NightlyJob) -> None:
     first = job.night(grid)
     assert first["refresh"]["mode"] == "full"

@@ -40,6 +40,7 @@ def running(server: ApiServer, names: list[str]) -> list[str]:
     return [name for name in names if holds_output(server.find(JOBS, NAMESPACE, name) or {})]
 
 
+@pytest.mark.tier(2)
 def test_a_running_job_costs_no_request(server: ApiServer) -> None:
     """Passes go on every two seconds, and read nothing but the cache."""
     server.put(JOBS, job("a"))
@@ -162,6 +163,7 @@ def test_a_conflict_reads_the_job_again_and_goes_on(server: ApiServer) -> None:
     )
 
 
+@pytest.mark.tier(2)
 def test_jobs_that_wait_for_an_output_take_no_worker(server: ApiServer) -> None:
     """Thirty wait for one output, whose next job starts as soon as the first has ended."""
     names = [f"w{number:02}" for number in range(30)]
