@@ -7,6 +7,7 @@ The API server is that of ``api_server.py``, and the test is the operator: it se
 from __future__ import annotations
 
 import ast
+import datetime
 import json
 import os
 import subprocess
@@ -24,6 +25,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from embertide.spec.manifest import EmbeddingJob
+from embertide.submit.cluster import Cluster
 from tests.support.api_server import ApiServer, api_server
 from tests.support.go_programs import program
 from tests.support.orchestrators import block, environment_of, run_dag, run_dagster
@@ -149,6 +151,19 @@ def test_submit_runs_with_the_packages_of_airflow(kubeconfig: Path, server: ApiS
     env = os.environ | {"KUBECONFIG": str(kubeconfig), "PYTHONPATH": str(ROOT / "worker")}
     done = run([python, "-m", "embertide", "logs", "products", "--namespace", "shop"], env=env)
     assert (done.returncode, "products" in done.stderr) == (9, True), done.stderr
+
+
+def test_a_date_in_a_template_is_sent_as_text(
+    kubeconfig: Path, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """YAML reads 2026-11-22 as a date, which JSON has none of."""
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    annotations = {"day": datetime.date(2026, 11, 22)}
+    place = {"name": "dated", "namespace": "shop", "annotations": annotations}
+    Cluster.connect("shop").create({"metadata": place})
+    job = server.find("embeddingjobs", "shop", "dated")
+    assert job is not None
+    assert job["metadata"]["annotations"] == {"day": "2026-11-22"}
 
 
 @pytest.mark.needs("airflow")

@@ -150,13 +150,14 @@ class Cluster:
         settings = self._client.configuration
         headers = self._client.default_headers | {"Accept": "application/json, */*"}
         headers |= {"Content-Type": "application/json"}
+        plain = self._client.sanitize_for_serialization(body)  # Dates become text.
         headers |= {one["key"]: one["value"] for one in settings.auth_settings().values()}
         action = f"{action} in namespace {self.namespace}"
         try:
             answer = self._client.rest_client.pool_manager.request(
                 method,
                 settings.host + path,
-                body=None if body is None else json.dumps(body),
+                body=None if body is None else json.dumps(plain),
                 headers=headers,
                 timeout=_TIMEOUT_SECONDS,
                 retries=False,
