@@ -1,6 +1,6 @@
 """What the commands show on terminals of 60 and 120 columns, beside stored screens.
 
-After a change that is meant, write them anew and look at the difference:
+After a change that is meant, write them again and look at the difference:
 
     EMBERTIDE_UPDATE_SCREENS=1 .venv/bin/python -m pytest tests/unit/test_screens.py
 """
