@@ -13,7 +13,12 @@ MADE = {
     "charts/embertide/files/embeddingjobs.yaml": "embertide.spec.crd:crd_yaml",
     "charts/embertide/files/embeddingschedules.yaml": "tools.pages:schedules_yaml",
     "charts/embertide/values.schema.json": "tools.pages.values_schema:page",
-    "docs/api.md": "tools.pages.api:page",
+    "docs/api.md": "tools.pages.api:page:api.md",
+    "docs/api/input.md": "tools.pages.api:page:api/input.md",
+    "docs/api/output.md": "tools.pages.api:page:api/output.md",
+    "docs/api/report.md": "tools.pages.api:page:api/report.md",
+    "docs/api/running.md": "tools.pages.api:page:api/running.md",
+    "docs/api/status.md": "tools.pages.api:page:api/status.md",
     "docs/cli.md": "tools.pages.cli:page",
     "docs/convolutions.md": "tools.pages.convolutions:page",
     "docs/examples.md": "tools.pages.examples:page",
@@ -21,15 +26,15 @@ MADE = {
     "docs/model.md": "tools.pages.model:page",
     "docs/program.md": "tools.pages.program:page",
 }
-"""File -> the function that makes its text; each is imported where it is called."""
+"""File -> the function that makes its text, with what it is called with."""
 OF_DGL = ("docs/convolutions.md", "docs/examples.md")
 """Files that have to be made where DGL is."""
 
 
 def make(file: str) -> str:
     """The text of a file of `MADE`."""
-    module, _, name = MADE[file].partition(":")
-    text: str = getattr(importlib.import_module(module), name)()
+    module, name, *given = MADE[file].split(":")
+    text: str = getattr(importlib.import_module(module), name)(*given)
     return text
 
 

@@ -1,56 +1,100 @@
-"""docs/api.md: every field of EmbeddingJob, from the custom resource definition."""
+"""docs/api.md and docs/api/: every field of EmbeddingJob, from the custom resource definition."""
 
 from __future__ import annotations
 
-import json
+import posixpath
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from embertide.spec import naming
 from embertide.spec.base import VALIDATIONS, Uri
-from embertide.spec.crd import crd
+from embertide.spec.crd import crd, shown_default
 
 Schema = dict[str, Any]
 
 _URI: Schema = TypeAdapter(Uri).json_schema()
 _ANY_FIELDS = "x-kubernetes-preserve-unknown-fields"
-_WORDS = {"integer": "whole number", "string": "text", "boolean": "true, false"}
 _BOUNDS = (
     ("minimum", "maximum", ""),
     ("minLength", "maxLength", " characters"),
     ("minItems", "maxItems", " items"),
 )
+PAGES = {
+    "api.md": ("spec", "what must hold, the fields of `spec`"),
+    "api/input.md": ("spec.input", "edges, nodes, features, pairs: where and what they are"),
+    "api/running.md": (
+        "spec.model spec.inference spec.workers spec.storage spec.refresh",
+        "the model, targets, workers, access to stores, refresh",
+    ),
+    "api/output.md": (
+        "spec.output spec.freshness spec.push",
+        "what is published, gate, delta, freshness, the index",
+    ),
+    "api/status.md": ("status", "phase, conditions, plan, progress, version, push"),
+    "api/report.md": ("status.report", "what the run that published did, in total"),
+}
+"""Page -> the objects that it begins with, and what they are."""
+_ALIKE = 5
+"""An object with as many fields of an earlier one refers to it for them."""
 
 
-def page() -> str:
-    """The whole page."""
+@dataclass(frozen=True)
+class Row:
+    """A field; ``inner`` is the path of the object that it, or an item of it, is."""
+
+    name: str
+    type: str
+    default: str
+    meaning: str
+    inner: str = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Object:
+    """An object of the definition, and what must hold across its fields."""
+
+    path: str = field(compare=False)
+    rows: tuple[Row, ...]
+    rules: tuple[str, ...]
+
+    def alike(self, other: Object) -> bool:
+        """Whether it is described by the other one in part."""
+        return len(set(self.rows) & set(other.rows)) >= _ALIKE
+
+
+def page(name: str) -> str:
+    """The text of one of `PAGES`."""
     definition = crd()["spec"]
     (version,) = definition["versions"]
     root = version["schema"]["openAPIV3Schema"]
-    names = definition["names"]
-    lines = [
-        "# EmbeddingJob",
-        "",
-        f"`apiVersion: {definition['group']}/{version['name']}`, `kind: {names['kind']}`;"
-        f" short name `{naming.SHORT_NAME}`, {definition['scope'].lower()}. {root['description']}",
-        "",
-        "This page is generated from the custom resource definition that the chart installs;",
-        "`kubectl explain ej.spec` says the same. A field that is not listed is refused. Paths in",
-        "brackets `[]` are of every item of a list.",
-        "",
-        "## What must hold",
-        "",
-        *_rules(root),
-        "",
-        "## URIs",
-        "",
-        f"At most {_URI['maxLength']} characters; {_messages(_URI)}.",
-        "",
-    ]
-    for name in ("spec", "status"):
-        lines += _object(name, root["properties"][name])
+    lines = [f"# EmbeddingJob: {PAGES[name][0].replace(' ', ', ')}\n"]
+    if name == "api.md":
+        names = definition["names"]
+        lines = [
+            "# EmbeddingJob\n",
+            f"`apiVersion: {definition['group']}/{version['name']}`, `kind: {names['kind']}`; short"
+            f" name `{naming.SHORT_NAME}`, {definition['scope'].lower()}. {root['description']}\n",
+            "These pages are generated from the custom resource definition that the chart",
+            "installs; `kubectl explain ej.spec` shows the same. A field that is not listed is",
+            "refused. Paths in brackets `[]` are of every item of a list. Fields that several",
+            "objects have in common, with their rules, are described once.\n",
+            *(f"- [{path}]({path}): {about}" for path, (_, about) in PAGES.items() if path != name),
+            "\n## What must hold\n",
+            *_rules(root),
+            f"\n## URIs\n\nAt most {_URI['maxLength']} characters; {_messages(_URI)}.\n",
+        ]
+    described: dict[Object, str] = {}  # -> the path of the first that is the same
+    same = dict[str, str]()
+    for start in ("spec", "status"):
+        for found in _objects(start, root["properties"][start]):
+            same[found.path] = described.setdefault(found, found.path)
+    for found in described:
+        if _page(found.path) == name:
+            lines += _section(found, list(described), same)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -58,38 +102,83 @@ def _messages(schema: Schema) -> str:
     return "; ".join(rule["message"] for rule in schema[VALIDATIONS])
 
 
-def _object(path: str, schema: Schema) -> Iterator[str]:
-    """The section of one object, then those of the objects in it."""
-    yield f"## {path}\n"
-    if "description" in schema:
-        yield f"{schema['description']}\n"
-    yield "| field | type | default | meaning |\n|---|---|---|---|"
+def _objects(path: str, schema: Schema) -> Iterator[Object]:
+    """An object, then those in it."""
+    rows, inner = [], []
     required = schema.get("required", ())
-    for name, field in schema["properties"].items():
-        default = "required" if name in required else _default(field)
-        yield f"| `{name}` | {_type(field)} | {default} | {_meaning(field)} |"
-    yield ""
-    rules = list(_rules(schema))
-    if rules:
-        yield "\n".join(rules) + "\n"
-    for name, field in schema["properties"].items():
-        inner, at = field, f"{path}.{name}"
-        while "items" in inner and inner.get("type") == "array":
-            inner, at = inner["items"], f"{at}[]"
-        if "properties" in inner:
-            yield from _object(at, inner)
+    for name, value in schema["properties"].items():
+        item, at = value, f"{path}.{name}"
+        while "items" in item and item.get("type") == "array":
+            item, at = item["items"], f"{at}[]"
+        meaning, described = _meaning(value, bounds=path.startswith("spec"))
+        default = "required" if name in required else _default(value) or described
+        is_object = "properties" in item
+        rows.append(Row(f"`{name}`", _type(value), default, meaning, at if is_object else ""))
+        if is_object:
+            inner.append((at, item))
+    yield Object(path, tuple(rows), tuple(_rules(schema)))
+    for at, item in inner:
+        yield from _objects(at, item)
+
+
+def _section(found: Object, objects: list[Object], same: dict[str, str]) -> Iterator[str]:
+    yield f"## {found.path}\n"
+    before = next((one for one in objects[: objects.index(found)] if found.alike(one)), None)
+    left = set[object]()
+    if before is not None:
+        left = {*before.rows, *before.rules}
+        names = ", ".join(row.name for row in found.rows if row in left)
+        yield f"Described with {_link(before.path, before.path, found.path)}: {names}.\n"
+    set_by_people = found.path.startswith("spec")
+    yield "| field | type |" + " default |" * set_by_people + " meaning |"
+    yield "|---|---|" + "---|" * set_by_people + "---|"
+    for row in found.rows:
+        if row not in left:
+            kind = _link(row.type, same[row.inner], found.path) if row.inner else row.type
+            default = f" {row.default} |" * set_by_people
+            yield f"| {row.name} | {kind} |{default} {row.meaning} |"
+    rules = [rule for rule in found.rules if rule not in left]
+    yield "\n".join(["", *rules, ""] if rules else [""])
+
+
+def _link(text: str, path: str, origin: str) -> str:
+    """A link to the section of an object from that of another."""
+    to, here = _page(path), _page(origin)
+    to = "" if to == here else posixpath.relpath(to, posixpath.dirname(here) or ".")
+    return f"[{text}]({to}#{re.sub(r'[^a-z0-9]', '', path.lower())})"
+
+
+def _page(path: str) -> str:
+    """Where an object is described: the page of its longest prefix."""
+    starts = ((start, name) for name, (paths, _) in PAGES.items() for start in paths.split())
+    return max(pair for pair in starts if f"{path}.".startswith((f"{pair[0]}.", f"{pair[0]}[")))[1]
 
 
 def _rules(schema: Schema) -> Iterator[str]:
-    """What the API server checks across the fields of an object."""
+    """What the API server checks across the fields of an object.
+
+    Rules of several fields in the same words are one, and so are those that differ in their end.
+    """
+    found: dict[str, list[str]] = {}
     for rule in schema.get(VALIDATIONS, ()):
-        at, message = rule.get("fieldPath", "").lstrip("."), rule["message"]
-        yield f"- {_cell(message)}" if message.startswith(at) else f"- `{at}` {_cell(message)}"
+        at, message = rule.get("fieldPath", "").lstrip("."), _cell(rule["message"])
+        if message.startswith("spec."):
+            at, _, message = message.partition(" ")
+        elif at and message.startswith(at):
+            message = message.removeprefix(at).lstrip()
+        found.setdefault(message, []).append(at)
+    ends: dict[tuple[str, str], list[str]] = {}
+    for message, fields in found.items():
+        names = ", ".join(f"`{name}`" for name in fields if name)
+        start, inside, end = message.partition(" lies inside ")
+        ends.setdefault((names, start + inside), []).append(end)
+    for (names, start), several in ends.items():
+        yield f"- {names} {start}".replace("-  ", "- ") + "; or ".join(several)
 
 
 def _type(schema: Schema) -> str:
     if _is_uri(schema):
-        return "[URI](#uris)"
+        return "URI"
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in schema["enum"])
     if schema.get("type") == "array":
@@ -100,9 +189,9 @@ def _type(schema: Schema) -> str:
     if schema.get(_ANY_FIELDS):
         return "object, any fields"
     if schema.get("x-kubernetes-int-or-string"):
-        return "text or whole number"
+        return "string or integer"
     kind: str = schema["type"]
-    return _WORDS.get(kind, kind)
+    return kind
 
 
 def _is_uri(schema: Schema) -> bool:
@@ -110,23 +199,23 @@ def _is_uri(schema: Schema) -> bool:
 
 
 def _default(schema: Schema) -> str:
-    if schema.get("default") in (None, {}):
-        return ""
-    return f"`{json.dumps(schema['default'], ensure_ascii=False)}`".replace('"', "")
+    default = schema.get("default")
+    return "" if default in (None, {}) else f"`{shown_default(default)}`"
 
 
-def _meaning(schema: Schema) -> str:
-    """The description with the bounds and rules of the field itself."""
+def _meaning(schema: Schema, bounds: bool) -> tuple[str, str]:
+    """The description with the bounds and rules of the field itself, and the default in it."""
     inner = schema.get("items", {}) if schema.get("type") == "array" else {}
-    if _is_uri(schema):
-        return _cell(schema["description"])
-    rules = [
-        rule["message"] for rule in (*schema.get(VALIDATIONS, ()), *inner.get(VALIDATIONS, ()))
-    ]
+    description, _, default = schema.get("description", "").partition(" Default: ")
+    default = f"`{default.removesuffix('.')}`" if default else ""
+    if _is_uri(schema) or not bounds:
+        return _cell(description), default
+    rules = [] if _is_uri(inner) else [*schema.get(VALIDATIONS, ()), *inner.get(VALIDATIONS, ())]
     if "properties" in schema or "properties" in inner:
-        rules = []  # said in the object's own section
-    said = [schema.get("description", ""), *map(_sentence, [*_bounds(schema), *rules])]
-    return _cell(" ".join(part for part in said if part))
+        rules = []  # they stand in the object's own section
+    limits = [*_bounds(schema), *(rule["message"] for rule in rules)]
+    parts = [description, *map(_sentence, limits)]
+    return _cell(" ".join(part for part in parts if part)), default
 
 
 def _bounds(schema: Schema) -> Iterator[str]:

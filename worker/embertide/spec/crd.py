@@ -12,6 +12,7 @@ types have an explicit schema (``WithJsonSchema``); validation rules are defined
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import yaml
@@ -220,10 +221,16 @@ def _say_defaults(schema: Schema) -> None:
     """Describe the defaults in an item of a list, instead of setting them."""
     default = schema.pop("default", None)
     if default is not None and default != {}:
-        shown = str(default).lower() if isinstance(default, bool) else default
-        schema["description"] += f" Default: {shown}."
+        schema["description"] += f" Default: {shown_default(default)}."
     for field in schema.get("properties", {}).values():
         _say_defaults(field)
+
+
+def shown_default(value: object) -> str:
+    """A default as YAML has it, in quotes where it is no word."""
+    if isinstance(value, str):
+        return value if any(map(str.isalnum, value)) else repr(value)
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _drop_defaults(schema: Schema) -> None:

@@ -65,16 +65,16 @@ class TextDialect(SpecModel):
     quote: Annotated[str, Field(max_length=1)] = Field(
         default='"',
         description="The character around fields that hold the delimiter; doubled within them. "
-        "'' for none. Default: '\"'.",
+        "'' for none.",
     )
     escape: Annotated[str, Field(max_length=1)] = Field(
         default="",
         description="The character before one that is meant as it is, such as a backslash. "
-        "Default: '', none.",
+        "'' for none.",
     )
     comment: Annotated[str, Field(max_length=2)] = Field(
         default="",
-        description="What a line begins with that holds no row, such as '#'. Default: '', none.",
+        description="What a line begins with that holds no row, such as '#'. '' for none.",
     )
     encoding: Encoding = Field(
         default="utf-8",
