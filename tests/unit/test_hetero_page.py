@@ -1,4 +1,4 @@
-"""The examples of several node types in docs/model.md are exact."""
+"""The examples of docs/model/typed.md are exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/model.md is what the options say, and its examples are exact."""
+"""docs/model.md and docs/model/ are what the options are, and their examples are exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/model.md: the options of model.yaml from their classes, and tested examples."""
+"""docs/model.md and docs/model/: the options of model.yaml, with tested examples."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import inspect
 import textwrap
 import types
 import typing
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -44,6 +45,19 @@ of the edges that `spec.input.edges[].features` names. [convolutions.md](convolu
 library's modules, and what the tests compare.
 """
 
+PAGES: dict[str, tuple[Library, str]] = {
+    f"model/{library}-{family}.md": (library, family)
+    for library in get_args(Library)
+    for family in ("sums", "attention", "filters")
+}
+FAMILIES = {
+    "attention": "agnn dotgat edge_gat fa gat gatv2 transformer",
+    "filters": "appnp arma cheb gcn2 lg lightgcn propagate sg ssg tag",
+}
+"""Layers by what they compute; all others are of the family "sums"."""
+_SEVERAL = 2
+"""A field that as many layers of a library have is described once."""
+
 SHORT = {
     parts.ActivationOptions: "`activation: relu` is short for `activation: {kind: relu}`.",
     parts.NormOptions: "`batch_norm: true` is one with the defaults, `false` is none.",
@@ -68,27 +82,60 @@ TITLES: dict[type[BaseModel], str] = {
     parts.MlpModule: "mlp",
 }
 FORMS: dict[type[BaseModel], str] = {
-    parts.ActivationOptions: "name or [mapping](#activation)",
-    parts.NormOptions: "true, false or [mapping](#batch_norm)",
-    LayerNormOptions: "true, false or [mapping](#layer_norm)",
-    GraphNormOptions: "true, false, kind or [mapping](#graph_norm)",
-    parts.SkipOptions: "true, false or [mapping](#skip)",
-    parts.MlpModule: "names or [mappings](#mlp)",
+    parts.ActivationOptions: "string or [mapping](model.md#activation)",
+    parts.NormOptions: "boolean or [mapping](model.md#batch_norm)",
+    LayerNormOptions: "boolean or [mapping](model.md#layer_norm)",
+    GraphNormOptions: "boolean, kind or [mapping](model.md#graph_norm)",
+    parts.SkipOptions: "boolean or [mapping](model.md#skip)",
+    parts.MlpModule: "string or [mapping](model.md#mlp)",
     Layer: "mapping",
 }
 WEIGHTS = {
     True: "Stored edge weights count, unless `edge_weight: false`.",
     False: "Stored edge weights count only with `edge_weight: true`.",
 }
-PLAIN = {bool: "true, false", int: "whole number", float: "number", str: "text"}
+PLAIN = {bool: "boolean", int: "integer", float: "number", str: "string"}
+
+Field = tuple[str, FieldInfo]
 
 
 def page() -> str:
-    """The whole page."""
-    return "\n".join([INTRODUCTION, *_general(), *_libraries(), *_typed(), *_arguments()])
+    """The page with what all layers have."""
+    parts = [*_general(), *_several(), *_arguments()]
+    return INTRODUCTION + _links("\n".join(parts), "model.md")
+
+
+def family(name: str) -> str:
+    """One of `PAGES`."""
+    library, which = PAGES[name]
+    lines = [f"# model.yaml: {which} of {NAMES[library]}\n"]
+    lines += [part for conv in _convs(library, which) for part in _layer(library, conv)]
+    return _links("\n".join(lines), name)
+
+
+def typed() -> str:
+    """The page of several node types."""
+    return _links("\n".join(_typed()), "model/typed.md")
+
+
+def _links(text: str, name: str) -> str:
+    """Links to model.md as the page has them; one blank line at most."""
+    to = {"model.md": ""}.get(name, "../model.md")
+    return text.replace("](model.md#", f"]({to}#").rstrip() + "\n"
+
+
+def _convs(library: Library, which: str) -> list[str]:
+    placed = {conv: name for name, convs in FAMILIES.items() for conv in convs.split()}
+    return [conv for conv in LAYERS[library] if placed.get(conv, "sums") == which]
 
 
 def _general() -> Iterator[str]:
+    yield "\n## Layers\n"
+    for name, (library, which) in PAGES.items():
+        convs = ", ".join(f"`{conv}`" for conv in _convs(library, which))
+        yield f"- [{NAMES[library]}, {which}]({name}): {convs}"
+    kinds = ", ".join(sorted({f"`{conv}`" for convs in TYPED_LAYERS.values() for conv in convs}))
+    yield f"- [several node types](model/typed.md): {kinds}\n"
     yield "## The file\n"
     yield from _table(_fields(Description))
     yield "## Every layer\n"
@@ -98,22 +145,44 @@ def _general() -> Iterator[str]:
         yield from _table(_fields(kind))
 
 
-def _libraries() -> Iterator[str]:
-    for library, kinds in LAYERS.items():
-        yield f"## Layers of {NAMES[library]}\n"
-        for conv, kind in kinds.items():
-            modules = ", ".join(f"`{name}`" for name in modules_of(library, kind))
-            of = f" ({modules})" if modules else ""
-            yield f"### {library}: {conv}\n\n{textwrap.fill(_about(kind) + of, 100)}\n"
-            yield textwrap.fill(_edges(kind), 100) + "\n"
-            own = [(name, field) for name, field in _fields(kind) if _is_own(kind, name, field)]
-            if own:
-                yield from _table(own)
-            yield from _example(EXAMPLES[library][conv])
+def _several() -> Iterator[str]:
+    """Fields that several layers have, as most of these have them."""
+    for library in LAYERS:
+        yield f"## Fields of several layers: {library}\n"
+        yield from _table(_common(library).values())
+
+
+def _common(library: Library) -> dict[str, Field]:
+    """Their rows -> they."""
+    fields = [own for kind in LAYERS[library].values() for own in _own(kind)]
+    counts = Counter(_row(*own) for own in fields)
+    most: dict[str, Field] = {}
+    for name, field in sorted(fields, key=lambda own: counts[_row(*own)]):
+        most[name] = (name, field)
+    return {_row(*own): own for own in most.values() if counts[_row(*own)] >= _SEVERAL}
+
+
+def _layer(library: Library, conv: str) -> Iterator[str]:
+    kind = LAYERS[library][conv]
+    modules = ", ".join(f"`{name}`" for name in modules_of(library, kind))
+    of = f" ({modules})" if modules else ""
+    yield f"## {library}: {conv}\n\n{textwrap.fill(f'{_about(kind)}{of}. {_edges(kind)}', 100)}\n"
+    common = _common(library)
+    alone = [own for own in _own(kind) if _row(*own) not in common]
+    names = ", ".join(f"`{name}`" for name, field in _own(kind) if _row(name, field) in common)
+    if alone:
+        yield from _table(alone)
+    if names:
+        yield f"As in [several layers](model.md#fields-of-several-layers-{library}): {names}.\n"
+    yield from _example(EXAMPLES[library][conv])
+
+
+def _own(kind: type[Layer]) -> list[Field]:
+    return [(name, field) for name, field in _fields(kind) if _is_own(kind, name, field)]
 
 
 SEVERAL = """\
-## Several node types
+# model.yaml: several node types
 
 A model that lists `relations`, or has a layer below, names its node types as the manifest does.
 Every layer reads one tensor of each type and makes one of each:
@@ -140,15 +209,14 @@ def _typed() -> Iterator[str]:
     for library, kinds in reversed(TYPED_LAYERS.items()):
         for conv, kind in kinds.items():
             modules = ", ".join(f"`{name}`" for name in modules_of(library, kind))
-            yield f"### {library}: {conv}, several relations\n"
+            yield f"## {library}: {conv}, several relations\n"
             yield textwrap.fill(f"{_about(kind)} ({modules})", 100) + "\n"
             rest = (inspect.getdoc(kind) or "").split("\n\n")[1:]
             yield from (textwrap.fill(part, 100) + "\n" for part in rest)
             weights = "Each convolution takes its relation's edge weights as on its own."
             yield (weights if issubclass(kind, Hetero) else _edges(kind)) + "\n"
-            own = [(name, field) for name, field in _fields(kind) if _is_own(kind, name, field)]
-            if own:
-                yield from _table(own)
+            if _own(kind):
+                yield from _table(_own(kind))
             yield from _example(model_examples_hetero.EXAMPLES[library][conv])
 
 
@@ -192,16 +260,20 @@ def _arguments() -> Iterator[str]:
     yield ""
 
 
-def _fields(kind: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
+def _fields(kind: type[BaseModel]) -> list[Field]:
     return [(field.alias or name, field) for name, field in kind.model_fields.items()]
 
 
-def _table(fields: Iterable[tuple[str, FieldInfo]]) -> Iterator[str]:
-    yield "| field | values | default | meaning |\n|---|---|---|---|"
+def _table(fields: Iterable[Field]) -> Iterator[str]:
+    yield "| field | type | default | meaning |\n|---|---|---|---|"
     for name, field in fields:
         assert field.description, name
-        yield f"| `{name}` | {_type(field.annotation)} | {_default(field)} | {field.description} |"
+        yield _row(name, field)
     yield ""
+
+
+def _row(name: str, field: FieldInfo) -> str:
+    return f"| `{name}` | {_type(field.annotation)} | {_default(field)} | {field.description} |"
 
 
 def _default(field: FieldInfo) -> str:
@@ -210,7 +282,9 @@ def _default(field: FieldInfo) -> str:
     value = field.default
     if value is None or value in ((), {}):
         return ""
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    if isinstance(value, BaseModel):
+        value = "{" + ", ".join(f"{key}: {at}" for key, at in value if at is not None) + "}"
+    return f"`{str(value).lower() if isinstance(value, bool) else value or repr(value)}`"
 
 
 def _type(annotation: Any) -> str:
@@ -224,9 +298,9 @@ def _type(annotation: Any) -> str:
     if origin in (typing.Union, types.UnionType):
         return " or ".join(_type(one) for one in inner if one is not type(None))
     if origin is dict:
-        return f"mapping: {_type(inner[0])} to {_type(inner[1])}"
+        return f"mapping of {_type(inner[0])} to {_type(inner[1])}"
     if origin in (tuple, list):
-        return "list: mappings" if inner[0] is Layer else f"list: {_type(inner[0])}"
+        return f"list of {_type(inner[0])}"
     if inner:
         return _type(inner[0])
     return FORMS[annotation]
