@@ -1,4 +1,4 @@
-"""Draw the figures and write docs/performance.md from what the other commands measured.
+"""Draw the figures and write docs/performance.md and docs/performance/parts.md from results.
 
     .venv/bin/python -m benchmarks.report
 
@@ -20,7 +20,7 @@ from benchmarks.report_operator import section as operator_section
 from benchmarks.report_primitives import primitives
 from benchmarks.report_store import section as store_section
 from benchmarks.report_summary import machine_of, summary
-from benchmarks.report_words import INTRODUCTION, PAPER, SYSTEMS, TITLE
+from benchmarks.report_words import INTRODUCTION, PAPER, PARTS_TITLE, SYSTEMS, TITLE
 from benchmarks.support.page import Page
 from benchmarks.support.rounds import RESULTS, ROOT, Run, figure, table
 from benchmarks.support.svg import Series, bars, lines
@@ -240,24 +240,39 @@ SECTIONS: dict[str, Callable[[Page, Run], None]] = {
 }
 
 
+PARTS = ("primitives", "scaling", "kernels")
+"""Sections of the second page, which lies in the folder of the figures."""
+
+
 def main() -> None:
-    """Write the page from whatever has been measured."""
+    """Write the pages from whatever has been measured."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of JSON files")
-    parser.add_argument("--out", type=Path, default=PAGE, help="the page; figures go beside it")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=PAGE,
+        help="the page; figures and the second page go into the folder of its name",
+    )
     given = parser.parse_args()
     files = {name: given.results / f"{name}.json" for name in SECTIONS}
     found = {name: json.loads(file.read_text()) for name, file in files.items() if file.exists()}
-    page = Page(given.out, TITLE)
+    figures = given.out.with_suffix("")
+    page, parts = Page(given.out, TITLE, figures), Page(figures / "parts.md", PARTS_TITLE, figures)
     if short := summary(found):
         page.add(short)
     page.add(INTRODUCTION)
+    pages = [page]
+    if any(name in found for name in PARTS):
+        pages.append(parts)
+        page.add(f"[{PARTS_TITLE.removeprefix('# ')}]({figures.name}/parts.md) has its own page.")
     machine(page, found)
     for name, results in found.items():
-        SECTIONS[name](page, results)
-    page.write()
+        SECTIONS[name](parts if name in PARTS else page, results)
+    for one in pages:
+        one.write()
     print(f"{given.out}: {', '.join(found) or 'no results'}")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.report_words import BASELINES, PAPER, VARIANTS
 from benchmarks.support.page import Page
-from benchmarks.support.rounds import Run, table
+from benchmarks.support.rounds import Run
 from benchmarks.support.svg import Series, bars
 
 HEAD = (
@@ -64,19 +64,6 @@ def primitives(page: Page, results: Run) -> None:
             f"primitive-{name.replace('_', '-')}", title, bars(title, "times", labels, series)
         )
         page.add(_direction(name, cases))
-        head = ["link, grid", "variant", *HEAD]
-        rows: list[list[Any]] = [
-            [
-                label,
-                VARIANTS[name][1].get(variant, variant),
-                *figures(run, case["primitives"][name]["ours"], case["gigabits"]),
-            ]
-            for label, case in zip(labels, cases, strict=True)
-            for variant, run in case["primitives"][name].items()
-        ]
-        page.add(
-            "<details><summary>All numbers</summary>\n\n" + table(head, rows) + "\n\n</details>"
-        )
 
 
 def _direction(name: str, cases: list[Run]) -> str:
@@ -87,8 +74,11 @@ def _direction(name: str, cases: list[Run]) -> str:
     same = "the same direction" if median(ratios) > 1 else "**not** the same direction"
     if against := sum(ratio < 1 for ratio in ratios):
         same += f", though ours takes longer in {against}"
+    bytes_there = best["primitives"][name][baseline]["bytes"] / max(
+        1, best["primitives"][name]["ours"]["bytes"]
+    )
     return (
         f"*{VARIANTS[name][1][baseline]}* takes {min(ratios):.2f} to {max(ratios):.2f}"
         f" times as long as ours over {len(ratios)} settings, most at {best['gigabits']:g} Gbit/s"
-        f" on {best['grid']}: {same}."
+        f" on {best['grid']}, with {bytes_there:.2f} times the bytes: {same}."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 TITLE = "# Performance"
+PARTS_TITLE = "# Performance of primitives, of grids and of kernels"
 
 INTRODUCTION = """This page is made by `python -m benchmarks.report` from
 `benchmarks/results/*.json`; [benchmarks/README.md](../benchmarks/README.md) says how to measure
@@ -67,32 +68,23 @@ PAPER = {
     "end_to_end": """**The paper, Fig. 14:** with 50 sampled neighbours Deal is 4.64, 2.28 and
 3.25 times as fast as DGI for GCN on three graphs, and 7.70, 2.93 and 3.90 times for GAT.
 **Here:** all neighbours, so all systems compute the same embeddings, which are compared; DGL
-layer by layer is what DGI automates. *Work* is the whole command less interpreter, imports and
-the start of processes, a time that ours uses: the disk begins with the features, and a thread
-makes memory ready, neither of which the peers' scripts do. *Wall* has all of it. Ratios are to
-the fastest peer of the same column. *Runs* is how many the median is of: what takes several times
-as long as the fastest runs once. *1x2* is one graph partition and two feature slices.
-The machine is a virtual one whose host takes back memory that has been free for some seconds. New
-huge pages come many times slower then: a GiB of them, touched first, took 2.4 seconds of a core
-here, one that had just been freed 0.05, and one of 4 KiB pages 0.3 as long as some were at hand.
-Embertide has huge pages for all large tensors, torch has small ones; so seconds depend on what
-ran before, those of the first layer at scale 22, which takes most new memory, more than any.
-*System CPU* is what the kernel took of the processor to find pages, clear them and move files,
-*user CPU* all else, imports included, of all processes and cores. At scale 22 less of the
-features fits the caches than at 20: where all wait for memory, GCN's lead is smaller by ratio.""",
+layer by layer is what DGI automates. *Wall* is the whole command, *work* that less interpreter,
+imports and the start of processes. Ratios are to the fastest peer of the same column. *Runs* is
+how many the median is of: what takes several times as long as the fastest runs once. *1x2* is one
+graph partition and two feature slices. CPU times are of all processes and cores, imports included.
+The machine is virtual, and its host takes back memory that has been free for some seconds: new
+huge pages, which Embertide has for large tensors, are then many times slower (2.4 s a GiB, not
+0.05), so seconds depend on what ran before, most of all at scale 22.""",
     "typed": """RGCN and HGT, three layers, on three node types with 2^scale nodes and six
 relations with 20 times as many edges. The paper has no such graphs. The script with DGL holds the
 whole graph, multiplies once for each node and relation, and uses its sparse operators, since its
 modules multiply for each edge. Else all is as above.""",
-    "primitives": """Every worker is a process in a network namespace; *ratio* is a baseline's
-seconds by ours, above 1 where ours is faster. Workers read nothing of each other's memory here:
-*wire* is what all interfaces received, headers included, by the bytes that were counted.
-*bytes, ratio* is a baseline's bytes by ours, the ratio that is to be had where nothing but bytes
-takes time; *link* is the share of the time in which a link at its rate carries them. Eight workers
-share the machine's cores, which compute and move the bytes through the kernel: at 1 Gbit/s moving
-alone keeps two cores five sixths busy, so ratios from there on are of processor time as much as of
-links. The paper's 64 cores have 25 Gbit/s, 0.4 a core; 0.25 Gbit/s for each of eight workers on two
-cores is 1 a core. At 5 and 25 Gbit/s a link carries 1.8 alike: these cores move no more.""",
+    "primitives": """Every worker is a process in a network namespace, and reads nothing of
+another's memory. Ratios are a baseline's seconds by ours, above 1 where ours is faster; all
+numbers, with bytes, messages and memory, are in
+[primitives.json](../../benchmarks/results/primitives.json). Eight workers share two cores, which
+compute and move the bytes: from 1 Gbit/s on, ratios are of processor time as much as of links.
+0.25 Gbit/s for each worker is 1 a core; the paper's 64 cores have 25 Gbit/s, 0.4 a core.""",
     "gemm": """**The paper, Fig. 16:** 1.52 and 1.47 times CAGNET's on average for D = 256 and
 1,024, more with more machines. Table 1: M/2 times fewer bytes, M^2 times less memory: 4 times with
 M = 8, twice with M = 4, and as many with M = 2, where no time is to be gained. **Here:** from tiles

@@ -8,9 +8,9 @@ from pathlib import Path
 class Page:
     """Markdown text, and its figures as files beside it."""
 
-    def __init__(self, path: Path, title: str) -> None:
+    def __init__(self, path: Path, title: str, figures: Path) -> None:
         self.path, self._parts = path, [title]
-        self._figures = path.parent / path.stem
+        self._figures = figures
 
     def add(self, text: str) -> None:
         """A paragraph, a heading or a table."""
@@ -20,7 +20,8 @@ class Page:
         """A figure."""
         self._figures.mkdir(parents=True, exist_ok=True)
         (self._figures / f"{name}.svg").write_text(svg)
-        self.add(f"![{alternative}]({self._figures.name}/{name}.svg)")
+        figure = (self._figures / f"{name}.svg").relative_to(self.path.parent)
+        self.add(f"![{alternative}]({figure.as_posix()})")
 
     def write(self) -> None:
         """Write the page."""

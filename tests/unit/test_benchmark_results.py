@@ -122,7 +122,8 @@ def page_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PageOf:
         words = ["--results", str(tmp_path), "--out", str(tmp_path / "page.md")]
         monkeypatch.setattr(sys, "argv", ["report", *words])
         report.main()
-        return (tmp_path / "page.md").read_text()
+        pages = [tmp_path / "page.md", *tmp_path.glob("page/*.md")]
+        return "".join(page.read_text() for page in pages)
 
     return make
 
@@ -145,7 +146,7 @@ def test_page_is_made_from_what_there_is(page_of: PageOf, tmp_path: Path) -> Non
     page = page_of("primitives")
     assert "the same direction" in page
     # 16 bits take 16 ns at 1 Gbit/s.
-    assert "| 1G 1x8 | ours | 1.00 | 2.00 | 0.00000191 | 1.00 | 3 | 1.50 | 0.00000002 |" in page
+    assert "most at 1 Gbit/s on 1x8, with 1.00 times the bytes" in page
     figure = tmp_path / "page" / "primitive-gemm.svg"
     assert figure.name in page
     assert ElementTree.parse(figure).getroot().tag.endswith("svg")
@@ -192,8 +193,8 @@ def test_a_section_stands_beside_the_papers_figure(
     page = page_of(name)
     assert f"**The paper, {paper}:**" in page
     assert row in page
-    for figure in (tmp_path / "page").iterdir():
-        assert f"(page/{figure.name})" in page
+    for figure in (tmp_path / "page").glob("*.svg"):
+        assert f"{figure.name})" in page
         ElementTree.parse(figure)
 
 

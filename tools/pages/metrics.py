@@ -114,7 +114,7 @@ def page() -> str:
     parts = [INTRODUCTION]
     for title, common, metrics in sections:
         parts.append("\n".join(_section(title, common, metrics)))
-    return "\n".join(parts) + "\n"
+    return "\n\n".join(parts).replace("\n\n\n", "\n\n") + "\n"
 
 
 def _named(prefix: str) -> list[Metric]:

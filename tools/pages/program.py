@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
-from dataclasses import MISSING, Field, fields
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, fields
 from textwrap import fill
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -57,7 +57,7 @@ LINES = """\
 
 `row_wise` and `message` are a few lines of text, `name = operation(arguments)`, that are
 read and run by the engine: no code of the model's author is loaded. Arguments are earlier names,
-numbers, texts, and lists of them. Every value has the rows (nodes, or edges) in dimension 0;
+numbers, strings, and lists of them. Every value has the rows (nodes, or edges) in dimension 0;
 `dim` counts it, but no operation may touch it, and sizes are those of one row, so rows never mix.
 The last name is `out`, with columns alone.
 
@@ -77,30 +77,37 @@ the rows' letter first in every operand of rows and in the result.
 
 def page() -> str:
     """The page's text."""
-    parts = [INTRODUCTION, "## Kinds of steps\n"]
+    edges = "; ".join(_fields(KINDS["aggregate"], _OF_EDGES.__contains__))
+    parts = [INTRODUCTION, "## Kinds of steps\n", fill(f"Fields of edges: {edges}.", 100), ""]
     parts += [_kind(KINDS[name]) for name in sorted(KINDS)]
     names = ", ".join(f"`{name}`" for name in sorted(FUNCTIONS) if name not in ("repeat", "same"))
     return "\n".join(parts) + "\n" + LINES.replace("{names}", fill(names, 98))
 
 
+_OF_EDGES = ("loops", "loop_weight", "edge_weight", "relation")
+
+
 def _kind(kind: type[Step]) -> str:
-    rows = "\n".join(_rows(kind))
-    said = inspect.cleandoc(kind.__doc__ or "").replace("``", "`")
-    return f"### {kind.kind_name}\n\n{said}\n\n| field | type | default |\n|---|---|---|\n{rows}\n"
+    about = inspect.cleandoc(kind.__doc__ or "").replace("``", "`")
+    own = "; ".join(_fields(kind, lambda name: name not in _OF_EDGES))
+    edges = "; and those of edges" * any(True for _ in _fields(kind, _OF_EDGES.__contains__))
+    return f"### {kind.kind_name}\n\n{about}\n\n{fill(f'Fields: {own}{edges}.', 100)}\n"
 
 
-def _rows(kind: type[Step]) -> Iterator[str]:
+def _fields(kind: type[Step], wanted: Callable[[str], bool]) -> Iterator[str]:
+    """Such as "`heads`: integer = 1"."""
     hints = get_type_hints(kind, include_extras=True)
     for field in fields(kind):
-        if field.name not in ("out", "layer"):
-            yield f"| `{field.name}` | {_type(hints[field.name])} | {_default(field)} |"
+        if field.name not in ("out", "layer") and wanted(field.name):
+            default = "" if field.default in (MISSING, None) else f" = {field.default!r}"
+            yield f"`{field.name}`: {_type(hints[field.name])}{default}"
 
 
 def _type(hint: Any) -> str:
     """A field's type in words."""
     words = {
-        Read: "tensor", Param: "parameter", str: "text", int: "whole number", float: "number",
-        bool: "true or false", type(None): "none",
+        Read: "tensor", Param: "parameter", str: "string", int: "integer", float: "number",
+        bool: "boolean", type(None): "none",
     }  # fmt: skip
     if hint in words:
         return words[hint]
@@ -108,9 +115,5 @@ def _type(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return ", ".join(f"`{value}`" for value in parts)
     if get_origin(hint) is tuple:
-        return f"{_type(parts[0])}s"
+        return f"list of {_type(parts[0])}"
     return " or ".join(_type(part) for part in parts)
-
-
-def _default(field: Field[object]) -> str:
-    return "" if field.default is MISSING else f"`{field.default!r}`"
