@@ -349,8 +349,8 @@ def test_a_sweep_that_is_cut_short_leaves_what_is_referred_to(
 
 
 def test_the_share_of_patches_is_a_quarter() -> None:
-    """What docs/refresh.md says."""
-    text = Path("docs/refresh.md").read_text()
+    """What docs/refresh/changes.md says."""
+    text = Path("docs/refresh/changes.md").read_text()
     assert patches.MOST_SHARE == 0.25
     assert "a quarter of the rows" in text
 
