@@ -28,6 +28,7 @@ from tests.support.document_blocks import (
 from tests.support.go_programs import program
 from tests.support.operator_world import SETTINGS, raw_job
 from tests.support.paths import ROOT
+from tools.pages import MADE
 
 pytestmark = pytest.mark.needs("helm")
 
@@ -87,6 +88,8 @@ LEFT_OUT = {
     "CRANE=crane docker/pin-base-images": "tests/unit/test_images.py, with a registry of its own",
     "UV=uv docker/pin-torch-cpu": "tests/unit/test_images.py, with an index of its own",
 }
+MOST_LINES = 300
+OTHER_TYPES = re.compile(r"\b(text|texts|whole numbers?|true or false)\b|^true, false")
 OTHERS = ("docs/schedules.md", "docs/monitoring.md", "docs/report.md", "docs/runbooks/")
 """Pages held to the code by the tests of what they tell of: ``test_rules.py``,
 ``test_schedules_chart.py``, ``test_submit_placeholders.py``; the runbooks' commands by
@@ -154,6 +157,24 @@ def test_every_page_is_reached_from_readme() -> None:
         targets = [(ROOT / page).parent.joinpath(link).resolve() for link in links]
         pending += [str(path.relative_to(ROOT)) for path in targets]
     assert {name for name in documents() if not name.startswith(OTHERS)} <= reached
+
+
+def test_no_page_is_longer_than_one_reads() -> None:
+    lines = {page: (ROOT / page).read_text().count("\n") for page in documents()}
+    assert {page: count for page, count in lines.items() if count > MOST_LINES} == {}
+
+
+@pytest.mark.parametrize("page", [page for page in documents() if page in MADE])
+def test_types_have_their_standard_names(page: str) -> None:
+    """As JSON Schema has them; a table's second column is that of types."""
+    cells = re.findall(r"^\| [^|]+ \| ([^|]+) \|", (ROOT / page).read_text(), re.MULTILINE)
+    assert [cell for cell in cells if OTHER_TYPES.search(cell)] == []
+
+
+def test_other_names_of_types_are_seen() -> None:
+    assert OTHER_TYPES.search("list of text")
+    assert OTHER_TYPES.search("true, false")
+    assert not OTHER_TYPES.search("string or integer")
 
 
 @pytest.mark.parametrize("case", job_parts(), ids=lambda case: str(case[0]))

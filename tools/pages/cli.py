@@ -31,7 +31,7 @@ def page() -> str:
     lines = [
         "# Command line\n",
         "Generated from the commands themselves; each shows the same with `--help`.\n",
-        head.partition("**Usage**")[0].strip(),
+        re.sub(r"\*\*(.*)\*\*\n", r"## \1\n", head.partition("**Usage**")[0].strip()),
         "\n## Commands\n",
     ]
     for name, (about, _) in PAGES.items():

@@ -14,7 +14,7 @@ INTRODUCTION = """\
 Models of the libraries' own examples that make embeddings of nodes, written as the example has
 them, and what [export](export.md) makes of each. Tests export every one: its program agrees with
 the module's own `forward` in float64 to 1e-9 on
-[a dozen graphs](export.md#what-the-proof-proves), and then, on grids of 1x1, 2x1, 1x2 and 2x2
+[a dozen graphs](export/proof.md#what-the-proof-proves), and then, on grids of 1x1, 2x1, 1x2 and 2x2
 workers, with that program's float64 reference. This page is made from these tests by
 `python -m tools.pages`.
 
