@@ -81,6 +81,22 @@ def test_rollback_with_a_manifest_and_without(cli: Cli, output: Path) -> None:
     assert (code, json.loads(out)["version"], current(output)) == (0, CURRENT, CURRENT)
 
 
+def test_a_template_is_read_at_any_time_unless_its_output_has_placeholders(
+    cli: Cli, output: Path
+) -> None:
+    manifest = output.parent / "job.yaml"
+    window = '{last: 7d, of: "dt=%Y-%m-%d", until: "{date-1d}"}'
+    template = JOB.replace("uri: edges.parquet,", f"uri: edges, window: {window},")
+    manifest.write_text(template.replace("x.parquet", "'{date}/x.parquet'"))
+    code, out, err = cli("versions", str(manifest), "--json")
+    assert (code, err, CURRENT in out) == (0, "", True)
+    manifest.write_text(template.replace("uri: out", "uri: 'out/{date}'"))
+    code, _, err = cli("versions", str(manifest))
+    assert code == 2
+    assert "spec.output.uri: {date} is a placeholder" in err
+    assert "window" not in err
+
+
 def test_previous_of_nothing(cli: Cli, tmp_path: Path) -> None:
     code, _, err = cli("rollback", "--output", str(tmp_path / "none"), "previous")
     assert code == 5

@@ -42,8 +42,12 @@ def test_a_summary_has_types() -> None:
     assert {step.node_type for step in model.layers[0].steps} == {"author", "paper", "term"}
 
 
-def test_a_job_names_its_types(tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text(yaml.safe_dump(write_typed_job(tmp_path)))
+@pytest.mark.parametrize("window", [{}, {"window": {"last": "7d", "of": "dt=%Y-%m-%d"}}])
+def test_a_job_names_its_types(tmp_path: Path, window: dict[str, Any]) -> None:
+    """Also a template, which has no day yet."""
+    job = write_typed_job(tmp_path)
+    job["spec"]["input"]["edges"][0] |= window
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
     types = named_types(tmp_path / "job.yaml", open_storage(None))
     assert types.nodes == {"user": 7, "item": 5, "tag": 4, "lone": 0}
     assert types.relations[:2] == ("user:buys:item", "item:bought_by:user")

@@ -226,7 +226,9 @@ def place_of(job_path: Path | None, output: str | None, endpoint_url: str | None
     assert job_path is not None
     if endpoint_url is not None:
         raise typer.BadParameter("--endpoint-url goes with --output; JOB.yaml has its own")
-    job = load_job(job_path)
+    from embertide.submit.template import job_to_read
+
+    job = job_to_read(job_path)
     return Place(job.spec.published_uri, job.spec.storage, job)
 
 

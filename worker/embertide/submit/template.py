@@ -57,6 +57,29 @@ def job_at(text_or_path: str | Path, firing: Firing | None) -> EmbeddingJob:
         raise _with_hint(error) from None
 
 
+def job_to_read(path: Path) -> EmbeddingJob:
+    """A job whose types or output are looked at: its inputs' placeholders have the present time.
+
+    Raises:
+        ManifestError: every problem of the template; of placeholders beside the inputs, which name
+            another output at another time, the first.
+    """
+    firing = Firing.of_text("now", "UTC")
+
+    def prepare(data: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[Loc, str]]]:
+        spec = data.get("spec")
+        if not isinstance(spec, dict) or "input" not in spec:
+            return data, []
+        _, problems = _unfilled({"spec": {**spec, "input": None}})
+        filled, more = _filled({"spec": {"input": spec["input"]}}, firing)
+        return {**data, "spec": {**spec, **filled["spec"]}}, [*problems, *more]
+
+    try:
+        return load_manifest(path, prepare)
+    except ManifestError as error:
+        raise _with_hint(error) from None
+
+
 def to_object(job: EmbeddingJob, namespace: str | None = None) -> dict[str, Any]:
     """The job for the API: what the template says, and no defaults."""
     found: dict[str, Any] = job.model_dump(

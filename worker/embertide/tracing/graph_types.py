@@ -11,9 +11,10 @@ from typing import Any
 from embertide.errors import ModelError
 from embertide.readers.edges import edge_feature_width
 from embertide.readers.feature_schema import feature_schema
-from embertide.spec.manifest import EmbeddingJob, load_manifest
+from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.relations import Relation
 from embertide.storage.protocol import Storage
+from embertide.submit.template import job_to_read
 from embertide.tracing.record.graphs import GraphTypes
 
 _SHAPE = (
@@ -44,7 +45,7 @@ def named_types(
             raise ModelError(f"the graph is no JSON: {error}; {_SHAPE}") from None
     if isinstance(graph, Mapping):
         return written_types(graph)
-    job = graph if isinstance(graph, EmbeddingJob) else load_manifest(Path(graph))
+    job = graph if isinstance(graph, EmbeddingJob) else job_to_read(Path(graph))
     nodes = {
         node.name: 0
         if node.features is None
