@@ -20,7 +20,6 @@ _URI: Schema = TypeAdapter(Uri).json_schema()
 _ANY_FIELDS = "x-kubernetes-preserve-unknown-fields"
 _BOUNDS = (
     ("minimum", "maximum", ""),
-    ("minLength", "maxLength", " characters"),
     ("minItems", "maxItems", " items"),
 )
 PAGES = {
@@ -129,13 +128,13 @@ def _section(found: Object, objects: list[Object], same: dict[str, str]) -> Iter
         left = {*before.rows, *before.rules}
         names = ", ".join(row.name for row in found.rows if row in left)
         yield f"Described with {_link(before.path, before.path, found.path)}: {names}.\n"
-    set_by_people = found.path.startswith("spec")
-    yield "| field | type |" + " default |" * set_by_people + " meaning |"
-    yield "|---|---|" + "---|" * set_by_people + "---|"
+    defaults = found.path.startswith("spec") and any(row.default for row in found.rows)
+    yield "| field | type |" + " default |" * defaults + " meaning |"
+    yield "|---|---|" + "---|" * defaults + "---|"
     for row in found.rows:
         if row not in left:
             kind = _link(row.type, same[row.inner], found.path) if row.inner else row.type
-            default = f" {row.default} |" * set_by_people
+            default = f" {row.default} |" * defaults
             yield f"| {row.name} | {kind} |{default} {row.meaning} |"
     rules = [rule for rule in found.rules if rule not in left]
     yield "\n".join(["", *rules, ""] if rules else [""])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import textwrap
 import types
 import typing
@@ -31,8 +32,9 @@ INTRODUCTION = """\
 
 It lies beside the weights and describes the modules that were trained, layer by layer. Options
 have the names and defaults of the library that trained the model. Widths and heads follow from the
-weights. This page is generated from the classes that read the file; every example runs in the
-tests, against the library's own module and on grids of every kind.
+weights. These pages are generated from the classes that read the file. An example has the members of a
+module, its forward and its `model.yaml`; each runs in the tests, against the library's own module
+and on grids of every kind.
 
 Most of a forward is described by its layers in order. What follows a layer (norm, activation, link)
 is an option of the layer. A Linear between convolutions is a layer, `conv: linear`; so is
@@ -245,8 +247,25 @@ def _is_own(kind: type[Layer], name: str, field: FieldInfo) -> bool:
 
 
 def _example(example: Example) -> Iterator[str]:
-    source = inspect.getsource(example.make).rstrip()
-    yield f"```python\n{source}\n```\n\n```yaml\n{example.yaml.strip()}\n```\n"
+    yield f"```python\n{_forms(inspect.getsource(example.make))}\n```\n"
+    yield f"```yaml\n{example.yaml.strip()}\n```\n"
+
+
+def _forms(source: str) -> str:
+    """A module's two methods without what every module has: its members, then its forward."""
+    members, forward = source.split("        super().__init__()\n", 1)[1].split(
+        "    def forward(", 1
+    )
+    arguments = re.sub(
+        r"\b(\w+): [\w\[\], ]+?(?= = |, \w+:|\))", r"\1", forward.split(") ->")[0] + ")"
+    )
+    arguments = arguments.replace(" = ", "=")
+    body = forward.split(":\n", 1)[1]
+    lines = (
+        textwrap.dedent(members).strip(),
+        textwrap.indent(textwrap.dedent(body).rstrip(), "    "),
+    )
+    return f"{lines[0]}\n\ndef forward({arguments}:\n{lines[1]}"
 
 
 def _arguments() -> Iterator[str]:
