@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+import sys
 import textwrap
 import types
 import typing
@@ -24,6 +26,7 @@ from embertide.models.unknown import ARGUMENTS
 from tests.support import model_examples_hetero
 from tests.support.conv_cases import EXAMPLES
 from tests.support.conv_cases.case import Example
+from tests.support.paths import ROOT
 
 NAMES: dict[Library, str] = {"dgl": "DGL", "pyg": "PyTorch Geometric"}
 
@@ -32,8 +35,8 @@ INTRODUCTION = """\
 
 It lies beside the weights and describes the modules that were trained, layer by layer. Options
 have the names and defaults of the library that trained the model. Widths and heads follow from the
-weights. These pages are generated from the classes that read the file. An example has the members of a
-module, its forward and its `model.yaml`; each runs in the tests, against the library's own module
+weights. These pages are generated from the classes that read the file. An example has a module's
+members, its forward and its `model.yaml`; each runs in the tests, against the library's own module
 and on grids of every kind.
 
 Most of a forward is described by its layers in order. What follows a layer (norm, activation, link)
@@ -121,9 +124,13 @@ def typed() -> str:
 
 
 def _links(text: str, name: str) -> str:
-    """Links to model.md as the page has them; one blank line at most."""
+    """Links to model.md as the page has them, and its examples in the style of the repository."""
     to = {"model.md": ""}.get(name, "../model.md")
-    return text.replace("](model.md#", f"]({to}#").rstrip() + "\n"
+    text = text.replace("](model.md#", f"]({to}#").rstrip() + "\n"
+    ruff = [sys.executable, "-m", "ruff", "format", "--stdin-filename", f"docs/{name}", "-"]
+    return subprocess.run(
+        ruff, input=text, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def _convs(library: Library, which: str) -> list[str]:
