@@ -27,10 +27,10 @@ from embertide.models.read import (
     ExportedModel,
     Model,
     ModelFiles,
-    read_files,
     read_untrained_norms,
 )
 from embertide.planning.inputs import Inputs, list_inputs, with_tables
+from embertide.planning.job_model import read_job_model
 from embertide.planning.matching import check_model, match_types, narrow
 from embertide.planning.publishing import chosen_result
 from embertide.planning.readiness import describe, missing_inputs
@@ -193,7 +193,7 @@ def check_job(
     exchange = Exchange(Grid(GridShape.of(1, 1)), torch.device("cpu"), NullRecorder())
     ctx = RunContext(job, exchange, storage, on_progress, threads=torch.get_num_threads())
     inputs = list_inputs(storage, job)
-    files = read_files(storage, job.spec.model.uri)
+    files = read_job_model(storage, job, inputs)
     program = files.program()
     key = chosen_result(job, program, node_type, result)
     node = job.spec.input.node(match_types(job, program)[node_type_of(key)])
@@ -215,13 +215,20 @@ def check_job(
     check = prepared(job, inputs, on_progress)
     limit = files.reference_tolerance if tolerance is None else tolerance
     checked = _check(check, files, limit, search, on_progress)
-    if search and isinstance(files, ExportedModel) and checked.agreement and not checked.agrees:
+    uri = job.spec.model.uri
+    if (
+        search
+        and uri is not None
+        and isinstance(files, ExportedModel)
+        and checked.agreement
+        and not checked.agrees
+    ):
         on_progress(Progress("infer", message="looking for the cause"))
         expected, error = torch.from_numpy(check.expected.reference.values), checked.agreement
         with TemporaryDirectory(prefix="embertide-check-") as folder:
             data = DataFiles(storage, job, inputs, Path(folder), _spread(check, inputs))
             difference = find_cause(job, rows, expected, error.largest_error, limit, data)
-        untrained = tuple(read_untrained_norms(storage, job.spec.model.uri))
+        untrained = tuple(read_untrained_norms(storage, uri))
         checked = replace(checked, difference=replace(difference, untrained=untrained))
     return replace(checked, node_type=node.name if several else "")
 

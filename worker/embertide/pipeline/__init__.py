@@ -60,7 +60,7 @@ def run(
     """
     make_room = partial(_make_room, clock, order)
     with clock.memory:
-        read_model = partial(share_model, planned_digest=order.model_digest)
+        read_model = partial(share_model, inputs=order.inputs, planned_digest=order.model_digest)
         with graph_keeping(ctx, order.version) as graph:
             prepared = prepare(
                 ctx, order.inputs, clock, read_model, only_targets=True,

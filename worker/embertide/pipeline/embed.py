@@ -19,11 +19,11 @@ from embertide.context import RunContext
 from embertide.errors import EmbertideError, InputError, InputsNotReady
 from embertide.grid import Grid
 from embertide.kernels.ids import Ids
-from embertide.models.read import read_files
 from embertide.pipeline.compute import compute
 from embertide.pipeline.prepare import Prepared, prepare
 from embertide.planning.base_version import kept_key
 from embertide.planning.inputs import Inputs, list_inputs
+from embertide.planning.job_model import read_job_model
 from embertide.planning.layer_key import layer_key
 from embertide.planning.matching import match_types
 from embertide.planning.publishing import chosen_result
@@ -122,7 +122,8 @@ def embed_job(
         EmbertideError: inputs or model cannot be read.
     """
     ctx = one_worker(job, on_progress)
-    inputs, model = list_inputs(ctx.storage, job), read_files(ctx.storage, job.spec.model.uri)
+    inputs = list_inputs(ctx.storage, job)
+    model = read_job_model(ctx.storage, job, inputs)
     key = chosen_result(job, model.program(), node_type, result)
     node = job.spec.input.node(match_types(job, model.program())[node_type_of(key)])
     asked, dense = list(dict.fromkeys(ids)), list[npt.NDArray[np.int64]]()

@@ -19,7 +19,7 @@ from embertide.context import RunContext
 from embertide.errors import InputError
 from embertide.grid import RowRanges
 from embertide.layouts import ROW_TYPES
-from embertide.models.read import Model, read_files
+from embertide.models.read import Model
 from embertide.pipeline.compute import layer_graphs
 from embertide.pipeline.embed import (
     Id,
@@ -35,6 +35,7 @@ from embertide.pipeline.kept_graph import KeptGraph
 from embertide.pipeline.near import NearGraph, near_features, near_graph
 from embertide.pipeline.prepare import Prepared, prepare, target_of, to_publish
 from embertide.planning.inputs import Inputs, list_inputs
+from embertide.planning.job_model import read_job_model
 from embertide.planning.kept_version import KeptVersion, read_kept
 from embertide.planning.layer_key import layer_key
 from embertide.planning.matching import match_types
@@ -104,7 +105,8 @@ def embed_over_kept(
     """
     ctx = one_worker(job, on_progress)
     kept = read_kept(ctx.storage, job)
-    inputs, model = list_inputs(ctx.storage, job), read_files(ctx.storage, job.spec.model.uri)
+    inputs = list_inputs(ctx.storage, job)
+    model = read_job_model(ctx.storage, job, inputs)
     kept.check_model(model.digest, inputs.tables_of_model())
     output = job.spec.published_uri
     store = LayerStore(ctx.storage, output, kept.key, kept.version)

@@ -14,7 +14,6 @@ from functools import partial
 from embertide.errors import GridError, InputsNotReady, ObjectMissing
 from embertide.footprint import FLOAT_BYTES, ID_BYTES
 from embertide.kernels.staging import PINNED_BYTES
-from embertide.models.read import read_model
 from embertide.planning.budget import within_budget, within_container
 from embertide.planning.delta_size import delta_notes
 from embertide.planning.device import device_limit, free_device_bytes, within_device
@@ -23,6 +22,7 @@ from embertide.planning.excerpt_memory import excerpt_memory
 from embertide.planning.graph import PlannedGraph, plan_graph
 from embertide.planning.grids import grids_to_compare, may_read_in_place
 from embertide.planning.inputs import Inputs, list_inputs, with_tables
+from embertide.planning.job_model import read_job_model
 from embertide.planning.keeping import bytes_beside, describe_kept, layers_to_keep
 from embertide.planning.matching import check_model, unread, weight_warnings
 from embertide.planning.memory import planned_gpu_memory, planned_memory
@@ -87,7 +87,7 @@ def estimate_job(
     """
     storage = open_storage(job.spec.storage)
     inputs, ready_notes = _list_ready(storage, job)
-    program = read_model(storage, job.spec.model.uri)
+    program = read_job_model(storage, job, inputs).program()
     chosen = choose_grid(job, inputs, grid, workers)
     on_device = free_device_bytes(job, chosen.workers)
     estimate = estimate_within(program, job, inputs, chosen, device_bytes=on_device)

@@ -8,6 +8,7 @@ from typing import Any
 
 from embertide.models.files import model_objects
 from embertide.models.tables import ModelTable, ProgramText, TypeTables
+from embertide.planning.builtin import drawn_of
 from embertide.planning.input_places import fitting_uris, included_names, uris_of
 from embertide.planning.listings import Listings, State
 from embertide.planning.model_tables import (
@@ -22,8 +23,9 @@ from embertide.planning.model_tables import (
     unread_tables,
 )
 from embertide.planning.other_inputs import references, split_chosen, split_pairs
+from embertide.readers.drawn import COUNTED, IdsAlone, ids_alone
 from embertide.readers.edges import edge_feature_width, split_edges
-from embertide.readers.feature_schema import FeatureSchema, feature_schema
+from embertide.readers.feature_schema import Drawn, FeatureSchema, feature_schema
 from embertide.readers.features import split_features
 from embertide.readers.nodes import split_nodes
 from embertide.readers.places import missing_days
@@ -31,6 +33,7 @@ from embertide.readers.sources import Sources, TableKey, table_key
 from embertide.readers.splits import Split
 from embertide.readers.table_formats import FoldersAbove
 from embertide.readers.table_snapshot import TableRead
+from embertide.spec.features import FeatureInput
 from embertide.spec.manifest import EmbeddingJob, NodeInput
 from embertide.spec.places import is_pattern
 from embertide.storage.protocol import ObjectInfo, Storage
@@ -195,6 +198,8 @@ class Inputs:
             ("targets", self.targets),
         ):
             for split in splits:
+                if split.info == COUNTED:
+                    continue
                 entries[split.uri] = _entry(kind, split.uri, split.object_size, split.etag)
                 if split.ids_uri is not None:
                     entries[split.ids_uri] = _entry(
@@ -272,8 +277,9 @@ def list_inputs(
     noted.include(included_names(job, fitted))
     # A version of a table stays what it is, whatever is written to its folder.
     sources = Sources(noted.storage, tables=storage, versions=pinned)
-    text = ProgramText.read(storage, job.spec.model.uri)
-    model = model_objects(storage, job.spec.model.uri, text)
+    uri = job.spec.model.uri
+    text = ProgramText("", {}) if uri is None else ProgramText.read(storage, uri)
+    model = [] if uri is None else model_objects(storage, uri, text)
     storage = noted.storage
     above = FoldersAbove(storage)
     above.refuse_tables(uris_of(job, fitted))
@@ -292,7 +298,7 @@ def list_inputs(
     }
     nodes = {
         node.name: replace(
-            _split_type(storage, at, node, sources),
+            _split_type(storage, at, node, sources, drawn_of(job, job.spec.input.nodes[at])),
             references=references(storage, job, node, text.results),
         )
         for at, node in enumerate(read.nodes)
@@ -357,16 +363,20 @@ def _missing_days(storage: Storage, job: EmbeddingJob) -> dict[str, list[str]]:
 
 
 def with_tables(job: EmbeddingJob, tables: Mapping[str, ModelTable]) -> EmbeddingJob:
-    """The job whose node types have the model's tables as features.
+    """The job whose node types have the model's tables, or what is drawn, as features.
 
     Args:
         tables: node type -> the table.
     """
     data = job.spec.input
+    found: dict[str, FeatureInput] = {name: table_input(table) for name, table in tables.items()}
+    found |= {
+        node.name: ids_alone(node)
+        for node in data.nodes
+        if node.features is None and drawn_of(job, node) is not None
+    }
     nodes = [
-        node.model_copy(update={"features": table_input(tables[node.name])})
-        if node.name in tables
-        else node
+        node.model_copy(update={"features": found[node.name]}) if node.name in found else node
         for node in data.nodes
     ]
     filled = data.model_copy(update={"nodes": nodes})
@@ -398,13 +408,19 @@ def _with_tables_beside(
     return replace(splits, tables=tables)
 
 
-def _split_type(storage: Storage, at: int, node: NodeInput, sources: Sources) -> NodeSplits:
+def _split_type(
+    storage: Storage, at: int, node: NodeInput, sources: Sources, drawn: Drawn | None
+) -> NodeSplits:
     """The splits of the node type at that place of the manifest."""
     schema = None
     features: list[Split] = []
     if node.features is not None:
         field = f"spec.input.nodes[{at}].features"
-        schema = feature_schema(storage, node.features, field, sources)
+        alone = isinstance(node.features, IdsAlone)
+        schema = (
+            FeatureSchema(0) if alone else feature_schema(storage, node.features, field, sources)
+        )
+        schema = schema if drawn is None else schema.drawing(drawn)
         features = split_features(
             storage, node.features, ids=node.ids, schema=schema, sources=sources
         )

@@ -31,7 +31,7 @@ def check_model(
         InputError: a node type that is needed has no nodes.
         GridError: more workers than nodes, or than a tensor of the model has columns.
     """
-    model = job.spec.model.uri
+    model = job.spec.model.location
     names = match_types(job, program)
     for node_type, tensor in program.inputs.items():
         _check_features(job, inputs, names[node_type], program.widths[tensor])
@@ -66,7 +66,7 @@ def match_types(job: EmbeddingJob, program: Program) -> dict[str, str]:
         ModelError: the model knows a node type or relation that the manifest has not, or does not
             name its one type where the manifest has several.
     """
-    data, model = job.spec.input, job.spec.model.uri
+    data, model = job.spec.input, job.spec.model.location
     there = [node.name for node in data.nodes]
     wanted = list(dict.fromkeys(program.types.values()))
     if wanted == [""]:
@@ -96,7 +96,7 @@ def match_types(job: EmbeddingJob, program: Program) -> dict[str, str]:
 
 def _check_features(job: EmbeddingJob, inputs: Inputs, name: str, width: int) -> None:
     """Refuse features that are not there, or of another width than the model takes."""
-    features, model = job.spec.input.node(name).features, job.spec.model.uri
+    features, model = job.spec.input.node(name).features, job.spec.model.location
     if features is None:
         raise ModelError(
             f"the model {model} reads features of node type {name!r}, which has none in spec.input;"
@@ -118,7 +118,7 @@ def _check_edge_features(job: EmbeddingJob, inputs: Inputs, relation: str, colum
     Args:
         relation: as the model names it; "" for the only one.
     """
-    model, edges = job.spec.model.uri, job.spec.input.edges
+    model, edges = job.spec.model.location, job.spec.input.edges
     of = [edge for edge in edges if not relation or relation in map(str, edge.relations)]
     edge, named = of[0], f" of {relation}" if relation else ""
     if edge.features is None:
@@ -166,7 +166,7 @@ def weight_warnings(job: EmbeddingJob, program: Program) -> list[str]:
 
     Call it when :func:`check_model` has found no problem.
     """
-    model, read = job.spec.model.uri, match_relations(job, program)
+    model, read = job.spec.model.location, match_relations(job, program)
     weighted = {str(read[of]) for of in program.weighted_relations}
     featured = {str(read[of]) for of in program.edge_columns()}
     warnings = []

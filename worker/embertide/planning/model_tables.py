@@ -120,7 +120,7 @@ def first_tables(job: EmbeddingJob, tables: Mapping[str, TypeTables]) -> dict[st
     for node in job.spec.input.nodes:
         of_type = tables.get(node.name)
         if of_type is None or (node.features is not None and not of_type.features):
-            _check_missing(node, job.spec.model.uri, replaced=of_type is not None)
+            _check_missing(node, job.spec.model.location, replaced=of_type is not None)
             continue
         for table in of_type.tables:
             _check_ids(node, table)

@@ -44,10 +44,12 @@ def references(
     storage: Storage, job: EmbeddingJob, node: NodeInput, results: Sequence[str]
 ) -> dict[str, list[Split]]:
     """The model's own references for a node type, those that there are, by result."""
-    several = len(job.spec.input.nodes) > 1
+    several, model = len(job.spec.input.nodes) > 1, job.spec.model.uri
+    if model is None:
+        return {}
     names = ["", *results, *(job.spec.output.results or [])]
     uris = {
-        name: reference_uri(job.spec.model.uri, node.name if several else None, name)
+        name: reference_uri(model, node.name if several else None, name)
         for name in dict.fromkeys(names)
     }
     there = {name: uri for name, uri in uris.items() if storage.stat(uri) is not None}

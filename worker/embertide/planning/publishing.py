@@ -54,7 +54,7 @@ def _of_types(
         named = targets is not None and targets.node_type == unknown[0]
         field = "spec.inference.targets.nodeType is" if named else "spec.output.nodeTypes has"
         raise ModelError(
-            f"{field} {unknown[0]!r}, but the model {job.spec.model.uri} gives"
+            f"{field} {unknown[0]!r}, but the model {job.spec.model.location} gives"
             f" embeddings of {', '.join(types)}; name some of these, or leave it out for all"
         )
     return {
@@ -72,7 +72,7 @@ def _named(job: EmbeddingJob, program: Program, names: list[str]) -> dict[str, s
     unknown = [name for name in names if name not in there]
     if unknown:
         raise ModelError(
-            f"spec.output.results has {unknown[0]!r}, but the model {job.spec.model.uri} gives"
+            f"spec.output.results has {unknown[0]!r}, but the model {job.spec.model.location} gives"
             f" {', '.join(there)}; name some of these, or leave it out"
         )
     return {
@@ -113,7 +113,7 @@ def chosen_result(
     Raises:
         ModelError: no such type or result, or none given where there are several; lists them.
     """
-    names, model = match_types(job, program), job.spec.model.uri
+    names, model = match_types(job, program), job.spec.model.location
     types = {names[node_type_of(key)]: node_type_of(key) for key in program.results}
     if node_type is None and len(types) == 1:
         node_type = next(iter(types))

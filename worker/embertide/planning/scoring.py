@@ -42,14 +42,14 @@ def scoring(job: EmbeddingJob, program: Program) -> Decoder | None:
     decoder = program.decoder
     if decoder is None:
         raise ModelError(
-            f"spec.input.pairs.score is model, but {job.spec.model.uri} has no decoder; export it"
-            " with --decoder, or set score: dot or cosine"
+            f"spec.input.pairs.score is model, but {job.spec.model.location} has no decoder;"
+            " export it with --decoder, or set score: dot or cosine"
         )
     if widths != [decoder.source, decoder.destination]:
         raise ModelError(
             f"the rows of spec.input.pairs have {widths[0]} and {widths[1]} columns, but the"
-            f" decoder of {job.spec.model.uri} reads {decoder.source} and {decoder.destination};"
-            " spec.input.pairs.result names the result that it reads"
+            f" decoder of {job.spec.model.location} reads {decoder.source} and"
+            f" {decoder.destination}; spec.input.pairs.result names the result that it reads"
         )
     return decoder
 

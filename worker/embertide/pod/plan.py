@@ -59,10 +59,10 @@ def make_plan(files: ContainerFiles) -> PlanResult | OutputReport:
     _log.info("a version is computed: %s", change)
     check_output(storage, job.spec.published_uri, new_version())
     # Last, since this imports torch.
-    from embertide.models.read import read_model
     from embertide.planning.estimate import estimate_within, fitting_grid
+    from embertide.planning.job_model import read_job_model
 
-    program = read_model(storage, job.spec.model.uri)
+    program = read_job_model(storage, job, inputs).program()
     grid = fitting_grid(program, job, inputs, target)
     found = estimate_within(program, job, inputs, grid, container=container)
     if found.problem:

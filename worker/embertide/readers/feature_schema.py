@@ -5,7 +5,7 @@ Decided once, by the process that lists the inputs; ranks and the version's mani
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -29,11 +29,19 @@ RECURSIVE_FIELD = "features.recursive"
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """Columns that are in no object: random numbers by the node's id, see `kernels.drawn`."""
+
+    columns: int
+    seed: int
+
+
+@dataclass(frozen=True)
 class FeatureSchema:
     """One row of the features.
 
     Attributes:
-        width: D, values in a row.
+        width: D, values in a row, with those that are drawn, which come last.
         columns: the scalar columns in order, patterns expanded, after the vector if there is one;
             None for vectors alone and npy.
     """
@@ -41,11 +49,21 @@ class FeatureSchema:
     width: int
     columns: tuple[str, ...] | None = None
     scaling: Scaling | None = None
+    drawn: Drawn | None = None
+
+    @property
+    def stored(self) -> int:
+        """Values of a row that are read from objects."""
+        return self.width - (self.drawn.columns if self.drawn else 0)
 
     def name_of(self, column: int) -> str | None:
         """The name of the column that a value comes from; None in a vector."""
-        at = column - (self.width - len(self.columns or ()))
+        at = column - (self.stored - len(self.columns or ()))
         return self.columns[at] if self.columns is not None and at >= 0 else None
+
+    def drawing(self, drawn: Drawn) -> FeatureSchema:
+        """With columns that are drawn, after those of objects."""
+        return replace(self, width=self.stored + drawn.columns, drawn=drawn)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; :meth:`from_json` is the way back."""
@@ -54,11 +72,12 @@ class FeatureSchema:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> FeatureSchema:
         """What :meth:`to_json` described."""
-        columns, scaling = data["columns"], data["scaling"]
+        columns, scaling, drawn = data["columns"], data["scaling"], data["drawn"]
         return cls(
             data["width"],
             None if columns is None else tuple(columns),
             None if scaling is None else Scaling.from_json(scaling),
+            None if drawn is None else Drawn(**drawn),
         )
 
 

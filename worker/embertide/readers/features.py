@@ -12,8 +12,10 @@ from functools import partial
 
 import numpy as np
 
+from embertide.kernels.drawn import draw_rows
 from embertide.readers.column_patterns import patterns_of
 from embertide.readers.columns import Column, Float32s, Int64s
+from embertide.readers.drawn import IdsAlone, read_ids, split_ids
 from embertide.readers.feature_schema import FeatureSchema, feature_schema, vector_column
 from embertide.readers.ids import IdKind, Ids, Mask, id_column, to_ids
 from embertide.readers.latest import order_column, without_earlier
@@ -65,6 +67,10 @@ def split_features(
         InputError: an object is unreadable or in a subfolder, or a column is missing or has a
             wrong type, or a pattern selects others than in the first object.
     """
+    if isinstance(features, IdsAlone):
+        return split_ids(
+            storage, features, schema.width if schema else 1, target_bytes, ids, sources
+        )
     if features.format == "npy":
         return split_npy_features(storage, features, target_bytes, ids)
     if schema is None:
@@ -102,12 +108,42 @@ def read_features(
     if schema is None:
         schema = feature_schema(storage, features)
     rows = max(1, min(_MOST_ROWS, batch_bytes // (4 * max(1, schema.width))))
-    if features.format == "npy":
-        batches = read_npy_features(storage, ids, split, schema.width, rows, count, wanted)
+    if isinstance(features, IdsAlone):
+        batches = _read_ids(storage, features, ids, split, rows, wanted)
+    elif features.format == "npy":
+        batches = read_npy_features(storage, ids, split, schema.stored, rows, count, wanted)
     else:
         batches = _read_parquet(storage, features, ids, split, schema, rows, count, wanted)
     for found, values, where in batches:
-        yield FeatureBatch(found, _float32(values, schema.scaling), where)
+        read = _float32(values, schema.scaling)
+        yield FeatureBatch(found, _with_drawn(read, found, schema), where)
+
+
+def _with_drawn(values: Float32s, ids: Ids, schema: FeatureSchema) -> Float32s:
+    """``values`` [n, stored] with the columns that are drawn."""
+    if schema.drawn is None:
+        return values
+    rows = np.empty((len(values), schema.width), np.float32)
+    rows[:, : schema.stored] = values
+    draw_rows(ids, schema.drawn.columns, schema.drawn.seed, rows[:, schema.stored :])
+    return rows
+
+
+def _read_ids(
+    storage: Storage,
+    features: IdsAlone,
+    ids: IdKind,
+    split: Split,
+    rows: int,
+    wanted: Int64s | None,
+) -> Iterator[tuple[Ids, Numbers, Where]]:
+    for found, where in read_ids(storage, features, ids, split, rows):
+        some, place = found, where
+        if wanted is not None:
+            kept = np.flatnonzero(_among(found, wanted))
+            some, place = found[kept], where.select(kept)
+        if len(some):
+            yield some, np.empty((len(some), 0), np.float32), place
 
 
 def _float32(values: Numbers, scaling: Scaling | None) -> Float32s:
@@ -145,7 +181,7 @@ def _read_parquet(
                 continue
             found, (arrays, where) = found[kept], keep_rows(arrays, where, kept)
         data = arrays if numbered else arrays[1:]
-        yield found, joined(data, columns, schema.width, where, dtype), where
+        yield found, joined(data, columns, schema.stored, where, dtype), where
 
 
 def _among(ids: Ids, wanted: Int64s) -> Mask:

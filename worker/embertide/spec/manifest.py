@@ -16,7 +16,6 @@ from embertide.spec.affects import Affects
 from embertide.spec.base import (
     FreeForm,
     SpecModel,
-    Uri,
     normalise_uri,
     raise_problems,
 )
@@ -36,6 +35,7 @@ from embertide.spec.inference import Inference
 from embertide.spec.inputs import Input
 from embertide.spec.loading import Prepare, as_it_is, parse_document, read_file, read_manifest
 from embertide.spec.metadata import MAX_NAME, NAME, Metadata
+from embertide.spec.model import ModelRef
 from embertide.spec.nodes import IdKind, NodeInput, NodeTable
 from embertide.spec.output import Output, unknown_types
 from embertide.spec.overlap import OUTPUT_RULES, output_overlaps
@@ -90,15 +90,6 @@ ObjectsOf = EdgeInput | NodeTable | FeatureInput | TargetTable
 """An input with objects."""
 
 
-class ModelRef(SpecModel):
-    """The location of the trained model."""
-
-    uri: Uri = Field(
-        description="Folder that embertide export wrote (program.yaml and its weights), or folder "
-        "with model.yaml and the weights (safetensors, or a state_dict)."
-    )
-
-
 _NODE_NAME = or_default("n.name", "'node'")
 _TYPE_RULES = (
     Rule(
@@ -121,7 +112,7 @@ class JobSpec(SpecModel):
         description="The graph and its node features."
     )
     model: Annotated[ModelRef, Affects.RESULT | Affects.WORKERS] = Field(
-        description="The trained model."
+        description="The trained model, or one that needs no training."
     )
     inference: Annotated[Inference, Affects.RESULT | Affects.WORKERS] = Field(
         default_factory=Inference, description="How the embeddings are computed."

@@ -74,14 +74,14 @@ OUTPUT_RULES = (
         "!has(self.inference.targets.table) || "
         f"{_apart_at('self.inference.targets.table.uri')}",
     ),
-    _rule("spec.model.uri", _apart("self.model.uri")),
+    _rule("spec.model.uri", f"!has(self.model.uri) || {_apart('self.model.uri')}"),
 )
 """CEL rules equivalent to :func:`output_overlaps`, but for patterns and lists of places, which only
 that judges: over all of them the rules would cost the API server too much."""
 
 
 def output_overlaps(
-    inputs: Input, model_uri: str, output_uri: str, targets: Targets | None = None
+    inputs: Input, model_uri: str | None, output_uri: str, targets: Targets | None = None
 ) -> list[Problem]:
     """A problem for every input that equals, contains or lies inside the output.
 
@@ -93,12 +93,12 @@ def output_overlaps(
             f"is {output_uri!r}, which {relation} {_dotted(path)} ({uri!r}); "
             "the output needs a prefix of its own",
         )
-        for path, uri in [*_locations(inputs, literal(model_uri)), *_of_targets(targets)]
+        for path, uri in [*_locations(inputs, model_uri), *_of_targets(targets)]
         if (relation := _relation(output_uri, uri))
     ]
 
 
-def _locations(inputs: Input, model_uri: str) -> list[tuple[tuple[str | int, ...], str]]:
+def _locations(inputs: Input, model_uri: str | None) -> list[tuple[tuple[str | int, ...], str]]:
     """Everything the job reads, as patterns, with its path in the manifest."""
     found: list[tuple[tuple[str | int, ...], str]] = []
     for i, edge in enumerate(inputs.edges):
@@ -113,7 +113,8 @@ def _locations(inputs: Input, model_uri: str) -> list[tuple[tuple[str | int, ...
     if inputs.pairs is not None:
         places = _places(inputs.pairs)
         found += [(("spec", "input", "pairs", *rest), uri) for rest, uri in places]
-    found.append((("spec", "model", "uri"), model_uri))
+    if model_uri is not None:
+        found.append((("spec", "model", "uri"), literal(model_uri)))
     return found
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from embertide.context import RunContext
 from embertide.errors import InputChanged
 from embertide.models.compiled import compile_model, read_compiled
-from embertide.models.read import Model, read_files
+from embertide.models.read import Model
+from embertide.planning.inputs import Inputs
+from embertide.planning.job_model import read_job_model
 from embertide.primitives.broadcast import broadcast_files
 
 
-def share_model(ctx: RunContext, planned_digest: str) -> Model:
+def share_model(ctx: RunContext, inputs: Inputs, planned_digest: str) -> Model:
     """Read and compile the job's model once for all ranks. Collective: every rank must call.
 
     Moves the bytes of the compiled model to each other rank, along a tree (label world,
@@ -23,16 +25,15 @@ def share_model(ctx: RunContext, planned_digest: str) -> Model:
         InputChanged: on rank 0; the files are not those that the run was planned with.
     """
     channel = ctx.exchange.channel("world", "model")
-    files = _compiled(ctx, planned_digest) if ctx.grid.rank == 0 else {}
+    files = _compiled(ctx, inputs, planned_digest) if ctx.grid.rank == 0 else {}
     return read_compiled(broadcast_files(channel, files))
 
 
-def _compiled(ctx: RunContext, planned_digest: str) -> dict[str, bytes]:
-    uri = ctx.job.spec.model.uri
-    model = read_files(ctx.storage, uri)
+def _compiled(ctx: RunContext, inputs: Inputs, planned_digest: str) -> dict[str, bytes]:
+    model = read_job_model(ctx.storage, ctx.job, inputs)
     if planned_digest not in ("", model.digest):
         raise InputChanged(
-            f"{uri} changed after the run was planned with it; run the job again when nothing"
-            " writes to it"
+            f"{ctx.job.spec.model.location} changed after the run was planned with it; run the job"
+            " again when nothing writes to it"
         )
     return compile_model(model)

@@ -328,7 +328,7 @@ def publish_version(
         "dtype": spec.output.dtype,
         "inputs": order.inputs.objects(),
         **_tables_of(order.inputs),
-        "model": {"uri": spec.model.uri, "digest": program.digest},
+        "model": spec.model.stated | {"digest": program.digest},
         "grid": ctx.grid.shape.model_dump(),
         "fanout": spec.inference.fanout,
         "seed": spec.inference.seed,

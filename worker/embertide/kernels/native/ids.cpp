@@ -58,6 +58,16 @@ void unhash_ids(In<uint64_t> words, Vector<int64_t> out) {
     });
 }
 
+void draw_all(In<uint64_t> keys, float size, Matrix<float> out) {
+    require(keys.shape(0) == out.shape(0), "out: a row for each key");
+    require(out.size() == 0 || out.shape(1) < 2 || out.stride(1) == 1, "out: columns side by side");
+    const auto run = EMBERTIDE_PICK(draw_rows);
+    in_blocks(keys.shape(0), [&](int64_t begin, int64_t count) {
+        run(keys.data() + begin, count, out.shape(1), size, out.data() + begin * out.stride(0),
+            out.stride(0));
+    });
+}
+
 // Keeps the words alive; makes the directory.
 class IdTable {
 public:
@@ -204,6 +214,7 @@ void bind_ids(nb::module_& m) {
     const auto offsets = nb::arg("offsets").noconvert();
     m.def("hash_integers", hash_ids, ids, out, NoGil());
     m.def("unhash_integers", unhash_ids, words, out, NoGil());
+    m.def("draw_rows", draw_all, nb::arg("keys").noconvert(), nb::arg("size"), out, NoGil());
     m.def("hash_strings", hash_strings<int32_t>, offsets, data, out, NoGil());
     m.def("hash_strings", hash_strings<int64_t>, offsets, data, out, NoGil());
     nb::class_<IdTable> table(m, "IdTable");

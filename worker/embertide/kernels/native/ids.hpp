@@ -36,6 +36,10 @@ EMBERTIDE_KERNEL(void, hash_strings32, const int32_t* offsets, const uint8_t* da
 EMBERTIDE_KERNEL(void, hash_strings64, const int64_t* offsets, const uint8_t* data, int64_t bytes,
                  int64_t count, uint64_t* out)
 
+// [count, columns] rows that are drawn by the keys, kernels/drawn.py: -size, 0 or size.
+EMBERTIDE_KERNEL(void, draw_rows, const uint64_t* keys, int64_t count, int64_t columns, float size,
+                 float* out, int64_t stride)
+
 // Positions of ids in a table of one or of two words an id; -1 where there is none.
 EMBERTIDE_KERNEL(void, look_up1, const Table& table, const uint64_t* wanted, int64_t count,
                  int64_t* out)

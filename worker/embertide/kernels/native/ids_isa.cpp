@@ -168,6 +168,26 @@ void hash_strings64(const int64_t* offsets, const uint8_t* data, int64_t bytes, 
     hash_all(offsets, data, bytes, count, out);
 }
 
+void draw_rows(const uint64_t* keys, int64_t count, int64_t columns, float size, float* out,
+               int64_t stride) {
+    const auto value = [size](uint64_t half) {
+        const uint64_t side = half * 6 >> 32;
+        return side == 0 ? size : side == 1 ? -size : 0.0f;
+    };
+    for (int64_t i = 0; i < count; ++i, out += stride) {
+        const uint64_t key = keys[i];
+        for (int64_t c = 0; c < columns / 2; ++c) {
+            const uint64_t word = mix(key + static_cast<uint64_t>(c) * kGolden);
+            out[2 * c] = value(word & 0xffffffff);
+            out[2 * c + 1] = value(word >> 32);
+        }
+        if (columns % 2) {
+            const uint64_t word = mix(key + static_cast<uint64_t>(columns / 2) * kGolden);
+            out[columns - 1] = value(word & 0xffffffff);
+        }
+    }
+}
+
 void look_up1(const Table& table, const uint64_t* wanted, int64_t count, int64_t* out) {
     look_up_words<1>(table, wanted, count, out);
 }

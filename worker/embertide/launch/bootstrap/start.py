@@ -142,17 +142,17 @@ def plan_run(
     Raises:
         EmbertideError: the model cannot be read, or the grid does not fit.
     """
-    from embertide.models.read import read_model
     from embertide.planning.device import free_device_bytes
     from embertide.planning.estimate import choose_grid, estimate_within
     from embertide.planning.grids import may_read_in_place
+    from embertide.planning.job_model import read_job_model
     from embertide.storage.opening import open_storage
 
     chosen = choose_grid(job, inputs, grid, workers)
     reporter = StageReporter(folder.append_progress, "plan")
     storage = open_storage(job.spec.storage, reporter.waits)
     in_place = workers_here in (None, chosen.workers) and may_read_in_place(job)
-    program = read_model(storage, job.spec.model.uri)
+    program = read_job_model(storage, job, inputs).program()
     return estimate_within(
         program,
         job,
