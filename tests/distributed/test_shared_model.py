@@ -12,6 +12,7 @@ from embertide.context import RunContext
 from embertide.errors import InputChanged
 from embertide.models.compiled import compile_model, read_compiled
 from embertide.models.read import read_files
+from embertide.planning.inputs import Inputs
 from embertide.primitives.exchange import Exchange
 from embertide.stages.model import share_model
 from embertide.storage.opening import open_storage
@@ -32,7 +33,7 @@ def _share(exchange: Exchange, model: str, planned: str) -> tuple[Any, ...]:
     storage: Any = open_storage(None) if exchange.grid.rank == 0 else None
     ctx = RunContext(job.model_copy(update={"spec": spec}), exchange, storage, lambda _: None)
     try:
-        shared = share_model(ctx, planned)
+        shared = share_model(ctx, Inputs({}, {}), planned)
     except InputChanged as error:
         return (str(error),)
     params = {name: values.tolist() for name, values in shared.program().params.items()}

@@ -86,6 +86,7 @@ class Inputs:
         values = features.column("x").combine_chunks().flatten().to_numpy()
         x = values.reshape(len(features), -1)[np.argsort(features.column("id"))]
         ends = [torch.tensor(edges.column(name).to_numpy()) for name in ("src", "dst")]
+        assert spec.model.uri is not None
         plan = read_model(self.storage, spec.model.uri)
         layer = (ends[0], ends[1], None)
         return run_reference(plan, [layer] * plan.layers, torch.from_numpy(x)).numpy()
