@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pydantic import Field
+
 from embertide.footprint import FLOAT_BYTES
 from embertide.readers.ids import IdKind, Ids
 from embertide.readers.nodes import read_nodes, split_nodes
@@ -27,8 +29,8 @@ class IdsAlone(FeatureInput):
         rows: how many there are, if they are numbered.
     """
 
-    nodes: NodeTable | None = None
-    rows: int = 0
+    nodes: NodeTable | None = Field(default=None, description="See above.")
+    rows: int = Field(default=0, description="See above.")
 
     @property
     def by_row_number(self) -> bool:

@@ -26,7 +26,7 @@ class FastRP:
     seed: int = 0
 
     def projected(self, *, featured: bool) -> int:
-        """Of the dimensions, those that begin with a projection of features."""
+        """How many of the dimensions begin with a projection of features."""
         half = self.dimensions // 2 if self.feature_dimensions is None else self.feature_dimensions
         return half if featured else 0
 
@@ -55,7 +55,7 @@ def _alias(name: str) -> str:
 
 
 def _only_for(name: str) -> str:
-    return f"is for builtin {' and '.join(_OPTIONS[name])}; omit it"
+    return f"is for builtin {', '.join(_OPTIONS[name])}; omit it"
 
 
 _MODEL_RULES = (
