@@ -71,7 +71,7 @@ PAPER = {
 layer by layer is what DGI automates. *Wall* is the whole command, *work* that less interpreter,
 imports and the start of processes. Ratios are to the fastest peer of the same column. *Runs* is
 how many the median is of: what takes several times as long as the fastest runs once. *1x2* is one
-graph partition and two feature slices. CPU times are of all processes and cores, imports included.
+graph partition and two feature slices. *CPU* is that of all processes and cores, imports included.
 The machine is virtual, and its host takes back memory that has been free for some seconds: new
 huge pages, which Embertide has for large tensors, are then many times slower (2.4 s a GiB, not
 0.05), so seconds depend on what ran before, most of all at scale 22.""",

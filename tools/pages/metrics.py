@@ -49,11 +49,9 @@ the layers; what becomes the output's rows counts to the last layer. `relation` 
 `user:buys:item`, `other` for all further ones, and `several` for rows that travel once for more
 than one relation. The size of a group is what was received over the number of groups.
 
-The label `attempt` distinguishes attempts: each starts its counters at 0, before there is
-anything to count, so that `rate` sees a stage that is over between two scrapes. There are no
-checkpoints; an attempt that goes on after a layer that an earlier one had kept has
-`embertide_resumed_layer`. What a job took over is `embertide_job_confirmed` (all of a version),
-`embertide_last_run_refreshed_rows` (all rows but these) and
+The label `attempt` distinguishes attempts: each starts its counters at 0. What a job took over is
+`embertide_resumed_layer` (a layer that an earlier attempt had kept), `embertide_job_confirmed` (all
+of a version), `embertide_last_run_refreshed_rows` (all rows but these) and
 `embertide_last_run_resumed_layer`. S3 is counted in the worker process; the planner's and rank 0's
 listing of the inputs is not.
 
@@ -86,12 +84,8 @@ time() - embertide_output_first_job_timestamp_seconds
   unless embertide_output_last_success_timestamp_seconds
 ```
 
-They survive the deletion of a job by its time to live and a restart of the operator, because the
-operator keeps a record of each output in one ConfigMap in its namespace, `<release>-outputs`.
-It is the least that does: the chart makes the ConfigMap, and the operator may only get and patch
-this one. `LATEST` in the store says the same, but to read it the operator would need the
-credentials of every job's store. A job's status is gone with the job, and one more kind of object
-would be one more definition to install and upgrade.
+They survive the deletion of a job by its time to live and a restart of the operator, which keeps a
+record of each output in one ConfigMap in its namespace, `<release>-outputs`.
 
 Its series go when an output is abandoned: when it has no job any more, and for 14 days
 (`outputRetentionSeconds`), or three times its objective where that is longer, none was
