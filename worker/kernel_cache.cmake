@@ -4,14 +4,19 @@
 # where no folder is given. Any difference is another name; what is there is never changed.
 set(KEPT_MODULE "")
 if(NOT "$ENV{EMBERTIDE_KERNEL_CACHE}" STREQUAL "")
-  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -v OUTPUT_QUIET ERROR_VARIABLE MADE_WITH)
+  # The compiler may be a command with arguments, such as "zig c++ -target aarch64-linux-gnu".
+  separate_arguments(COMPILER_ARGUMENTS UNIX_COMMAND "${CMAKE_CXX_COMPILER_ARG1}")
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} ${COMPILER_ARGUMENTS} -v
+                  OUTPUT_QUIET ERROR_VARIABLE MADE_WITH)
+  string(REGEX REPLACE "InstalledDir: [^\n]*" "" MADE_WITH "${MADE_WITH}")
   if(SKBUILD_SABI_VERSION AND TARGET Python::SABIModule)
     set(MODULE _native${NB_SUFFIX_S})
   else()
     set(MODULE _native${NB_SUFFIX})
   endif()
   foreach(SETTING MODULE nanobind_VERSION CMAKE_SYSTEM_PROCESSOR CMAKE_BUILD_TYPE
-          CMAKE_CXX_COMPILER_ARG1 CMAKE_CXX_FLAGS CMAKE_CXX_FLAGS_RELEASE CMAKE_MODULE_LINKER_FLAGS EMBERTIDE_SANITIZE)
+          CMAKE_CXX_COMPILER_ARG1 CMAKE_CXX_FLAGS CMAKE_CXX_FLAGS_RELEASE CMAKE_MODULE_LINKER_FLAGS
+          EMBERTIDE_SANITIZE)
     string(APPEND MADE_WITH "\n${SETTING}=${${SETTING}}")
   endforeach()
   file(GLOB INPUTS CONFIGURE_DEPENDS ${NATIVE}/*.[ch]pp ${CMAKE_CURRENT_SOURCE_DIR}/CMakeLists.txt)
