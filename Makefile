@@ -18,6 +18,7 @@ MODULES := find worker/embertide operator/embertide_operator -name '*.py' | sort
 KEY := $(shell { cat uv.lock pyproject.toml $(NATIVE); $(MODULES); $(PYTHON) -V; } 2>/dev/null | cksum | cut -d' ' -f1)
 STAMP := .venv/.ready-$(KEY)
 STAMP_ALL := .venv/.ready-all-$(KEY)
+STAMP_RELEASE := .venv/.ready-release-$(KEY)
 
 # Kernels that were compiled once, by this compiler from these sources, are taken from here.
 export EMBERTIDE_KERNEL_CACHE ?= $(HOME)/.cache/embertide/kernels
@@ -32,7 +33,7 @@ ARGS ?=
 JOBS ?= -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-all demo demo-hetero test test-all test-rest test-exhaustive lint format lock docs clean cluster cluster-packages sanitize sanitize-anew cross
+.PHONY: help setup setup-all demo demo-hetero test test-all test-rest test-exhaustive lint format lock docs clean cluster cluster-packages sanitize sanitize-anew release release-try release-check
 
 help:
 	@echo "make demo     set up, run the example job on Debian's package graph, show the results"
@@ -47,7 +48,7 @@ help:
 	@echo "make format   set up, format the code"
 	@echo "make docs     set up, build the site of docs/ into .cache/site"
 	@echo "make sanitize set up, test the native kernels under AddressSanitizer and UBSan"
-	@echo "make cross    set up, compile the native kernels for aarch64 with clang; nothing is run"
+	@echo "make release-check  set up, build a whole release into dist/, install and run it; nothing is published"
 	@echo "make setup    install uv if needed, then .venv from uv.lock"
 	@echo "make setup-all  the same with all that make test-all and make lint need"
 	@echo "make lock     resolve pyproject.toml into uv.lock again"
@@ -186,13 +187,22 @@ sanitize-anew:
 	  $(BIN)/python -m pytest -q -p no:cacheprovider --capture=sys $(JOBS) -k "not fallback" \
 	  tests/unit/test_native*.py $(ARGS) || exit; done
 
-# Zig's clang, which has the headers of aarch64; the kernels' own builds do not need it. A minute or more.
-ZIG := ziglang==0.17.1
-NANOBIND := $(shell grep -o 'nanobind==[0-9.]*' pyproject.toml)
-cross: $(STAMP_ALL) $(filter .cache/%,$(UV))
-	@echo "[cross] compiling the kernels for aarch64 with $(ZIG)"
-	@$(UV) run --no-project --isolated --quiet --python $(BIN)/python --with $(ZIG) --with $(NANOBIND) \
-	  python -m tools.cross_kernels
+# A release in dist/: packages, chart, list of components, sums, notes. Nothing is published. TAG=v0.1.0
+# demands that it is the version that is released. Two runs differ in minutes: kernels are kept.
+TAG ?=
+RELEASE = $(BIN)/python -m tools.release
+$(STAMP_RELEASE): $(STAMP_ALL) $(filter .cache/%,$(UV))
+	@$(UV) sync --quiet --locked --inexact --no-install-project --python $(BIN)/python --extra release
+	@touch $@
+
+release: $(STAMP_RELEASE)
+	@$(RELEASE) build $(if $(TAG),--tag $(TAG))
+
+release-try: $(STAMP_RELEASE)
+	@$(RELEASE) try
+
+release-check: $(STAMP_RELEASE)
+	@$(RELEASE) build try $(if $(TAG),--tag $(TAG))
 
 format: $(STAMP_ALL)
 	@$(BIN)/ruff format

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -164,6 +165,23 @@ def test_digests_are_asked_of_the_registry(tmp_path: Path, layers: list[Path]) -
         assert pins.read_text() == f"BASE={host}/python:3.12\n", "a failure leaves the file alone"
     pins.write_text("python\n")
     assert "is not NAME=image:tag@digest" in pin(pins, code=2)
+
+
+def test_processors_have_one_image(layers: list[Path]) -> None:
+    crane = program("crane")
+    with registry() as host:
+        image = f"{host}/operator:0.1.0"
+        digests = []
+        for layer, processor in zip(layers, ("amd64", "arm64"), strict=True):
+            name = f"{image}-{processor}"
+            say(crane, "append", "--new_layer", layer, "--new_tag", name)
+            say(crane, "mutate", "--set-platform", f"linux/{processor}", "--tag", name, name)
+            digests.append(say(crane, "digest", name).split()[0])
+        said = say(DOCKER / "join-platforms", image, CRANE=str(crane))
+        digest = re.findall(DIGEST, said)[-1]
+        joined = json.loads(say(crane, "manifest", f"{host}/operator@{digest}").split("\n\n")[0])
+    assert [one["digest"] for one in joined["manifests"]] == digests
+    assert [one["platform"]["architecture"] for one in joined["manifests"]] == ["amd64", "arm64"]
 
 
 # Requirements
