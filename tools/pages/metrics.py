@@ -116,14 +116,20 @@ def _named(prefix: str) -> list[Metric]:
 
 
 def _section(title: str, common: tuple[str, ...], metrics: Iterable[Metric]) -> Iterator[str]:
+    """A table; kinds have a column where there are several."""
+    metrics = list(metrics)
+    kinds = sorted({metric.kind for metric in metrics})
+    labels = f"All have the labels {_code(common)}." if common else ""
+    alike = f"All are {kinds[0]}s." if len(kinds) == 1 else ""
     yield f"## {title}\n"
-    if common:
-        yield f"All have the labels {_code(common)}.\n"
-    yield "| metric | kind | more labels | |"
-    yield "|---|---|---|---|"
+    if labels or alike:
+        yield f"{labels} {alike}".strip() + "\n"
+    yield "| metric, its own labels |" + " kind |" * (not alike) + " |"
+    yield "|---|" + "---|" * (not alike) + "---|"
     for metric in metrics:
-        labels = _code(label for label in metric.labels if label not in common)
-        yield f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} |"
+        own = ", ".join(label for label in metric.labels if label not in common)
+        name = f"`{metric.name}{{{own}}}`" if own else f"`{metric.name}`"
+        yield f"| {name} |" + f" {metric.kind} |" * (not alike) + f" {metric.help} |"
 
 
 def _code(words: Iterable[str]) -> str:
