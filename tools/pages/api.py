@@ -239,4 +239,5 @@ def _sentence(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    """Text with no sign that Markdown takes for markup."""
+    return re.sub(r"[|*<]|(?<!\w)_", r"\\\g<0>", text)
