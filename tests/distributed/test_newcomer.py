@@ -85,27 +85,38 @@ def folder(tmp_path: Path) -> Path:
 
 def masked(text: str) -> str:
     """A command's output without numbers, borders, names of versions and where lines are broken."""
-    text = re.sub(r"\d{8}T\d{6}Z-\w{6}", "VERSION", text)
+    text = re.sub(r"\d{8}[Tt]\d{6}[Zz][-_]\w{6}", "VERSION", text)
     text = re.sub(
         r"file://\S*(?=/embeddings)|(?<=run )\S*(?=/job.yaml)", "AT", text.replace("shop", "AT")
     )
     return " ".join(re.sub(r"[\d.,]+(e-\d+)?( [kM])?", "N", text.replace("─", "")).split())
 
 
-def test_readme_shows_what_its_commands_print(tmp_path: Path) -> None:
-    """Every command, in an interpreter of its own; ``...`` stands for lines that are left out."""
-    readme = (block for block in blocks("README.md") if block.language)
-    for block in readme:
-        name = re.match(r"# (\w+\.py)\n", block.text)
-        if block.language == "yaml" or name:
-            (tmp_path / (name[1] if name else "job.yaml")).write_text(block.text)
-        for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE):
-            words = shlex.split(command)
-            printed = masked(say(tmp_path, words[1:] if words[0] == "python" else ["-m", *words]))
+def run_page(page: str, folder: Path) -> None:
+    """Write a page's files, run its commands in order, and compare what they print with the page.
+
+    Each runs in another interpreter; ``...`` stands for lines that are left out.
+    """
+    for block in blocks(page):
+        if block.file or block.language == "yaml":
+            (folder / (block.file or "job.yaml")).write_text(block.text)
+        for command, shown in block.shown:
+            words = shlex.split(command.replace("$PWD", str(folder)))
+            printed = masked(say(folder, words[1:] if words[0] == "python" else ["-m", *words]))
             for part in shown.split("...\n"):
                 assert masked(part) in printed, command
+
+
+def test_readme_shows_what_its_commands_print(tmp_path: Path) -> None:
+    run_page("README.md", tmp_path)
     ids, vectors = embertide.read(tmp_path / "embeddings").to_numpy()
     assert (ids.shape, vectors.shape) == ((10_000,), (10_000, 16))
+
+
+def test_the_tutorial_shows_what_its_commands_print(tmp_path: Path) -> None:
+    run_page("docs/tutorial.md", tmp_path)
+    first, second = embertide.list_versions(tmp_path / "embeddings")
+    assert (first.rows, second.rows, second.current) == (840, 870, True)
 
 
 def say(folder: Path, words: list[str]) -> str:

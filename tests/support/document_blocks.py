@@ -18,7 +18,7 @@ from tests.support.paths import ROOT
 WITHOUT_CLUSTER = ("docs/publishing.md",)
 """Pages whose ``sh`` blocks run in the repository."""
 
-_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,19 @@ class Block:
         return f"{self.document}:{self.line}"
 
     @property
+    def file(self) -> str:
+        """The file that it is, which its first line names (``# job.yaml``); "" for none."""
+        found = re.match(r"# (\w[\w-]*\.(?:py|yaml))\n", self.text)
+        return found[1] if found else ""
+
+    @property
+    def shown(self) -> list[tuple[str, str]]:
+        """Commands after ``$`` of a ``console`` block, each with what stands below it."""
+        if self.language != "console":
+            return []
+        return re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", self.text, re.MULTILINE)
+
+    @property
     def commands(self) -> list[str]:
         """Its lines, continued ones joined, without comments and empty ones."""
         joined = re.sub(r"\\\n\s*", "", self.text)
@@ -46,7 +59,7 @@ def blocks(document: str, language: str | None = None) -> list[Block]:
     text = (ROOT / document).read_text(encoding="utf-8")
     found = [
         Block(document, text.count("\n", 0, match.start(2)) + 1, match[1], match[2])
-        for match in _BLOCK.finditer(text)
+        for match in BLOCK.finditer(text)
     ]
     return [block for block in found if language in (None, block.language)]
 

