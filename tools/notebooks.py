@@ -119,7 +119,10 @@ def run(name: str, folder: Path) -> Any:
     import nbformat
     from nbclient import NotebookClient
 
-    new = {"markdown": nbformat.v4.new_markdown_cell, "code": nbformat.v4.new_code_cell}
+    new: dict[str, Any] = {
+        "markdown": nbformat.v4.new_markdown_cell,
+        "code": nbformat.v4.new_code_cell,
+    }
     made = [new[kind](source, id=f"{at}") for at, (kind, source) in enumerate(cells(name))]
     notebook = nbformat.v4.new_notebook(cells=made)
     notebook.metadata["kernelspec"] = {
