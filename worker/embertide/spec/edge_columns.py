@@ -114,7 +114,7 @@ class EdgeFilter(SpecModel):
         "and tsv without a header.",
     )
     equals: Value = Field(
-        description="The value of that column in them: a text, or a whole number where the column "
+        description="The value of that column in them: a string, or an integer where the column "
         "holds numbers. Compared exactly; a row without a value is left out.",
     )
 

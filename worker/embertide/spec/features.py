@@ -174,8 +174,9 @@ class FeatureInput(ObjectInput):
     )
     latest_by: ColumnName | None = Field(
         default=None,
-        description="parquet: column of times, numbers or texts by which the last of an id's rows "
-        "is the one that counts, where the table is a history. If unset, an id may have one row.",
+        description="parquet: column of times, numbers or strings by which the last of an id's "
+        "rows is the one that counts, where the table is a history. If unset, an id may have one "
+        "row.",
     )
     ids_uri: Uri | None = Field(
         default=None,

@@ -27,6 +27,6 @@ class Freshness(SpecModel):
     """The freshness objective of the output."""
 
     max_age: Duration = Field(
-        description="Age that the output's newest version may reach: a whole number and a unit "
+        description="Age that the output's newest version may reach: an integer and a unit "
         "(s, m, h or d), such as 26h for a daily refresh. Counted from when a job published it."
     )

@@ -46,7 +46,7 @@ class Refresh(SpecModel):
     )
     full_every: Duration = Field(
         default="7d",
-        description="After how long a run computes all rows, whatever has changed: a whole number "
+        description="After how long a run computes all rows, whatever has changed: an integer "
         "and a unit (s, m, h or d). Counted from the last run that did.",
     )
     tolerance: float = Field(

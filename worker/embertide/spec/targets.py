@@ -146,7 +146,7 @@ class Targets(SpecModel):
         default=None,
         min_length=1,
         max_length=MAX_IDS,
-        description="The ids, as they are in the input: whole numbers, or text where the node type "
+        description="The ids, as they are in the input: integers, or strings where the node type "
         "has ids: string. An id that is given twice counts once. Exclusive with table.",
     )
     table: TargetTable | None = Field(
