@@ -5,19 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
 
 import pytest
 import torch
 import yaml
 
 import embertide
-from embertide.models.kinds import LAYERS
-from embertide.models.layer import Library
 from embertide.spec.manifest import ModelRef
-from embertide.steps import ActivationKind
 from tests.support.paths import ROOT
 from tests.support.pyg import pyg
 
@@ -128,40 +123,6 @@ def test_a_release_has_one_version() -> None:
     package = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     chart = yaml.safe_load((ROOT / "charts" / "embertide" / "Chart.yaml").read_text())
     assert {package, embertide.__version__, chart["version"], chart["appVersion"]} == {package}
-
-
-GUIDE = (ROOT / "docs" / "guide.md").read_text()
-
-
-def guide_options() -> Iterator[tuple[Library, str, str]]:
-    """(library, convolution, option) of every cell of the guide's table of convolutions."""
-    table = GUIDE.partition("| conv | DGL options")[2].partition("\n\n")[0]
-    for names, *cells in re.findall(r"^\| (`[^|]*)\| ([^|]*)\| ([^|]*)\|$", table, re.MULTILINE):
-        for library, cell in zip(("dgl", "pyg"), cells, strict=True):
-            for part in cell.split(";"):
-                name, colon, _ = part.strip().partition(": ")
-                alone = {"v2": "gatv2"}.get(name, name) if colon and "`" not in name else ""
-                for conv in [alone] if alone else re.findall(r"`(\w+)`", names):
-                    for option in re.findall(r"`(\w+)`", part):
-                        yield library, conv, option  # type: ignore[misc]
-
-
-def test_the_guide_names_options_that_there_are() -> None:
-    named = list(guide_options())
-    assert len(named) > 60
-    unknown = [
-        (library, conv, option)
-        for library, conv, option in named
-        if conv not in LAYERS[library]
-        or option not in {f.alias or n for n, f in LAYERS[library][conv].model_fields.items()}
-    ]
-    assert unknown == []
-
-
-def test_the_guide_lists_all_activations() -> None:
-    listed = re.search(r"`activation`\s+\(([^)]*)\)", GUIDE)
-    assert listed is not None
-    assert set(listed[1].replace("\n", " ").split(", ")) == set(get_args(ActivationKind))
 
 
 class Pna(torch.nn.Module):
