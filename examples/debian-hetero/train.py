@@ -10,6 +10,7 @@ from random pairs, shows how well the hidden ones are told apart, and saves the 
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +18,13 @@ import pyarrow.parquet as pq
 import torch
 from model import RELATIONS, Packages, Relation, Tensors
 from safetensors.torch import save_file
-from torch.nn.functional import cross_entropy, normalize
+from torch.nn.functional import normalize
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from debian.links import contrast  # noqa: E402 - not installed
+
 FEATURES = {
     "package": HERE.parent / "debian" / "data" / "features",
     "maintainer": HERE / "data" / "maintainers",
@@ -29,9 +34,6 @@ LEARNED = [RELATIONS[0], RELATIONS[6]]
 """depends and maintained_by: the relations that are to be told from random pairs."""
 PAIRS = 2048
 """Edges of each relation in one step."""
-TEMPERATURE = 0.1
-"""What cosines are divided by before the softmax over one right end and all others."""
-
 Edges = dict[Relation, torch.Tensor]
 
 
@@ -76,17 +78,6 @@ def hide_some(edges: Edges) -> tuple[Edges, Edges]:
         hidden[relation], seen[relation] = both[:, :cut], both[:, cut:]
         seen[back] = seen[relation].flip(0)
     return seen, hidden
-
-
-def contrast(one: torch.Tensor, other: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
-    """Return the loss of picking the right row of ``other`` among those of all pairs.
-
-    So a node is a wrong answer as often as it is a right one, and being popular does not help.
-    """
-    scores = one[pairs[0]] @ other[pairs[1]].T / TEMPERATURE
-    also_right = pairs[1][:, None] == pairs[1]
-    also_right.fill_diagonal_(False)
-    return cross_entropy(scores.masked_fill(also_right, -torch.inf), torch.arange(len(scores)))
 
 
 def loss_of(z: Tensors, relation: Relation, edges: torch.Tensor) -> torch.Tensor:

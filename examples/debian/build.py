@@ -17,7 +17,7 @@ import subprocess
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -59,14 +59,18 @@ Edge = tuple[str, str]
 
 def package_lists(folder: Path) -> Iterator[str]:
     """Yield the text of every package list: apt's files, or what ``apt-cache`` still knows."""
-    files = sorted(p for p in folder.glob("*_Packages*") if p.is_file())
-    for path in files:
+    texts = lists_in(folder, "*_Packages*")
+    yield next(texts, "") or output_of(["apt-cache", "dumpavail"])
+    yield from texts
+
+
+def lists_in(folder: Path, pattern: str) -> Iterator[str]:
+    """Yield the texts of apt's files whose names match, in the order of their names."""
+    for path in sorted(p for p in folder.glob(pattern) if p.is_file()):
         if path.suffix == "":
             yield path.read_text(encoding="utf-8")
         else:
             yield output_of(["/usr/lib/apt/apt-helper", "cat-file", str(path)])
-    if not files:
-        yield output_of(["apt-cache", "dumpavail"])
 
 
 def output_of(command: list[str]) -> str:
@@ -94,27 +98,45 @@ def records(text: str) -> Iterator[Record]:
             yield fields
 
 
-def read_packages(lists: Iterable[str]) -> dict[str, Record]:
-    """Return name -> fields; a package in several lists is taken from the first."""
+def read_packages(lists: Iterable[str], joined: Sequence[str] = ()) -> dict[str, Record]:
+    """Return name -> fields; a package in several lists is taken from the first.
+
+    Args:
+        joined: fields of relations that are those of all its lists.
+    """
     packages: dict[str, Record] = {}
     for text in lists:
         for record in records(text):
-            packages.setdefault(record["Package"], record)
+            known = packages.setdefault(record["Package"], record)
+            for field in joined if known is not record else ():
+                if record.get(field, "") not in known.get(field, ""):
+                    known[field] = f"{known.get(field, '')}, {record[field]}"
     if not packages:
         sys.exit("no package found in the lists: run 'apt-get update' first")
     return packages
 
 
-def edges_of(packages: dict[str, Record]) -> dict[Edge, tuple[str, float]]:
+def edges_of(
+    packages: Mapping[str, Record],
+    weights: Mapping[str, float] = WEIGHTS,
+    provided: Mapping[str, Sequence[str]] | None = None,
+) -> dict[Edge, tuple[str, float]]:
     """Return (package, what it asks for) -> (kind, weight), one edge for a pair of packages.
 
     Of several relations between two packages, either way round, the heaviest stays: the job
     makes the graph undirected, and a pair must not count twice there.
+
+    Args:
+        weights: kind of relation -> what an edge weighs.
+        provided: virtual package -> what provides it; left out without.
     """
     edges: dict[Edge, tuple[str, float]] = {}
     for name in sorted(packages):
-        for kind, weight in WEIGHTS.items():
-            for target, factor in targets(packages[name].get(kind, "")):
+        for kind, weight in weights.items():
+            asked = targets(packages[name].get(kind, ""))
+            if provided is not None:
+                asked = providers(asked, packages, provided)
+            for target, factor in asked:
                 if target == name or target not in packages:
                     continue
                 pair = (target, name) if (target, name) in edges else (name, target)
@@ -130,6 +152,21 @@ def targets(relation: str) -> Iterator[tuple[str, float]]:
         for place, choice in enumerate(clause.split("|")):
             if match := NAME.match(choice):
                 yield match[1], 1.0 if place == 0 else ALTERNATIVE
+
+
+def providers(
+    asked: Iterable[tuple[str, float]],
+    packages: Mapping[str, Record],
+    provided: Mapping[str, Sequence[str]],
+) -> Iterator[tuple[str, float]]:
+    """Yield what is asked for; in place of a virtual package those that provide it."""
+    for target, factor in asked:
+        if target in packages:
+            yield target, factor
+            continue
+        choices = provided.get(target, ())
+        for choice in choices:
+            yield choice, factor * (1.0 if len(choices) == 1 else ALTERNATIVE)
 
 
 def most_connected(
@@ -203,6 +240,12 @@ def write(table: pa.Table, path: Path, split: list[str]) -> None:
     print(f"{path.name}: {table.num_rows} rows, {path.stat().st_size / 1e6:.2f} MB")
 
 
+def write_vectors(names: list[str], rows: npt.NDArray[np.float32], path: Path) -> None:
+    """Write a table of ids with their rows [N, D]."""
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
+    write(pa.table({"id": names, "x": vectors}), path, ["x.list.element"])
+
+
 def main() -> None:
     """Read the lists, choose packages, write data/edges and data/features."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -233,12 +276,7 @@ def main() -> None:
         options.out / "edges" / "edges.parquet",
         [],
     )
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), options.width)
-    write(
-        pa.table({"id": names, "x": vectors}),
-        options.out / "features" / "features.parquet",
-        ["x.list.element"],
-    )
+    write_vectors(names, features, options.out / "features" / "features.parquet")
     kinds = Counter(kind for kind, _ in edges.values())
     print(json.dumps({"packages": len(names), "of": len(everything), "edges": kinds}, indent=1))
 
