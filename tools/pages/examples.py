@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from embertide.models.dgl_interop import why_no_dgl
 from tests.support.examples import encode, pyg, typed
 from tests.support.examples.case import Example
+from tests.support.paths import ROOT
 
 INTRODUCTION = """\
 # Examples of PyG and DGL
@@ -22,6 +24,33 @@ workers, with that program's float64 reference. This page is made from these tes
 examples, and in that of DGL's for PyTorch.
 """
 
+ARCHIVE = """\
+## A real graph: Debian's archive
+
+133,637 binary and source packages of four releases, 1,105,314 dependencies used both ways round, 64
+columns of text features. Two layers of PyG's `SAGEConv` are trained without a tenth of the
+dependencies; then each hidden one is looked for among all packages, by popularity alone, by it
+with the features and by it with the embeddings ({seeds} seeds, mean ± standard deviation):
+
+| ranked by | recall@10 | MRR |
+|---|---|---|
+{rows}
+
+`embertide run` publishes all rows in 11 s on a 2x1 grid of a busy machine with two cores, with at
+most 181 MiB for a worker beyond its imports; rows that it published of what training had seen gave
+the measures of the module itself.
+
+```
+.venv/bin/python examples/debian-archive/build.py
+.venv/bin/python examples/debian-archive/evaluate.py --seeds 10
+.venv/bin/embertide run examples/debian-archive/job.yaml
+```
+
+`examples/debian-archive/README.md` has the rest.
+"""
+RESULTS = ROOT / "examples" / "debian-archive" / "results.jsonl"
+"""A line for each seed, and one of their means and deviations."""
+
 
 def examples() -> list[Example]:
     """All of them; without DGL's where it cannot be imported."""
@@ -35,7 +64,7 @@ def examples() -> list[Example]:
 
 def page() -> str:
     """The page."""
-    return "\n".join([INTRODUCTION, *_tables()]).rstrip("\n") + "\n"
+    return "\n".join([INTRODUCTION, *_tables(), _archive()]).rstrip("\n") + "\n"
 
 
 def _tables() -> Iterator[str]:
@@ -50,6 +79,16 @@ def _tables() -> Iterator[str]:
         yield "| example | why, and what to do |\n|---|---|"
         yield from (f"| {_short(one)} | {one.line} |" for one in refused)
         yield ""
+
+
+def _archive() -> str:
+    *seeds, summary = map(json.loads, RESULTS.read_text().splitlines())
+    cells = {
+        way: " | ".join(f"{mean:.3f} ± {deviation:.3f}" for mean, deviation in found.values())
+        for way, found in summary.items()
+    }
+    rows = [f"| {way} | {cells[way]} |" for way in summary]
+    return ARCHIVE.format(seeds=len(seeds), rows="\n".join(rows))
 
 
 def _short(example: Example) -> str:
