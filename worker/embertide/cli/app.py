@@ -20,6 +20,7 @@ from embertide.cli.export import export
 from embertide.cli.held import discard, release
 from embertide.cli.help import exit_code_help, help_of
 from embertide.cli.ids import TakesNegatives
+from embertide.cli.init import init
 from embertide.cli.layers import layers
 from embertide.cli.logs import logs
 from embertide.cli.neighbors import neighbors
@@ -63,6 +64,7 @@ def _root(
 
     [bold]Start here[/bold]
 
+      embertide init --fastrp E.parquet    # edges alone
       embertide export models.py:Net ...   # your model
       embertide plan job.yaml              # what it needs
       embertide run job.yaml --grid 2x2    # publish a version
@@ -84,7 +86,7 @@ def _root(
 app.callback(help=help_of(_root, *exit_code_help()))(_root)
 _COMMANDS = (
     *(run, plan, check, versions, report, diff, rollback, release, discard),
-    *(neighbors, convert, push, embed, layers, export, show, submit, logs, synth, crd),
+    *(neighbors, convert, push, embed, layers, export, show, submit, logs, synth, init, crd),
 )
 for _command in _COMMANDS:
     app.command(help=help_of(_command), cls=TakesNegatives)(_command)
