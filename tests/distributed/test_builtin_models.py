@@ -224,6 +224,7 @@ def test_a_node_keeps_what_it_begins_with_when_others_come(tmp_path: Path) -> No
     manifest = job("texts.parquet", STRINGS, model)
     manifest["spec"]["refresh"] = {"mode": "auto"}
     before = rows_of(at, manifest)
+    assert embertide.run(at / "job.yaml", grid="1x1").confirmed, "nothing has changed"
     pq.write_table(
         pa.table({"id": pa.concat_arrays([pa.array(["a", "z"]), TEXTS])}), at / "nodes.parquet"
     )

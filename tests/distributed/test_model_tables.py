@@ -36,11 +36,14 @@ def manifest(tmp_path: Path) -> dict[str, Any]:
 def test_a_table_takes_the_place_of_features(tmp_path: Path, manifest: dict[str, Any]) -> None:
     """Its rows are read by all workers, as if they were features."""
     manifest["spec"]["input"]["nodes"][2] = {"name": "tag", "count": 3}
-    run_job(load_manifest(yaml.safe_dump(manifest)), grid=GridShape.of(2, 2), threads=1)
+    del manifest["spec"]["refresh"]
+    job = load_manifest(yaml.safe_dump(manifest))
+    run_job(job, grid=GridShape.of(2, 2), threads=1)
     for name, expected in expected_of(relational()).items():
         out = read_version(open_storage(None), f"file://{tmp_path}/out", node_type=name)
         ids, vectors = out.to_numpy()
         assert_exact(vectors, expected[positions(name, ids)])
+    assert run_job(job, grid=GridShape.of(2, 2), threads=1).confirmed, "nothing has changed"
 
 
 def test_a_table_must_have_the_nodes_of_the_job(tmp_path: Path, manifest: dict[str, Any]) -> None:

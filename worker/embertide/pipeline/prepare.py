@@ -39,6 +39,7 @@ from embertide.plans.plan import Plan, Target
 from embertide.primitives.shuffle import Edges
 from embertide.readers.ids import Mask
 from embertide.readers.splits import Split
+from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.relations import Relation
 from embertide.spec.result_names import UNNAMED, name_of, node_type_of
 from embertide.stages.features import LoadedNodes, loaded_features
@@ -64,6 +65,7 @@ class Prepared:
     """What the layers and the publishing of a run need. Computing uses the graph up.
 
     Attributes:
+        job: as the manifest has it.
         ctx: with the job as it is run: the model's own tables are features.
         plan: how the model's program is computed.
         facts: of the model and the settings, for reports.
@@ -79,6 +81,7 @@ class Prepared:
         pairs, decoder: what gets scores, and by what; None where nothing does.
     """
 
+    job: EmbeddingJob
     ctx: RunContext
     inputs: Inputs
     plan: Plan
@@ -192,7 +195,8 @@ def prepare(
     Raises:
         EmbertideError: on the rank that found a problem, or on all.
     """
-    ctx = replace(ctx, job=with_tables(ctx.job, inputs.model_tables))
+    job = ctx.job
+    ctx = replace(ctx, job=with_tables(job, inputs.model_tables))
     with clock.stage("features"):
         model = read_model(ctx)
         plan, facts = _plan(ctx, model, choose)
@@ -247,6 +251,7 @@ def prepare(
         # Of some nodes there is little to release, and to look for it takes longer than to read it.
         release_memory()
     return Prepared(
+        job=job,
         ctx=ctx,
         inputs=inputs,
         plan=plan,

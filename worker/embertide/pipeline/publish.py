@@ -14,6 +14,7 @@ from embertide.pipeline.prepare import Prepared
 from embertide.planning.model_tables import UNREAD
 from embertide.planning.order import WorkOrder
 from embertide.planning.scoring import scored_results
+from embertide.spec.job_digest import job_digest
 from embertide.spec.result_names import label_of, name_of, node_type_of, result_key
 from embertide.spec.version_names import version_uri
 from embertide.stages.compare import compare_rows
@@ -108,7 +109,10 @@ def publish(
                 **_refreshed(ctx, order),
                 **_targets(prepared),
             }
-            version = publish_version(ctx, order, program, written, trust, verdict.held, scores)
+            digest = job_digest(prepared.job)
+            version = publish_version(
+                ctx, order, program, digest, written, trust, verdict.held, scores
+            )
     return Published(version=version, comparison=comparison, facts=facts, warnings=warnings)
 
 

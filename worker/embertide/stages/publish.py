@@ -28,7 +28,6 @@ from embertide.planning.inputs import Inputs
 from embertide.planning.order import WorkOrder
 from embertide.readers.feature_schema import FeatureSchema
 from embertide.readers.pool import map_splits
-from embertide.spec.job_digest import job_digest
 from embertide.spec.nodes import NodeInput
 from embertide.spec.result_names import label_of, name_of, node_type_of
 from embertide.spec.schemes import is_local
@@ -294,6 +293,7 @@ def publish_version(
     ctx: RunContext,
     order: WorkOrder,
     program: Program,
+    digest: str,
     results: list[WrittenResult],
     trust: dict[str, Any],
     held: list[str],
@@ -302,6 +302,7 @@ def publish_version(
     """Write the version's manifest and move ``LATEST``; rank 0 calls, when all parts are written.
 
     Args:
+        digest: of the job as its manifest has it.
         trust: what the manifest has of the comparison with the current version, of the gate and of
             the self-check.
         held: why ``LATEST`` stays where it is; [] where it moves.
@@ -316,7 +317,7 @@ def publish_version(
     }
     manifest = {
         "job": ctx.job.metadata.name,
-        "jobDigest": job_digest(ctx.job),
+        "jobDigest": digest,
         "follows": asdict(order.follows),
         **together(described),
         "edges": graph.edges,
