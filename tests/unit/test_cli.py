@@ -34,7 +34,7 @@ from tests.support.patience import WAIT_SECONDS
 
 COMMANDS = [
     *("run", "plan", "check", "versions", "diff", "rollback", "release", "discard", "neighbors"),
-    *("embed", "layers", "export", "show", "submit", "logs", "synth", "crd"),
+    *("embed", "layers", "export", "show", "submit", "logs", "synth", "init", "crd"),
 ]
 
 
