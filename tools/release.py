@@ -69,7 +69,7 @@ def run(*command: str | Path, **env: str) -> str:
     )  # fmt: skip
     if ended.returncode:
         words = " ".join(Path(str(word)).name for word in command[:3])
-        raise Wrong(f"{words} ended with {ended.returncode}:\n{ended.stdout[-4000:]}")
+        raise Wrong(f"{words} ended with {ended.returncode}:\n{ended.stdout[-12000:]}")
     return ended.stdout
 
 
@@ -246,12 +246,18 @@ def check_contents(path: Path) -> None:
 
 def check_tags(wheel: Path) -> None:
     """The kernels need no newer glibc than the wheel's tag has, and keep to the stable ABI."""
-    *_, platform = wheel.stem.split("-")
     said = run(sys.executable, "-m", "auditwheel", "show", "--disable-isa-ext-check", wheel)
-    if f'"{platform}"' not in " ".join(said.split()):
-        raise Wrong(f"{wheel.name} is not for {platform}:\n{said}")
+    tag = r"manylinux_(\d+)_(\d+)_(\w+)"
+    needed = re.search(rf'following platform tag: "{tag}"', " ".join(said.split()))
+    given = re.search(tag, wheel.stem)
+    if not needed or not given or needed[3] != given[3] or _glibc(needed) > _glibc(given):
+        raise Wrong(f"{wheel.name} is not what its tag has:\n{said}")
     if "-abi3-" in wheel.name:
         run(sys.executable, "-m", "abi3audit", "--strict", wheel)
+
+
+def _glibc(tag: re.Match[str]) -> tuple[int, int]:
+    return int(tag[1]), int(tag[2])
 
 
 # Installing and running
@@ -332,8 +338,11 @@ def try_wheel(wheel: Path, python: str, folder: Path, constraints: Path) -> str:
         raise Wrong(f"{wheel.name}: a run ended without its embeddings:\n{said}")
     code = "from embertide.kernels import native; print(native.describe())"
     kernels = run(bin_ / "python", "-c", code, **empty).strip()
-    if kernels.startswith("native") == ("py3-none-any" in wheel.name):
-        raise Wrong(f"{wheel.name} runs with kernels of {kernels}")
+    own = run(sys.executable, "-c", code).strip()
+    if ("py3-none-any" in wheel.name) == kernels.startswith("native") or (
+        kernels.startswith("native") and kernels != own
+    ):
+        raise Wrong(f"{wheel.name} runs with kernels of {kernels}, a build of here with {own}")
     return re.split(r",| \(the", kernels)[0].replace("(", "") + " kernels"
 
 
