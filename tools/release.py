@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -39,6 +40,7 @@ PROCESSORS = ("x86_64", "aarch64")
 GLIBC = "2.28"
 UV = next((str(own) for own in [ROOT / ".cache/uv/bin/uv"] if own.exists()), "uv")
 WORKFLOW = "publish.yaml"
+IMAGES = ("operator", "worker, cpu", "worker, cuda", "worker, push")
 
 _MODULE = re.compile(r"embertide/kernels/native/_native\.[\w.-]+\.so")
 _STABLE = "3.12"
@@ -194,6 +196,8 @@ def build_release(tag: str) -> list[Part]:
     (DIST / "SHA256SUMS").write_text("".join(sums))
     parts.append(Part("SHA256SUMS", "yes"))
     check_files(parts)
+    for image in IMAGES:
+        parts.append(Part(f"image {image}", f"no: {WORKFLOW}, job images; tests build by buildah"))
     return parts
 
 
@@ -204,7 +208,12 @@ def check_files(parts: list[Part]) -> None:
     """Metadata as PyPI demands them, tags, contents."""
     packages = [*DIST.glob("*.whl"), *DIST.glob("*.tar.gz")]
     run(sys.executable, "-m", "twine", "check", "--strict", *packages)
+    (listed,) = DIST.glob("*.cdx.json")
+    names = {one["name"] for one in json.loads(listed.read_text())["components"]}
+    if not names >= {"torch", "kopf", "boto3"} or "pytest" in names:
+        raise Wrong(f"{listed.name} is not the list of what users install: {sorted(names)}")
     seen = {part.name: part.seen for part in parts}
+    seen[listed.name].append(f"{len(names)} components")
     for path in packages:
         check_contents(path)
         seen[path.name] += ["metadata", "contents"]
