@@ -59,10 +59,13 @@ def init(
 ) -> None:
     """Write a job that computes embeddings of a graph by its edges alone, without training.
 
-    The model is FastRP; see docs/builtin-models.md.
+    The model is FastRP (docs/builtin-models.md). Edges count in both directions.
+
+    [bold]Examples[/bold]
 
       embertide init --fastrp edges.parquet
-      embertide run job.yaml
+      embertide init clicks.csv --types user,item --to shop
+      embertide init s3://bucket/edges/ --to s3://bucket/job
     """
     from embertide.storage.opening import open_storage
     from embertide.synth.from_edges import begin_job
