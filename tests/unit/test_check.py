@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 from collections.abc import Callable
@@ -116,6 +117,14 @@ def checked(cli: Cli, folder: Path, module: nn.Module, yaml: str, *more: str) ->
         vectors = module(X, EDGES)
     reference = write_reference(folder / "reference.parquet", vectors[:30])
     return cli("check", job.manifest, "--against", reference, "--quiet", *more)
+
+
+def test_a_check_in_the_process_of_a_user_leaves_its_garbage_to_be_collected(
+    cli: Cli, tmp_path: Path
+) -> None:
+    before = gc.get_freeze_count()
+    assert checked(cli, tmp_path, Sage(), SAGE)[0] == 0
+    assert gc.get_freeze_count() <= before
 
 
 @pytest.mark.tier(2)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from embertide.cli.errors import error_exit
 
+_whole_process = False
 _HELP = frozenset({"-h", "--help"})
 _MOST_CHARACTERS = 1 << 20
 """The most that is read of a file that an argument names, manifest or not."""
@@ -36,9 +37,21 @@ def command() -> None:
     tenth of a second; frozen objects are left to the system. Not after an export, where the user's
     file may have imported extensions (Triton's, by nanobind) that report every object that is left.
     """
+    global _whole_process
+    _whole_process = True
     if sys.argv[1:2] != ["export"]:
         atexit.register(gc.freeze)
     main()
+
+
+def leave_imports() -> None:
+    """Leave what a command has imported out of the collections that follow.
+
+    Not where `main` is called in the process of a user, such as a notebook's, whose garbage would
+    never be collected.
+    """
+    if _whole_process:
+        gc.freeze()
 
 
 def _imports_ahead(args: Sequence[str]) -> AbstractContextManager[None]:

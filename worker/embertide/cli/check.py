@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from typing import Annotated
 
 import typer
 
+from embertide.cli import leave_imports
 from embertide.cli.options import (
     AtOption,
     JobArgument,
@@ -78,7 +78,7 @@ def check(
     from embertide.errors import ModelError
     from embertide.readers.reference import ReferenceColumns
 
-    gc.freeze()  # What is imported stays: it need not be gone through after each stage.
+    leave_imports()  # They need not be gone through after each stage.
 
     with progress_view(
         json_output=json_output, quiet=quiet, stdout=sys.stdout, stderr=sys.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gc
 import io
 import json
 import sys
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from embertide.cli import leave_imports
 from embertide.cli.ids import IdsOption, split_ids, typed_ids
 from embertide.cli.options import (
     AtOption,
@@ -104,7 +104,7 @@ def embed(
     from embertide.pipeline.embed import embed_job
     from embertide.pipeline.over_kept import embed_over_kept
 
-    gc.freeze()  # What is imported stays: it need not be gone through after each stage.
+    leave_imports()  # They need not be gone through after each stage.
 
     compute = embed_over_kept if over_kept else embed_job
     with progress_view(
