@@ -47,6 +47,13 @@ def write_ids_job(data: Path, ids: str, form: str, output: Path) -> Path:
     return _write(str(data / "model"), [edges], [nodes], output)
 
 
+def write_fastrp_job(data: Path, output: Path) -> Path:
+    """As :func:`write_job`, for the built-in FastRP, which reads edges alone."""
+    nodes = json.loads((data / "dataset.json").read_text())["nodes"]
+    edges = {"uri": str(data / "edges"), "format": "parquet"}
+    return _write({"builtin": "fastrp"}, [edges], [{"count": nodes}], output)
+
+
 def write_store_job(root: str, conv: str, storage: dict[str, str], output: Path) -> Path:
     """As :func:`write_job` with npy features, for a data set below a URI, where it publishes too.
 
@@ -68,11 +75,16 @@ def _features(folder: Path, features: str) -> dict[str, str]:
 
 
 def _write(
-    model: str, edges: list[Any], nodes: list[Any], output: Path, published: str = "", **more: Any
+    model: str | dict[str, Any],
+    edges: list[Any],
+    nodes: list[Any],
+    output: Path,
+    published: str = "",
+    **more: Any,
 ) -> Path:
     spec = {
         "input": {"edges": edges, "nodes": nodes},
-        "model": {"uri": model},
+        "model": {"uri": model} if isinstance(model, str) else model,
         "output": {"uri": published or str(output / "embeddings"), "format": "npy"},
         **more,
     }
