@@ -49,6 +49,8 @@ help:
 	@echo "make docs     set up, build the site of docs/ into .cache/site"
 	@echo "make sanitize set up, test the native kernels under AddressSanitizer and UBSan"
 	@echo "make release-check  set up, build a whole release into dist/, install and run it; nothing is published"
+	@echo "make release  build it alone (TAG=v0.1.0 demands that version)"
+	@echo "make release-try  install and run what make release built"
 	@echo "make setup    install uv if needed, then .venv from uv.lock"
 	@echo "make setup-all  the same with all that make test-all and make lint need"
 	@echo "make lock     resolve pyproject.toml into uv.lock again"
