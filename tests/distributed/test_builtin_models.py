@@ -190,6 +190,12 @@ def test_a_graph_of_several_types_is_one_graph(tmp_path: Path, grid: str) -> Non
     same(read(at, node_type="item"), NUMBERS, expected[NODES:])
 
 
+def test_a_type_without_edges_into_it_has_its_own_vectors(tmp_path: Path) -> None:
+    model = {"builtin": "fastrp", "dimensions": 8, "selfWeight": 0.5}
+    rows = rows_of(folder(tmp_path), typed(model, reverse=False), node_type="user")
+    same(rows, NUMBERS, 0.5 * unit(draw_rows(NUMBERS, 8, seed_of(0, "user")).astype(np.float64)))
+
+
 def propagated(model: str) -> Rows:
     """SGC, SIGN and APPNP of the features, two hops."""
     a, loops = np.zeros((NODES, NODES)), np.zeros(NODES)

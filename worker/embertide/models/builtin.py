@@ -252,8 +252,7 @@ def _add(b: ProgramBuilder, sums: dict[str, str], kind: str, x: str, weight: flo
     with b.of_type(kind):
         rows = b.row_normalize(x)
         before = sums.get(kind)
-        sums[kind] = (
-            b.combine(rows, rows, alpha=weight, beta=0.0)
-            if before is None
-            else b.combine(before, rows, beta=weight)
-        )
+        if before is not None:
+            sums[kind] = b.combine(before, rows, beta=weight)
+        else:
+            sums[kind] = rows if weight == 1 else b.combine(rows, rows, alpha=weight, beta=0.0)
