@@ -97,6 +97,11 @@ class Evil:
         return os.mkdir, ("made-by-the-file",)
 
 
+class Crooked:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return torch._utils._rebuild_tensor_v2, ("a storage", 0, (50, -7), (7, 1))
+
+
 def compressed(path: Path) -> Path:
     np.savez_compressed(path, x=X)
     return path
@@ -131,6 +136,11 @@ REFUSED = {
         "is a sparse matrix of scipy; write the matrix m as rows by numpy.save(..., m.toarray())",
     ),
     "objects": (lambda path: saved(path / "x.pt", Evil()), None, "holds no tensors in dicts"),
+    "a length below 0": (
+        lambda path: saved(path / "x.pt", Crooked()),
+        None,
+        "is not readable as npz or as a file of torch (a tensor has no shape)",
+    ),
     "bfloat16": (
         lambda path: saved(path / "x.pt", {"x": T.bfloat16()}),
         "x",
