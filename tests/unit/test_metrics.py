@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -49,7 +50,8 @@ def test_names_are_told_apart() -> None:
 
 def test_the_page_of_metrics_has_every_metric() -> None:
     text = page()
-    assert [metric.name for metric in ALL if f"| `{metric.name}` |" not in text] == []
+    named = set(re.findall(r"^\| `(\w+)", text, re.MULTILINE))
+    assert [metric.name for metric in ALL if metric.name not in named] == []
 
 
 def test_every_worker_series_has_coordinates() -> None:
