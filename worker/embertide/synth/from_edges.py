@@ -116,8 +116,11 @@ def begin_job(
         job_uri,
         count,
         found,
-        {kind: len(ids) for kind, ids in of_types.items()},
-        {node.get("name", "node"): node.get("ids", "dense") for node in nodes},
+        {
+            kind: node.get("count", len(ids))
+            for (kind, ids), node in zip(of_types.items(), nodes, strict=True)
+        },
+        {kind: node.get("ids", "dense") for kind, node in zip(of_types, nodes, strict=True)},
     )
 
 
