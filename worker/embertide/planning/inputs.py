@@ -8,7 +8,6 @@ from typing import Any
 
 from embertide.models.files import model_objects
 from embertide.models.tables import ModelTable, ProgramText, TypeTables
-from embertide.planning.builtin import drawn_of
 from embertide.planning.input_places import fitting_uris, included_names, uris_of
 from embertide.planning.listings import Listings, State
 from embertide.planning.model_tables import (
@@ -23,7 +22,7 @@ from embertide.planning.model_tables import (
     unread_tables,
 )
 from embertide.planning.other_inputs import references, split_chosen, split_pairs
-from embertide.readers.drawn import COUNTED, IdsAlone, ids_alone
+from embertide.readers.drawn import COUNTED, IdsAlone, drawn_of, ids_alone
 from embertide.readers.edges import edge_feature_width, split_edges
 from embertide.readers.feature_schema import Drawn, FeatureSchema, feature_schema
 from embertide.readers.features import split_features

@@ -1,4 +1,4 @@
-"""Features of which no object has a column: the nodes' ids, by a node table or by their count."""
+"""Columns of features that no object has: which there are, and the ids that they are drawn by."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from embertide.footprint import FLOAT_BYTES
+from embertide.kernels.drawn import seed_of
+from embertide.readers.feature_schema import Drawn
 from embertide.readers.ids import IdKind, Ids
 from embertide.readers.nodes import read_nodes, split_nodes
 from embertide.readers.npy_features import row_numbers
@@ -14,6 +16,7 @@ from embertide.readers.sources import Sources
 from embertide.readers.splits import Split, split_ranges
 from embertide.readers.where import Where
 from embertide.spec.features import FeatureInput
+from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.nodes import NodeInput, NodeTable
 from embertide.storage.protocol import ObjectInfo, Storage
 
@@ -22,15 +25,10 @@ COUNTED = ObjectInfo("count:", 0, "")
 
 
 class IdsAlone(FeatureInput):
-    """Features without stored columns. It is made by :func:`ids_alone`, and in no manifest.
+    """Features without stored columns. It is made by :func:`ids_alone`, and in no manifest."""
 
-    Attributes:
-        nodes: the authoritative list of nodes; None: they are numbered.
-        rows: how many there are, if they are numbered.
-    """
-
-    nodes: NodeTable | None = Field(default=None, description="See above.")
-    rows: int = Field(default=0, description="See above.")
+    nodes: NodeTable | None = Field(default=None, description="The authoritative list of nodes.")
+    rows: int = Field(default=0, description="How many nodes are numbered.")
 
     @property
     def by_row_number(self) -> bool:
@@ -47,6 +45,20 @@ def ids_alone(node: NodeInput) -> IdsAlone:
 
 
 _SAME = ("uri", "uris", "window", "key", "recursive", "include", "format", "as_of", "id_column")
+
+
+def drawn_of(job: EmbeddingJob, node: NodeInput) -> Drawn | None:
+    """The columns of a node type that are drawn, after those of its features.
+
+    Args:
+        node: as the manifest has it.
+    """
+    if job.spec.model.builtin != "fastrp":
+        return None
+    options = job.spec.model.fastrp
+    featured = node.features is not None and not isinstance(node.features, IdsAlone)
+    columns = options.dimensions - options.projected(featured=featured)
+    return Drawn(columns, seed_of(options.seed, node.name)) if columns else None
 
 
 def split_ids(
