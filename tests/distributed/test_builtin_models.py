@@ -1,4 +1,4 @@
-"""Models that need no training, held to their published definitions in float64."""
+"""Models that need no training, compared with their published definitions in float64."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ import scipy.sparse as sp
 import yaml
 
 import embertide
+from embertide.check.check import check_job
 from embertide.errors import EmbertideError
 from embertide.kernels import drawn, native
 from embertide.kernels.drawn import draw_rows, seed_of
+from embertide.spec.manifest import load_manifest
 
 pytestmark = pytest.mark.distributed
 
@@ -148,8 +150,6 @@ def test_fastrp_is_what_was_published_whatever_the_ids_and_the_grid(
 def test_features_take_the_place_of_a_part_of_what_is_drawn(tmp_path: Path) -> None:
     at, node = folder(tmp_path), {"features": {"uri": "x.npy", "format": "npy"}}
     walk = average(np.ones(EDGES), zip(SOURCES, TARGETS, strict=True), NODES)
-    projection = draw_rows(np.arange(WIDTH), 8, seed_of(0, ".projection")).astype(np.float64)
-    given = unit(FEATURES.astype(np.float64) @ projection)
     for projected in (None, 0, 5, 8):
         model = {"builtin": "fastrp", "dimensions": 8}
         model |= {} if projected is None else {"featureDimensions": projected}
@@ -159,7 +159,6 @@ def test_features_take_the_place_of_a_part_of_what_is_drawn(tmp_path: Path) -> N
         parts = [unit(FEATURES.astype(np.float64) @ own)] if width else []
         parts += [draw_rows(NUMBERS, 8 - width, seed_of(0, "node")).astype(np.float64)]
         same(rows, NUMBERS, fastrp(walk, np.hstack(parts), (0, 1, 1)))
-    assert given.shape == (NODES, 8)
 
 
 def typed(model: Mapping[str, Any], *, reverse: bool = True) -> dict[str, Any]:
@@ -238,6 +237,36 @@ def test_a_node_keeps_what_it_begins_with_when_others_come(tmp_path: Path) -> No
     assert after.keys() - before.keys() == {"a", "z"}
     for name, row in before.items():
         assert np.array_equal(after[name], row), name
+
+
+def test_a_refresh_computes_what_a_full_run_computes(tmp_path: Path) -> None:
+    at, model = folder(tmp_path), {"builtin": "fastrp", "dimensions": 8}
+    manifest = job("numbers.parquet", DENSE, model)
+    manifest["spec"]["refresh"] = {"mode": "incremental", "keep": True}
+    before = rows_of(at, manifest)
+    edges = pq.read_table(at / "numbers.parquet")
+    pq.write_table(edges.slice(1), at / "numbers.parquet")
+    (at / "job.yaml").write_text(yaml.safe_dump(manifest))
+    report = embertide.run(at / "job.yaml", grid="1x1")
+    assert report.refresh.base, "it goes on from the version before"
+    refreshed = read(at)
+    manifest["spec"]["refresh"] = {"mode": "full"}
+    full = rows_of(at, manifest)
+    assert any(not np.array_equal(before[one], full[one]) for one in full)
+    same(refreshed, NUMBERS, np.array([full[one] for one in NUMBERS]))
+
+
+def test_a_check_finds_edges_that_are_read_the_wrong_way_round(tmp_path: Path) -> None:
+    at, model = folder(tmp_path), {"builtin": "fastrp", "dimensions": 8, "selfWeight": 1}
+    manifest = job("numbers.parquet", DENSE, model)
+    walk = average(WEIGHTS, zip(TARGETS, SOURCES, strict=True), NODES)
+    first = draw_rows(NUMBERS, 8, seed_of(0, "node")).astype(np.float64)
+    turned = fastrp(walk, first, (0, 1, 1), 1).astype(np.float32)
+    pq.write_table(pa.table({"id": NUMBERS, "embedding": list(turned)}), at / "ref.parquet")
+    (at / "job.yaml").write_text(yaml.safe_dump(manifest))
+    checked = check_job(load_manifest(at / "job.yaml"), against=(at / "ref.parquet").as_uri())
+    assert not checked.agrees
+    assert checked.difference.fixes, checked.difference
 
 
 def no_features(spec: dict[str, Any]) -> None:

@@ -215,20 +215,14 @@ def check_job(
     check = prepared(job, inputs, on_progress)
     limit = files.reference_tolerance if tolerance is None else tolerance
     checked = _check(check, files, limit, search, on_progress)
-    uri = job.spec.model.uri
-    if (
-        search
-        and uri is not None
-        and isinstance(files, ExportedModel)
-        and checked.agreement
-        and not checked.agrees
-    ):
+    if search and isinstance(files, ExportedModel) and checked.agreement and not checked.agrees:
         on_progress(Progress("infer", message="looking for the cause"))
         expected, error = torch.from_numpy(check.expected.reference.values), checked.agreement
         with TemporaryDirectory(prefix="embertide-check-") as folder:
             data = DataFiles(storage, job, inputs, Path(folder), _spread(check, inputs))
             difference = find_cause(job, rows, expected, error.largest_error, limit, data)
-        untrained = tuple(read_untrained_norms(storage, uri))
+        uri = job.spec.model.uri
+        untrained = () if uri is None else tuple(read_untrained_norms(storage, uri))
         checked = replace(checked, difference=replace(difference, untrained=untrained))
     return replace(checked, node_type=node.name if several else "")
 
