@@ -81,7 +81,7 @@ MODULES = {
         Module(_CLUSTER / "argo", ("argo-condition",), "1 minute", "."),
         Module(_CLUSTER / "kstatus", ("kstatus",), "1 minute", "."),
         Module(_CLUSTER / "kueue", ("kueue",), "3 minutes"),
-        Module(_CLUSTER / "publishing", ("actionlint", "crane", "registry"), "1 minute"),
+        Module(_CLUSTER / "publishing", ("actionlint", "crane"), "1 minute"),
         Module(HERE / "monitoring" / "modules" / "otelcol", ("otelcol",), "3 minutes", "."),
         Module(
             HERE / "monitoring" / "modules" / "prometheus",

@@ -1,4 +1,4 @@
-"""What tests of publishing run: a registry for images, its client, a linter of workflows."""
+"""A registry of images and charts on this machine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from tests.support.go_programs import program
 from tests.support.patience import WAIT_SECONDS
@@ -14,10 +15,16 @@ from tests.support.ports import free_port
 
 
 @contextmanager
-def registry() -> Iterator[str]:
-    """An empty registry on this machine; yields its host and port. It speaks plain HTTP."""
+def registry(folder: Path | None = None) -> Iterator[str]:
+    """A registry without accounts; yields its host and port. It speaks plain HTTP.
+
+    Args:
+        folder: where it keeps layers; in memory without one. While a layer is pushed, the registry
+            has it in memory, up to twice.
+    """
     port = free_port()
-    command = [program("registry"), "-port", str(port)]
+    disk = [] if folder is None else ["--disk", folder]
+    command = [program("crane"), "registry", "serve", "--address", f"127.0.0.1:{port}", *disk]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
             _await(port, server)

@@ -1,11 +1,10 @@
-// What checks the publishing files: a registry, its client, a linter of workflows.
+// What checks the publishing files: a registry and its client, a linter of workflows.
 module embertide.dev/tests/publishing
 
 go 1.25.0
 
 tool (
 	github.com/google/go-containerregistry/cmd/crane
-	github.com/google/go-containerregistry/cmd/registry
 	github.com/rhysd/actionlint/cmd/actionlint
 )
 
