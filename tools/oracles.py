@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 
 from embertide.models.folder_writing import step_entry
@@ -33,6 +34,7 @@ from embertide.planning.sizing import IMPORTS_BYTES
 from embertide.planning.spilled_graph import graph_problem
 from embertide.planning.stored import stored_elsewhere
 from embertide.planning.traffic import planned_traffic
+from embertide.plans.boundaries import boundaries, boundary_digest, results_of
 from embertide.plans.passes import make_plan
 from embertide.plans.plan import Target
 from embertide.plans.summary import OpSummary, summarise_plan
@@ -125,6 +127,27 @@ def _op(op: OpSummary) -> str:
     }
     options = "".join(f" {word} {value}" for word, value in more.items() if value)
     return f"{op.phase} {op.out}:{op.layout}[{op.columns}] = {'+'.join(op.steps)}({reads}){options}"
+
+
+def checkpoints() -> Sections:
+    """The identity of the end of each layer, of models that have a step of each kind.
+
+    Their weights are zeros here: those of the catalogue may be drawn in another way elsewhere.
+    """
+    sections, seen = Sections(), set[str]()
+    for name, program in _programs():
+        kinds = {step.kind_name for step in program.steps}
+        if program.layers > 1 and "dgl" not in name.split() and not kinds <= seen:
+            sections[name] = partial(_checkpoints, program)
+            seen |= kinds
+    return sections
+
+
+def _checkpoints(program: Program) -> str:
+    zeros = {name: torch.zeros(value.shape) for name, value in program.params.items()}
+    plan = make_plan(replace(program, params=zeros), Target(grid=GridShape.parse("2x2")))
+    ends = (*boundaries(plan), results_of(plan))
+    return "".join(f"{end.layer} {boundary_digest(plan, end, 'float32')}\n" for end in ends)
 
 
 def costs() -> Sections:
@@ -265,6 +288,7 @@ def runs() -> Sections:
 ORACLES: dict[str, tuple[Callable[[], Sections], int]] = {
     "programs.txt": (programs, 1),
     "plans.txt": (plans, 4),
+    "checkpoints.txt": (checkpoints, 1),
     "costs.txt": (costs, 16),
     "fields.txt": (fields, 1),
     "help.txt": (helps, 1),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,8 +25,10 @@ from embertide.plans.passes import make_plan
 from embertide.plans.plan import Plan, Target
 from embertide.spec.edge_columns import EdgeFeatures
 from embertide.spec.grid import GridShape
+from embertide.spec.identity import digest_of
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.steps import Program
+from embertide.steps.run import Input, Product, RowActivation
 from embertide.storage.opening import open_storage
 from tests.support.catalogue import catalogue
 from tests.support.paths import ROOT
@@ -92,6 +96,94 @@ def test_a_name_has_the_type_of_rows_and_the_grid_only_where_bits_depend_on_it(
     rounded = digests(program, slices, "bfloat16")
     assert not {*rounded} & {*digests(program, slices)}
     assert not {*rounded} & {*digests(program, others, "bfloat16")}
+
+
+def test_a_name_is_of_no_class_or_module(program: Program) -> None:
+    usual = digests(program)
+    ops = make_plan(program, HERE).ops
+    products = (op.product for op in ops if op.product is not None)
+    parts = {type(part) for part in (*ops, *program.steps, *products)}
+    assert {kind.__qualname__ for kind in parts} >= {"Run", "Aggregate", "Linear", "Product"}
+    names = [(kind.__qualname__, kind.__module__) for kind in parts]
+    try:
+        for kind in parts:
+            kind.__qualname__, kind.__module__ = "Other", "elsewhere"
+        assert digests(program) == usual
+    finally:
+        for kind, (name, module) in zip(parts, names, strict=True):
+            kind.__qualname__, kind.__module__ = name, module
+
+
+def test_a_name_is_of_each_field_of_a_step_and_what_it_means(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps = {type(step): step for case in catalogue().values() for step in case.program.steps}
+    assert len(steps) > 15
+    for kind, step in steps.items():
+        known = {digest_of(step)}
+        for one in fields(kind):
+            other: dict[str, Any] = {one.name: another(getattr(step, one.name))}
+            known.add(digest_of(replace(step, **other)))
+        monkeypatch.setattr(kind, "meaning", 2)
+        known.add(digest_of(step))
+        assert len(known) == len(fields(kind)) + 2, kind
+
+
+def another(value: object) -> object:
+    """Another value that a field may have."""
+    match value:
+        case bool():
+            return not value
+        case float():
+            return math.nextafter(value, math.inf)
+        case int():
+            return value + 1
+        case str():
+            return f"{value}2"
+        case tuple():
+            return (*value, *value[:1]) if value else ("y",)
+        case None:
+            return "y"
+    raise AssertionError(value)
+
+
+def test_a_name_is_of_what_an_operation_computes_not_of_where(program: Program) -> None:
+    (op, *_) = make_plan(program, HERE).ops
+    others: dict[str, Any] = {
+        "inputs": (Input("y", "tile"),),
+        "layout": "tile",
+        "frees": frozenset({"y"}),
+        "reuses": "y",
+        "brings": op.steps,
+        "scales": True,
+        "adds_last": True,
+    }
+    for name, value in others.items():
+        assert replace(op, **{name: value}) != op
+        assert digest_of(replace(op, **{name: value})) == digest_of(op)
+    what: dict[str, Any] = {
+        "steps": (*op.steps, *op.steps),
+        "leader": None,
+        "product": Product("w", None, 0),
+        "shift": "b",
+        "activation": RowActivation("relu", 0.0),
+        "reader": program.steps[-1],
+        "onto": "y",
+        "part": not op.part,
+    }
+    assert {*others, *what} == {one.name for one in fields(op)}
+    digests = {digest_of(replace(op, **{name: value})) for name, value in what.items()}
+    assert len(digests | {digest_of(op)}) == len(what) + 1
+
+
+class _Unnamed:
+    pass
+
+
+def test_what_has_no_identity_is_refused() -> None:
+    for value in (_Unnamed(), {1: 2}, {1}, torch.zeros(1)):
+        with pytest.raises(TypeError, match="has no identity"):
+            digest_of([value])
 
 
 @pytest.mark.tier(2)
@@ -224,9 +316,9 @@ def _layers(program: Program, edges: int, resume: str):  # type: ignore[no-untyp
         size,
         None,
         [],
-        resume=resume,
+        resume=resume,  # type: ignore[arg-type]
         rounded=False,
-        cores=2,  # type: ignore[arg-type]
+        cores=2,
     )
 
 

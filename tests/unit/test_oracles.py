@@ -1,4 +1,4 @@
-"""Programs, plans, costs, fields and help are what was frozen (``python -m tools.oracles``)."""
+"""Programs, plans, identities, costs, fields, help: as frozen (``python -m tools.oracles``)."""
 
 from __future__ import annotations
 

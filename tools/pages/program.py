@@ -32,6 +32,7 @@ is. The class has
 | its fields: tensors are `Read`, parameters `Param`, all else is a plain value | the dataclass |
 | the columns of its result, and whether what it reads fits | `width` |
 | its meaning, slow and obvious, in float64 and one process | `reference` |
+| raised where results get other bits, so that no older checkpoint is used | `meaning` |
 | in which layouts it reads tensors and makes its result, on a P x M grid | `place`, `wants_rows` |
 | how it runs so | `lower` |
 | what that holds and moves, for the plans of memory and traffic | `cost` |

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +11,7 @@ from embertide.errors import EmbertideError
 from embertide.planning.inputs import Inputs
 from embertide.planning.layer_key import layer_key
 from embertide.spec.grid import GridShape
+from embertide.spec.identity import digest_of
 from embertide.spec.manifest import EmbeddingJob, Refresh
 from embertide.spec.version_names import begun
 from embertide.storage.protocol import Storage
@@ -81,7 +80,7 @@ def planned_how(job: EmbeddingJob, grid: GridShape) -> dict[str, Any]:
 
 def record_of(how: dict[str, Any]) -> str:
     """A digest of how rows are computed: the name of the digests of such rows."""
-    return hashlib.sha256(json.dumps(how, sort_keys=True).encode()).hexdigest()[:32]
+    return digest_of(how)
 
 
 def why_too_wrong(manifest: dict[str, Any], spec: Refresh) -> str:

@@ -6,12 +6,9 @@ The other half of what is computed, the steps and their weights, is in each laye
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import asdict
-
 from embertide._version import __version__
 from embertide.planning.inputs import Inputs, with_tables
+from embertide.spec.identity import digest_of
 from embertide.spec.job_digest import job_digest
 from embertide.spec.manifest import EmbeddingJob
 
@@ -28,7 +25,6 @@ def layer_key(job: EmbeddingJob, inputs: Inputs) -> str:
         "job": job_digest(with_tables(job, inputs.model_tables)),
         "device": job.spec.workers.device,
         "objects": inputs.of_layers(),
-        "tables": [asdict(table) for table in inputs.tables],
+        "tables": inputs.tables,
     }
-    text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return digest_of(parts)

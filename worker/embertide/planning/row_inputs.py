@@ -8,15 +8,14 @@ nodes, so that these need not be compared row by row.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from embertide._version import __version__
 from embertide.planning.inputs import Inputs
 from embertide.readers.splits import Split
 from embertide.spec.edges import EdgeInput
+from embertide.spec.identity import digest_of
 from embertide.spec.job_digest import edge_fields, job_digest
 from embertide.spec.manifest import EmbeddingJob
 
@@ -72,13 +71,12 @@ def graph_of(inputs: Inputs, edge: EdgeInput, nodes: Mapping[str, object]) -> Ro
         # Whether the model reads the reverse too is nothing to the graph of either.
         "edges": edge_fields(edge.model_copy(update={"reverse": None})),
         "nodes": {name: nodes[name] for name in (edge.source_type, edge.destination_type)},
-        "splits": [asdict(split) for split in splits],
+        "splits": splits,
         "features": None if edge.features is None else inputs.edge_features.get(own),
         # Edges with other ones are refused as they are read.
         "categories": inputs.edge_categories.get(own),
     }
-    text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
-    return RowInputs(_digest(text), _uris(splits))
+    return RowInputs(digest_of(facts), _uris(splits))
 
 
 def _uris(splits: Iterable[Split]) -> list[str]:
@@ -88,13 +86,9 @@ def _uris(splits: Iterable[Split]) -> list[str]:
     )
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
 def _inputs(
     job: EmbeddingJob, inputs: Inputs, facts: object, splits: Iterable[Split], more: list[str]
 ) -> RowInputs:
-    text = repr((__version__, job_digest(job), inputs.model, facts))
+    digest = digest_of((__version__, job_digest(job), inputs.model, facts))
     objects = [*_uris(splits), *more, *(info.uri for info in inputs.model)]
-    return RowInputs(_digest(text), objects)
+    return RowInputs(digest, objects)

@@ -10,6 +10,7 @@ import hashlib
 from dataclasses import dataclass
 
 from embertide.plans.plan import Plan
+from embertide.spec.identity import canonical
 from embertide.steps.reach import Reach
 
 
@@ -62,23 +63,20 @@ def boundary_digest(plan: Plan, boundary: Boundary, row_type: str, basis: str = 
     Returns:
         32 hexadecimal digits.
     """
-    hashed = hashlib.sha256()
-    slices = plan.grid.feature if row_type != "float32" else 0
-    facts = (
-        row_type,
-        slices,
-        boundary.layer,
-        boundary.tensors,
-        sorted(plan.program.inputs.items()),
-    )
-    hashed.update(repr(facts).encode())
-    hashed.update(basis.encode())
-    params = set[str]()
-    for op in plan.ops[: boundary.at]:
-        hashed.update(repr(op).encode())
-        params.update(name for step in op.steps for name in step.param_names())
-    for name in sorted(params):
-        value = plan.program.params[name]
-        hashed.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
-        hashed.update(value.contiguous().numpy().tobytes())
+    ops = plan.ops[: boundary.at]
+    names = {name for op in ops for step in op.steps for name in step.param_names()}
+    params = {name: plan.program.params[name].contiguous().numpy() for name in sorted(names)}
+    facts = {
+        "rows": row_type,
+        "slices": plan.grid.feature if row_type != "float32" else 0,
+        "layer": boundary.layer,
+        "tensors": boundary.tensors,
+        "inputs": plan.program.inputs,
+        "basis": basis,
+        "ops": ops,
+        "params": {name: [value.dtype.str, *value.shape] for name, value in params.items()},
+    }
+    hashed = hashlib.sha256(canonical(facts))
+    for value in params.values():
+        hashed.update(value.data)
     return hashed.hexdigest()[:32]

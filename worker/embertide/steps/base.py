@@ -52,6 +52,8 @@ class Step(ABC):
 
     kind_name: ClassVar[str]
     """The step's name in a program's text; abstract classes have none."""
+    meaning: ClassVar[int] = 1
+    """Raised where results get other bits, so that older checkpoints are not gone on from."""
     sliced: ClassVar[bool] = True
     """The result's columns may be cut among the slices of a grid."""
     whole: ClassVar[bool] = False
@@ -76,6 +78,11 @@ class Step(ABC):
             KINDS[kind] = cls
 
     # -- what it is ------------------------------------------------------------------------
+
+    @classmethod
+    def identity_facts(cls) -> dict[str, object]:
+        """What a step computes is decided by these and its fields (:mod:`spec.identity`)."""
+        return {"step": cls.kind_name, "meaning": cls.meaning}
 
     def reads(self) -> list[str]:
         """Names of the tensors that the step reads; one that is read twice, twice."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from embertide.layouts import Layout, Shard
+from embertide.spec.identity import PLACED
 from embertide.steps.reach import Reach
 
 if TYPE_CHECKING:
@@ -76,6 +77,9 @@ class Run:
             travel to their owners.
     """
 
+    meaning: ClassVar[int] = 1
+    """As that of a step, for how steps act as one."""
+
     steps: tuple[Step, ...]
     leader: Leader | None = None
     product: Product | None = None
@@ -84,14 +88,18 @@ class Run:
     reader: Leader | None = None
     onto: str | None = None
     part: bool = False
-    # Not what is computed but where and how, which the digests of kept layers leave out.
-    inputs: tuple[Input, ...] = field(default=(), repr=False)
-    layout: Layout = field(default="rows", repr=False)
-    frees: frozenset[str] = field(default=frozenset(), repr=False)
-    reuses: str | None = field(default=None, repr=False)
-    brings: tuple[EdgeStep, ...] = field(default=(), repr=False)
-    scales: bool = field(default=False, repr=False)
-    adds_last: bool = field(default=False, repr=False)
+    inputs: tuple[Input, ...] = field(default=(), metadata=PLACED)
+    layout: Layout = field(default="rows", metadata=PLACED)
+    frees: frozenset[str] = field(default=frozenset(), metadata=PLACED)
+    reuses: str | None = field(default=None, metadata=PLACED)
+    brings: tuple[EdgeStep, ...] = field(default=(), metadata=PLACED)
+    scales: bool = field(default=False, metadata=PLACED)
+    adds_last: bool = field(default=False, metadata=PLACED)
+
+    @classmethod
+    def identity_facts(cls) -> dict[str, object]:
+        """See :meth:`Step.identity_facts`."""
+        return {"meaning": cls.meaning}
 
     @property
     def reach(self) -> Reach:
