@@ -12,8 +12,8 @@ import torch
 from benchmarks.baselines import graph_exchange, two_d
 from benchmarks.dataset import rmat, write_edges
 from benchmarks.engine import GROUP_BYTES, Engine
+from embertide.graph.sources import Sources
 from embertide.kernels.csr import Csr
-from embertide.primitives.sources import Sources
 
 HEADS = 4
 FILES = 16

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from embertide.graph.shuffle import HISTOGRAM_BITS
 from embertide.kernels.csr import Csr
 from embertide.kernels.edge_sort import EdgeSorter, bucket_count, bucket_shift, count_edges
-from embertide.primitives.shuffle import HISTOGRAM_BITS
 
 
 def sort_edges(

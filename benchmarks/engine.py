@@ -15,6 +15,22 @@ import torch
 
 from benchmarks.edges import histogram_of, sort_edges
 from embertide.context import RunContext
+from embertide.engine.stages.csr import build_graph, choose_ranges, cut_ranges, gather_partition
+from embertide.engine.stages.features.load import RawFeatures
+from embertide.engine.stages.features.locate import locate_features
+from embertide.engine.stages.features.nodes import LoadedNodes
+from embertide.facts.telemetry.recorder import CountingRecorder
+from embertide.graph import attention, gemm
+from embertide.graph.arriving import tile_operand
+from embertide.graph.directory import look_up_ascending
+from embertide.graph.edge_chunks import EdgeChunk
+from embertide.graph.exchange import Channel, Exchange
+from embertide.graph.finding import find_sources
+from embertide.graph.landing import land, loaded_operand
+from embertide.graph.node_ids import DenseIds
+from embertide.graph.shuffle import Edges
+from embertide.graph.sources import LoadedHolders, RangeHolders, Sources, local_sources
+from embertide.graph.spmm import Reduction, spmm
 from embertide.grid import AxisName, ColumnSlices, Grid, RowRanges
 from embertide.kernels.attention import add_shares
 from embertide.kernels.block import Block
@@ -24,24 +40,8 @@ from embertide.kernels.heads import HeadColumns, PairScore, RowSums
 from embertide.kernels.rows import gather_rows
 from embertide.kernels.spmm import reduce_rows
 from embertide.layouts import Loaded
-from embertide.primitives import attention, gemm
-from embertide.primitives.arriving import tile_operand
-from embertide.primitives.directory import look_up_ascending
-from embertide.primitives.edge_chunks import EdgeChunk
-from embertide.primitives.exchange import Channel, Exchange
-from embertide.primitives.finding import find_sources
-from embertide.primitives.landing import land, loaded_operand
-from embertide.primitives.node_ids import DenseIds
-from embertide.primitives.shuffle import Edges
-from embertide.primitives.sources import LoadedHolders, RangeHolders, Sources, local_sources
-from embertide.primitives.spmm import Reduction, spmm
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
-from embertide.stages.csr import build_graph, choose_ranges, cut_ranges, gather_partition
-from embertide.stages.features.load import RawFeatures
-from embertide.stages.features.locate import locate_features
-from embertide.stages.features.nodes import LoadedNodes
-from embertide.telemetry.recorder import CountingRecorder
 
 DEPTH = 2
 """Groups under way while one is computed, the manifest's default."""

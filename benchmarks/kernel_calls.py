@@ -18,6 +18,7 @@ from torch.nn.functional import leaky_relu
 
 from benchmarks.edges import sort_edges
 from benchmarks.kernel_inputs import Bench, Calls, close
+from embertide.graph.rounds import places_before, share_rounds
 from embertide.kernels.attention import add_additive, add_pairs
 from embertide.kernels.cut import RangePlaces, cut_by_group
 from embertide.kernels.epilogue import NOTHING, Epilogue, Factors
@@ -27,7 +28,6 @@ from embertide.kernels.node_set import NodeSet
 from embertide.kernels.rows import gather_rows, scatter_rows
 from embertide.kernels.sample import sample_rows
 from embertide.kernels.spmm import Reduce, multiply, reduce_linear, reduce_rows
-from embertide.primitives.rounds import places_before, share_rounds
 
 HEADS, SLOPE, FANOUT = 4, 0.2, 50
 PAIR_SCALES = 2

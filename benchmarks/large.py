@@ -27,7 +27,7 @@ from benchmarks.peers import ours
 from benchmarks.peers.work import THREADS
 from benchmarks.support.commands import drop_cached, run
 from benchmarks.support.rounds import Run, save, table
-from embertide.planning.sizing import IMPORTS_BYTES, machine_bytes
+from embertide.engine.planning.sizing import IMPORTS_BYTES, machine_bytes
 from embertide.spec.workers import parse_memory
 from tests.support.memory_group import LIMITS, memory_group
 

@@ -27,10 +27,10 @@ import yaml
 
 import embertide
 from benchmarks.memory_types import COUNTS, EDGES, write_types
+from embertide.edge.synth.job import synthesize
+from embertide.edge.synth.options import SynthOptions
+from embertide.io.storage.opening import open_storage
 from embertide.spec.manifest import StorageSettings
-from embertide.storage.opening import open_storage
-from embertide.synth.job import synthesize
-from embertide.synth.options import SynthOptions
 
 MIB = 1 << 20
 RUNS = 3

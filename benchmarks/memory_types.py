@@ -14,7 +14,7 @@ import yaml
 
 from embertide.models.folder import LayerName
 from embertide.models.folder_writing import folder_files
-from embertide.steps import Aggregate, Elementwise, Linear, Program, Step
+from embertide.program.steps import Aggregate, Elementwise, Linear, Program, Step
 
 WIDTH = 8
 COUNTS = {"user": 3 << 20, "item": 1 << 20}

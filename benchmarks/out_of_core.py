@@ -39,9 +39,9 @@ from benchmarks.support.commands import run as run_command
 from benchmarks.support.embeddings import batches, difference, published, written
 from benchmarks.support.rounds import Run, alternate, middle, ratio, save, table
 from benchmarks.whole_runs import MOST_ERROR, Case
+from embertide.engine.planning.sizing import IMPORTS_BYTES, machine_bytes
 from embertide.kernels.pages import empty_pages
 from embertide.kernels.scratch_file import PIECE_BYTES, ScratchFile
-from embertide.planning.sizing import IMPORTS_BYTES, machine_bytes
 from embertide.spec.workers import parse_memory
 from tests.support.memory_group import LIMITS, MemoryGroup, memory_group
 

@@ -25,16 +25,16 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.support.rounds import Run, alternate, middle, ratio, save, table
-from embertide.indexes.push.plan import Options
-from embertide.indexes.push.protocol import Index
-from embertide.indexes.push.push import push
-from embertide.indexes.push.qdrant import Qdrant
-from embertide.indexes.push.targets import open_index
+from embertide.edge.indexes.push.plan import Options
+from embertide.edge.indexes.push.protocol import Index
+from embertide.edge.indexes.push.push import push
+from embertide.edge.indexes.push.qdrant import Qdrant
+from embertide.edge.indexes.push.targets import open_index
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.parts import PartWriter
+from embertide.io.versions.publish import publish
 from embertide.kernels.hashing import mix
 from embertide.spec.version_names import new_version, version_uri
-from embertide.storage.opening import open_storage
-from embertide.versions.parts import PartWriter
-from embertide.versions.publish import publish
 from tests.support.postgres import postgres
 
 _PART_ROWS = 100_000

@@ -29,8 +29,8 @@ from benchmarks.dataset import make
 from benchmarks.peers import ours
 from benchmarks.support.rounds import ROOT, Run, alternate, middle, ratio, save, table
 from benchmarks.whole_runs import Case
-from embertide.storage.opening import open_storage
-from embertide.versions.layers.catalog import list_layers
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.layers.catalog import list_layers
 
 LAYERS = 3
 KEYS = ("work", "infer", "publish", "cpu", "kept", "waited", "resumed", "cost", "bound", "of_bound")

@@ -24,7 +24,7 @@ from tests.support.needs import in_turn, needed, provide, speaker
 from tests.support.s3.server import AMBIENT, S3Server, server_program
 
 if TYPE_CHECKING:
-    from embertide.storage.protocol import Storage
+    from embertide.io.storage.protocol import Storage
 
 _FAILED_BUILD = pytest.StashKey[str]()
 
@@ -212,7 +212,7 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
 @pytest.fixture
 def storage() -> Storage:
     """The local one, but for tests of others."""
-    from embertide.storage.opening import open_storage
+    from embertide.io.storage.opening import open_storage
 
     return open_storage(None)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from embertide.steps import Program
+from embertide.program.steps import Program
 from tests.support.catalogue import catalogue
 from tests.support.cover import FILE, lines_of, needs_dgl
 from tests.support.hetero_programs import typed_catalogue

@@ -59,7 +59,12 @@ PRELOADED = (
     "hypothesis", "kubernetes", "kopf", "pydantic", "typer", "safetensors.torch",
 )  # fmt: skip
 """What tests import of others, once for all mutants,"""
-OURS = ("embertide.launch.worker", "embertide.cli", "embertide.check", "embertide_operator.runtime")
+OURS = (
+    "embertide.launch.worker",
+    "embertide.cli",
+    "embertide.edge.check",
+    "embertide_operator.runtime",
+)
 """and what they import of ours, where a mutant can be put into functions that are imported."""
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",

@@ -22,10 +22,10 @@ from types import CodeType, FunctionType
 from typing import Any
 
 ROOMS = {
-    "steps": "worker/embertide/steps",
-    "infer": "worker/embertide/stages/infer",
-    "versions": "worker/embertide/versions",
-    "readers": "worker/embertide/readers",
+    "steps": "worker/embertide/program/steps",
+    "infer": "worker/embertide/engine/stages/infer",
+    "versions": "worker/embertide/io/versions",
+    "readers": "worker/embertide/io/readers",
     "decide": "operator/embertide_operator/decide",
 }
 

@@ -25,25 +25,25 @@ from typing import Any
 import torch
 import yaml
 
+from embertide.engine.planning.budget import within_budget
+from embertide.engine.planning.graph import PlannedGraph, of_layers, plan_graph
+from embertide.engine.planning.inputs import Inputs, list_inputs
+from embertide.engine.planning.layer_memory import layers_bytes
+from embertide.engine.planning.sizing import IMPORTS_BYTES
+from embertide.engine.planning.spilled_graph import graph_problem
+from embertide.engine.planning.stored import stored_elsewhere
+from embertide.engine.planning.traffic import planned_traffic
+from embertide.facts.telemetry.estimate import Estimate, PlannedSpill
+from embertide.io.storage.opening import open_storage
 from embertide.models.folder_writing import step_entry
-from embertide.planning.budget import within_budget
-from embertide.planning.graph import PlannedGraph, of_layers, plan_graph
-from embertide.planning.inputs import Inputs, list_inputs
-from embertide.planning.layer_memory import layers_bytes
-from embertide.planning.sizing import IMPORTS_BYTES
-from embertide.planning.spilled_graph import graph_problem
-from embertide.planning.stored import stored_elsewhere
-from embertide.planning.traffic import planned_traffic
-from embertide.plans.boundaries import boundaries, boundary_digest, results_of
-from embertide.plans.passes import make_plan
-from embertide.plans.plan import Target
-from embertide.plans.summary import OpSummary, summarise_plan
+from embertide.program.plans.boundaries import boundaries, boundary_digest, results_of
+from embertide.program.plans.passes import make_plan
+from embertide.program.plans.plan import Target
+from embertide.program.plans.summary import OpSummary, summarise_plan
+from embertide.program.steps import Program
 from embertide.spec.crd import crd, schedule_crd
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob, load_manifest
-from embertide.steps import Program
-from embertide.storage.opening import open_storage
-from embertide.telemetry.estimate import Estimate, PlannedSpill
 from tests.support.catalogue import catalogue
 from tests.support.cli import ESTIMATE
 from tests.support.hetero_programs import named

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from benchmarks.engine import Engine
-from embertide.primitives.sources import Sources
+from embertide.graph.sources import Sources
 
 
 def all_scores(

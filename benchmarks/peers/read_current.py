@@ -12,14 +12,14 @@ import os
 import time
 from argparse import ArgumentParser
 
-from embertide.readers.pool import map_splits
+from embertide.io.readers.pool import map_splits
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.catalog import open_version
+from embertide.io.versions.manifest import types_in
+from embertide.io.versions.parts import PartDigest
+from embertide.io.versions.reading import read_part
 from embertide.spec.storage import StorageSettings
 from embertide.spec.version_names import version_uri
-from embertide.storage.opening import open_storage
-from embertide.versions.catalog import open_version
-from embertide.versions.manifest import types_in
-from embertide.versions.parts import PartDigest
-from embertide.versions.reading import read_part
 
 
 def read_current(uri: str, settings: StorageSettings) -> dict[str, float]:

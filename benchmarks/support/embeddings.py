@@ -30,8 +30,8 @@ def batches(rows: Values) -> Batches:
 
 def published(output: Path, types: Sequence[str | None]) -> Batches:
     """What Embertide published; the ids of a node type go on where those of the last one ended."""
-    from embertide.storage.opening import open_storage
-    from embertide.versions.reading import iter_embeddings
+    from embertide.io.storage.opening import open_storage
+    from embertide.io.versions.reading import iter_embeddings
 
     uri = f"file://{output / 'embeddings'}"
     storage, first = open_storage(None), 0

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.support.network import Network, network
+from embertide.io.storage.opening import open_storage
 from embertide.spec.workers import StorageSettings
-from embertide.storage.opening import open_storage
 from tests.support.s3.server import AMBIENT, S3Server, server_program
 
 

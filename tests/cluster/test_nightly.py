@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from embertide.io.versions.layers.catalog import list_layers
 from embertide.spec import naming
-from embertide.versions.layers.catalog import list_layers
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.jobs import Jobs, Manifest, find_condition
 from tests.support.cluster.nightly import (

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import yaml
 
-from embertide.versions.catalog import latest
-from embertide.versions.reading import iter_embeddings
+from embertide.io.versions.catalog import latest
+from embertide.io.versions.reading import iter_embeddings
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.indexes import Database, await_pushed, database_of_pods
 from tests.support.cluster.jobs import Inputs, Jobs, Manifest, find_condition

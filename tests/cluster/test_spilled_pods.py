@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from embertide.io.versions.run_reports import read_report
 from embertide.spec import naming
-from embertide.versions.run_reports import read_report
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.jobs import Inputs, Jobs, Manifest
 from tests.support.cluster.layout import FIRST

@@ -14,22 +14,22 @@ import torch
 import yaml
 from safetensors.numpy import load_file, save_file
 
+from embertide.engine.planning.estimate import estimate_job
+from embertide.engine.planning.inputs import list_inputs
+from embertide.engine.planning.sizes import check_sizes
 from embertide.errors import InputError, InputTooSmall, ManifestError, ObjectMissing
+from embertide.facts.telemetry.report import RunReport
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.catalog import latest
+from embertide.io.versions.manifest import read_manifest
+from embertide.io.versions.reading import read_version
 from embertide.launch.local import run_job
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference, run_typed_reference
-from embertide.planning.estimate import estimate_job
-from embertide.planning.inputs import list_inputs
-from embertide.planning.sizes import check_sizes
 from embertide.pod.summary import run_status
+from embertide.program.steps import Program
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob, load_manifest
-from embertide.steps import Program
-from embertide.storage.opening import open_storage
-from embertide.telemetry.report import RunReport
-from embertide.versions.catalog import latest
-from embertide.versions.manifest import read_manifest
-from embertide.versions.reading import read_version
 from tests.support.exact import assert_exact
 from tests.support.job_files import WIDTH, write_job
 from tests.support.program_files import write_program

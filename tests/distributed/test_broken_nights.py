@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from embertide.errors import EmbertideError
-from embertide.storage.opening import open_storage
-from embertide.versions.catalog import latest
-from embertide.versions.publish import rollback
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.catalog import latest
+from embertide.io.versions.publish import rollback
 from tests.support.nights import BROKEN, Night, drifted, run_typed
 
 pytestmark = pytest.mark.distributed

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 import yaml
 
 import embertide
-from embertide.check.check import check_job
+from embertide.edge.check.check import check_job
 from embertide.errors import EmbertideError
 from embertide.kernels import drawn, native
 from embertide.kernels.drawn import draw_rows, seed_of

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import embertide
-from embertide.check.check import Checked, check_job
+from embertide.edge.check.check import Checked, check_job
 from embertide.spec.manifest import load_manifest
 from tests.support.models import shake
 from tests.support.pyg import pyg

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from embertide.compare.diff import compare_versions
+from embertide.facts.report import draw_page
+from embertide.facts.telemetry.comparison import Comparison
+from embertide.facts.telemetry.report import RunReport
+from embertide.io.compare.diff import compare_versions
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.catalog import latest, list_versions
+from embertide.io.versions.manifest import read_manifest
+from embertide.io.versions.reading import iter_embeddings
 from embertide.launch.local import run_job
-from embertide.report import draw_page
 from embertide.spec.gate import Gate
 from embertide.spec.grid import GridShape
 from embertide.spec.refresh import Refresh
-from embertide.storage.opening import open_storage
-from embertide.telemetry.comparison import Comparison
-from embertide.telemetry.report import RunReport
-from embertide.versions.catalog import latest, list_versions
-from embertide.versions.manifest import read_manifest
-from embertide.versions.reading import iter_embeddings
 from tests.support.compared import Rows, slow_counts
 from tests.support.job_files import WIDTH, JobFiles, write_job
 from tests.support.live_controller import wait_for

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from embertide.storage.opening import open_storage
-from embertide.versions.reading import read_part
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.reading import read_part
 from tests.support.ranks import on_grid
 from tests.support.tasks import deliver_parts, write_at_once
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from embertide.planning.estimate import estimate_job
-from embertide.report import draw_page
+from embertide.engine.planning.estimate import estimate_job
+from embertide.facts.report import draw_page
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.manifest import read_manifest, types_in
 from embertide.spec.delta import Delta
-from embertide.storage.opening import open_storage
-from embertide.versions.manifest import read_manifest, types_in
 from tests.distributed.test_compared_runs import comparison_of, rows_of, run, with_output
 from tests.support.chained import apply
 from tests.support.compared import Rows

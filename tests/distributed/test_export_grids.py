@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from embertide.models.dgl_interop import why_no_dgl
-from embertide.steps import Program
+from embertide.program.steps import Program
 from embertide.tracing.export import export_module
 from tests.support.exact import TOLERANCE, relative_error
 from tests.support.expected import inputs

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import embertide
+from embertide.io.storage.opening import open_storage
 from embertide.models.read import read_files
-from embertide.storage.opening import open_storage
 from embertide.tracing.export import export_module
 from embertide.tracing.graph_types import named_types
 from tests.support.commands import Commands

@@ -13,15 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from embertide.engine.planning.inputs import list_inputs
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.reading import iter_embeddings
 from embertide.launch.local import run_job
 from embertide.models.folder import LayerName
 from embertide.models.folder_writing import StoredTable, folder_files
 from embertide.models.read import read_model
-from embertide.planning.inputs import list_inputs
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
-from embertide.storage.opening import open_storage
-from embertide.versions.reading import iter_embeddings
 from tests.support.small_job import NODES, SmallJob
 
 pytestmark = pytest.mark.distributed

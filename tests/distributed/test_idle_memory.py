@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from embertide.planning.sizing import BESIDE_BYTES, IMPORTS_BYTES, container_bytes
+from embertide.engine.planning.sizing import BESIDE_BYTES, IMPORTS_BYTES, container_bytes
 from tests.support.commands import members, name_of
 from tests.support.job_files import WIDTH, write_job
 from tests.support.pods import Pod, local_pods

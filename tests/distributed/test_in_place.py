@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 import torch
 
+from embertide.facts.telemetry.memory import allocated_bytes
+from embertide.facts.telemetry.recorder import CountingRecorder
+from embertide.facts.telemetry.report import Traffic
+from embertide.graph import batches
+from embertide.graph.directory import look_up, look_up_in_place
+from embertide.graph.exchange import Exchange
+from embertide.graph.in_place import SPAN_ROWS, WindowRows, shared
+from embertide.graph.landing_in_place import RowProduct, land_in_place
 from embertide.grid import ColumnSlices, RowRanges
 from embertide.kernels import memory, native
 from embertide.kernels.epilogue import Epilogue
 from embertide.launch.worker import is_lost_peer
 from embertide.layouts import Loaded
-from embertide.primitives import batches
-from embertide.primitives.directory import look_up, look_up_in_place
-from embertide.primitives.exchange import Exchange
-from embertide.primitives.in_place import SPAN_ROWS, WindowRows, shared
-from embertide.primitives.landing_in_place import RowProduct, land_in_place
-from embertide.steps import Aggregate, Linear, Message, PairAttend, Program, tensors
-from embertide.telemetry.memory import allocated_bytes
-from embertide.telemetry.recorder import CountingRecorder
-from embertide.telemetry.report import Traffic
+from embertide.program.steps import Aggregate, Linear, Message, PairAttend, Program, tensors
 from tests.support.catalogue import catalogue
 from tests.support.ranks import on_grid
 from tests.support.tasks import embed_all

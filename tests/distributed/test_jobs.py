@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 import torch
 
+from embertide.engine.stages.sample import sample_layer
+from embertide.facts.telemetry.recorder import NullRecorder
+from embertide.graph.exchange import Exchange
+from embertide.graph.idmap import HashedIds
 from embertide.grid import Grid, RowRanges
+from embertide.io.storage.opening import open_storage
 from embertide.kernels.edge_sort import build_csr, pack
 from embertide.launch.local import run_job
 from embertide.models.read import read_model
 from embertide.models.reference import LayerGraph, run_reference
-from embertide.primitives.exchange import Exchange
-from embertide.primitives.idmap import HashedIds
 from embertide.spec.grid import GridShape
-from embertide.stages.sample import sample_layer
-from embertide.storage.opening import open_storage
-from embertide.telemetry.recorder import NullRecorder
 from tests.support.exact import assert_exact
 from tests.support.job_files import EDGE_COLUMNS, WIDTH, JobFiles, write_job
 from tests.support.world import NODES, Graph, make_features, make_graph

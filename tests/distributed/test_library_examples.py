@@ -16,7 +16,7 @@ import torch
 from embertide.errors import ModelError
 from embertide.models.dgl_interop import why_no_dgl
 from embertide.models.reference import run_typed_reference
-from embertide.steps import Program
+from embertide.program.steps import Program
 from embertide.tracing.export import export_module
 from embertide.tracing.forward.entry import part_of
 from embertide.tracing.graph_types import named_types

@@ -8,8 +8,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from embertide.graph.exchange import Exchange
 from embertide.launch.worker import is_lost_peer
-from embertide.primitives.exchange import Exchange
 from tests.support.ranks import on_grid
 
 pytestmark = pytest.mark.distributed

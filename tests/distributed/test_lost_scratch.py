@@ -15,11 +15,11 @@ import psutil
 import pytest
 import yaml
 
+from embertide.edge.synth.job import synthesize
+from embertide.edge.synth.options import SynthOptions
 from embertide.errors import StorageError
+from embertide.io.storage.opening import open_storage
 from embertide.launch.run_folder import RunFolder
-from embertide.storage.opening import open_storage
-from embertide.synth.job import synthesize
-from embertide.synth.options import SynthOptions
 from tests.support.paths import ROOT
 from tests.support.patience import WAIT_SECONDS
 

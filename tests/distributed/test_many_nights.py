@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from embertide.storage.opening import open_storage
-from embertide.versions.layers.seals import Seal
-from embertide.versions.layers.sweeping import keys, seals_of
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.layers.seals import Seal
+from embertide.io.versions.layers.sweeping import keys, seals_of
 from tests.support.catalogue import catalogue
 from tests.support.ranks import on_grid
 from tests.support.refreshed import Answer, Day, refresh_cases

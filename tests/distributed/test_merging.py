@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from embertide.steps import Aggregate, Attend, HeadDot, Linear, PairAttend, Program, Step
-from embertide.telemetry.recorder import Label
+from embertide.facts.telemetry.recorder import Label
+from embertide.program.steps import Aggregate, Attend, HeadDot, Linear, PairAttend, Program, Step
 from tests.support.ranks import on_grid
 from tests.support.tasks import Totals, merge_groups
 from tests.support.world import make_graph

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import yaml
 
+from embertide.engine.planning.inputs import Inputs, list_inputs
 from embertide.errors import InputError
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.reading import read_version
 from embertide.launch.local import run_job
 from embertide.models.read import read_files
-from embertide.planning.inputs import Inputs, list_inputs
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
-from embertide.storage.opening import open_storage
-from embertide.versions.reading import read_version
 from tests.support.exact import assert_exact
 from tests.support.program_files import write_program
 from tests.support.typed_files import positions, write_typed_job

@@ -17,9 +17,9 @@ from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRen
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import _NodeDesc, _RendezvousState
 
 from embertide.errors import WorkerFailed
+from embertide.graph.exchange import Exchange
+from embertide.graph.objects import MOST_BYTES, broadcast_object
 from embertide.launch.bootstrap.rendezvous_state import JsonBackend, from_json, to_json
-from embertide.primitives.exchange import Exchange
-from embertide.primitives.objects import MOST_BYTES, broadcast_object
 from tests.support.ranks import on_grid
 
 pytestmark = pytest.mark.distributed

@@ -15,10 +15,10 @@ from safetensors.numpy import load_file, save_file
 
 import embertide
 from embertide.context import RunContext
-from embertide.pipeline import near, typed_graph
-from embertide.pipeline.over_kept import embed_over_kept
+from embertide.engine.pipeline import near, typed_graph
+from embertide.engine.pipeline.over_kept import embed_over_kept
+from embertide.engine.stages.features import LoadedNodes, read_some_features
 from embertide.spec.manifest import load_manifest
-from embertide.stages.features import LoadedNodes, read_some_features
 from tests.support.commands import Done
 from tests.support.export_results import WIDTH, Layers
 from tests.support.models import shake

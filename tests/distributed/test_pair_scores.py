@@ -15,12 +15,12 @@ import torch.nn.functional as F
 
 import embertide
 from embertide.errors import InputError, ManifestError, ModelError, ObjectMissing, OutputError
+from embertide.facts.telemetry.report import RunReport
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.manifest import check_objects, read_manifest
 from embertide.launch.local import run_job
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
-from embertide.storage.opening import open_storage
-from embertide.telemetry.report import RunReport
-from embertide.versions.manifest import check_objects, read_manifest
 from tests.support.exact import assert_exact
 from tests.support.export_decoders import WIDTH, Net
 from tests.support.models import shake

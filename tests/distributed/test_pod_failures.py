@@ -16,11 +16,11 @@ import psutil
 import pytest
 
 from embertide.cli.options import with_workers
+from embertide.edge.synth import SynthOptions, synthesize
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.reading import iter_embeddings
 from embertide.spec.manifest import load_manifest
 from embertide.spec.reports import Ending
-from embertide.storage.opening import open_storage
-from embertide.synth import SynthOptions, synthesize
-from embertide.versions.reading import iter_embeddings
 from tests.support.commands import environment, members
 from tests.support.patience import SOON_SECONDS, WAIT_SECONDS
 from tests.support.pods import LocalPods, Pod, end_well, files, local_pods

@@ -7,14 +7,21 @@ from pathlib import Path
 import pytest
 
 import embertide
+from embertide.engine.planning.estimate import estimate_program, fitting_grid
+from embertide.engine.planning.inputs import list_inputs
+from embertide.engine.planning.sizing import container_bytes
 from embertide.errors import AccessDenied, InputError, ManifestError, ProcessDied, WorkerFailed
+from embertide.facts.telemetry.container import working_set_bytes
+from embertide.facts.telemetry.memory import MemoryWatch
+from embertide.facts.telemetry.progress import Progress
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.catalog import latest
+from embertide.io.versions.publish import publish
+from embertide.io.versions.reading import read_version
 from embertide.launch.failure import Cause
 from embertide.launch.run_folder import RunFolder, write_text
 from embertide.launch.signals import StopRequest
 from embertide.models.read import read_model
-from embertide.planning.estimate import estimate_program, fitting_grid
-from embertide.planning.inputs import list_inputs
-from embertide.planning.sizing import container_bytes
 from embertide.pod import work
 from embertide.pod.attempt import WorkerAttempt
 from embertide.pod.board import Board
@@ -34,13 +41,6 @@ from embertide.spec.job_digest import job_digest
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.reports import Ending, OutputReport, PlanResult, WorkerStatus
 from embertide.spec.version_names import new_version
-from embertide.storage.opening import open_storage
-from embertide.telemetry.container import working_set_bytes
-from embertide.telemetry.memory import MemoryWatch
-from embertide.telemetry.progress import Progress
-from embertide.versions.catalog import latest
-from embertide.versions.publish import publish
-from embertide.versions.reading import read_version
 from tests.support.pods import files, plan_pod
 from tests.support.small_job import NODES, WIDTH, SmallJob
 from tests.support.versions import manifest_of, write_parts

@@ -14,16 +14,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import embertide
+from embertide.facts.telemetry.container import working_set_bytes
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.catalog import latest
+from embertide.io.versions.manifest import read_manifest
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference
 from embertide.spec import metric_names
 from embertide.spec.job_digest import job_digest
 from embertide.spec.refresh import Refresh
 from embertide.spec.reports import Ending, OutputReport, WorkerStatus
-from embertide.storage.opening import open_storage
-from embertide.telemetry.container import working_set_bytes
-from embertide.versions.catalog import latest
-from embertide.versions.manifest import read_manifest
 from tests.support.commands import members
 from tests.support.exact import assert_exact
 from tests.support.job_files import WIDTH, JobFiles, write_job

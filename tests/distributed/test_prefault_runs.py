@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from embertide.io.storage.opening import open_storage
 from embertide.kernels import native
 from embertide.kernels.prefault import Prefault, Prefaulted
 from embertide.launch.bootstrap import warmup
@@ -15,7 +16,6 @@ from embertide.launch.local import run_job
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference
 from embertide.spec.grid import GridShape
-from embertide.storage.opening import open_storage
 from tests.support.job_files import WIDTH, write_job
 from tests.support.prefault import MIB, has_huge_files, held
 from tests.support.tiers import later

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import torch
 
+from embertide.facts.telemetry.progress import Progress
+from embertide.graph.exchange import Exchange
+from embertide.io.storage.opening import open_storage
 from embertide.kernels import native
 from embertide.kernels.threads import work_done
 from embertide.launch.pulse import Pulse
 from embertide.launch.run_folder import repeating
 from embertide.launch.worker import _counts
-from embertide.primitives.exchange import Exchange
-from embertide.steps import Aggregate, Attend, HeadDot, Linear, PairAttend, Program, Step
-from embertide.storage.opening import open_storage
-from embertide.telemetry.progress import Progress
+from embertide.program.steps import Aggregate, Attend, HeadDot, Linear, PairAttend, Program, Step
 from tests.support.ranks import on_grid
 from tests.support.tiers import by_turns
 from tests.support.world import Graph, Rank, make_features, make_job
@@ -119,8 +119,8 @@ def test_kernels_tell_how_far_they_are() -> None:
 
 def test_counting_costs_next_to_nothing() -> None:
     """What a group adds, and what looking adds four times a second."""
-    from embertide.telemetry.recorder import CountingRecorder, Label
-    from embertide.telemetry.transfers import Work
+    from embertide.facts.telemetry.recorder import CountingRecorder, Label
+    from embertide.facts.telemetry.transfers import Work
 
     recorder, label = CountingRecorder(), Label("graph", "spmm", 0)
     recorder.received(label, 1)

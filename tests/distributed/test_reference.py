@@ -12,15 +12,15 @@ import pytest
 import torch
 
 from embertide.errors import InputError, ModelError
+from embertide.facts.report import draw_page
+from embertide.facts.telemetry.report import RunReport
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.catalog import list_versions
+from embertide.io.versions.manifest import read_manifest
 from embertide.launch.local import run_job
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference
-from embertide.report import draw_page
 from embertide.spec.grid import GridShape
-from embertide.storage.opening import open_storage
-from embertide.telemetry.report import RunReport
-from embertide.versions.catalog import list_versions
-from embertide.versions.manifest import read_manifest
 from tests.support.job_files import WIDTH, JobFiles, write_job
 from tests.support.world import NODES, make_features, make_graph
 

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import embertide
-from embertide.pipeline.over_kept import embed_over_kept
+from embertide.engine.pipeline.over_kept import embed_over_kept
+from embertide.facts.telemetry.format import human_bytes
+from embertide.io.versions.layers.seals import KeptTensor
+from embertide.io.versions.layers.sweeping import seals_of
 from embertide.spec.manifest import load_manifest
-from embertide.telemetry.format import human_bytes
-from embertide.versions.layers.seals import KeptTensor
-from embertide.versions.layers.sweeping import seals_of
 from tests.support.refreshed_job import NightlyJob
 from tests.support.tiers import later
 

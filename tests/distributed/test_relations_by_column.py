@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from embertide.errors import InputError, InputTooSmall
+from embertide.io.storage.opening import open_storage
 from embertide.launch.local import run_job
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide.storage.opening import open_storage
 from tests.support.exact import assert_exact
 from tests.support.job_files import WIDTH, JobFiles, write_job
 from tests.support.tiers import later

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from embertide.facts.report import draw_page
+from embertide.facts.report.run import Run
+from embertide.facts.telemetry.report import RunReport
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.manifest import read_manifest
+from embertide.io.versions.run_reports import read_report
 from embertide.launch.local import run_job
-from embertide.report import draw_page
-from embertide.report.run import Run
 from embertide.spec.grid import GridShape
-from embertide.storage.opening import open_storage
-from embertide.telemetry.report import RunReport
-from embertide.versions.manifest import read_manifest
-from embertide.versions.run_reports import read_report
 from tests.support.browser import MISSING, browser, find_browser
 from tests.support.job_files import HIDDEN, OUT, WIDTH, JobFiles, write_job
 from tests.support.world import make_features, make_graph

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from embertide.errors import SelfCheckFailed
-from embertide.storage.opening import open_storage
-from embertide.versions.layers.catalog import list_layers
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.layers.catalog import list_layers
 from tests.support import random_kills
 from tests.support.commands import Commands, environment
 from tests.support.random_kills import RandomKills
@@ -166,7 +166,7 @@ def test_random_kills_lose_nothing(tmp_path: Path, pytestconfig: pytest.Config) 
 
 
 FAULT = """
-from embertide.steps.run import Run
+from embertide.program.steps.run import Run
 
 plain = Run.lower
 

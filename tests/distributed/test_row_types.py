@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from embertide.models.reference import run_reference
-from embertide.steps import Activation, Aggregate, Linear, Program
+from embertide.program.steps import Activation, Aggregate, Linear, Program
 from tests.support.exact import UNIT, assert_exact
 from tests.support.ranks import on_grid
 from tests.support.tasks import embed_all

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from embertide.plans.dirty import why_whole
-from embertide.plans.plan import Target
+from embertide.program.plans.dirty import why_whole
+from embertide.program.plans.plan import Target
+from embertide.program.steps.base import KINDS
+from embertide.program.steps.shapes import Shapes
 from embertide.spec.grid import GridShape
-from embertide.steps.base import KINDS
-from embertide.steps.shapes import Shapes
 from tests.support.catalogue import catalogue
 from tests.support.modes import Mode
 from tests.support.plans import as_given

@@ -14,7 +14,7 @@ import torch
 import yaml
 
 from embertide.errors import SelfCheckFailed
-from embertide.steps import Activation, Aggregate, GraphNorm, Linear, Program
+from embertide.program.steps import Activation, Aggregate, GraphNorm, Linear, Program
 from tests.support.catalogue import catalogue
 from tests.support.commands import Commands, environment
 from tests.support.faults import FAULTS, count_caught
@@ -89,7 +89,7 @@ def test_with_all_rows_a_changed_row_is_always_caught() -> None:
 
 
 FAULT = """
-from embertide.steps.run import Run
+from embertide.program.steps.run import Run
 
 plain = Run.lower
 

@@ -15,17 +15,17 @@ import pytest
 import torch
 
 import embertide
-from embertide.check.check import check_job
-from embertide.compare.diff import compare_versions
+from embertide.edge.check.check import check_job
 from embertide.errors import InputError, ModelError
+from embertide.facts.telemetry.report import RunReport
+from embertide.io.compare.diff import compare_versions
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.catalog import latest
 from embertide.launch.local import run_job
 from embertide.pod.summary import output_report, run_status
+from embertide.program.steps import Program
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
-from embertide.steps import Program
-from embertide.storage.opening import open_storage
-from embertide.telemetry.report import RunReport
-from embertide.versions.catalog import latest
 from tests.support.commands import Commands
 from tests.support.exact import assert_exact
 from tests.support.export_results import HIDDEN, Heads, Layers

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from embertide.context import RunContext
+from embertide.engine.planning.inputs import Inputs
+from embertide.engine.stages.model import share_model
 from embertide.errors import InputChanged
+from embertide.facts.telemetry.recorder import CountingRecorder
+from embertide.graph.exchange import Exchange
+from embertide.io.storage.opening import open_storage
 from embertide.models.compiled import compile_model, read_compiled
 from embertide.models.read import read_files
-from embertide.planning.inputs import Inputs
-from embertide.primitives.exchange import Exchange
-from embertide.stages.model import share_model
-from embertide.storage.opening import open_storage
-from embertide.telemetry.recorder import CountingRecorder
 from tests.support.ranks import on_grid
 from tests.support.small_job import SmallJob
 from tests.support.world import make_job

@@ -10,8 +10,8 @@ import torch
 
 from embertide.grid import ColumnSlices, Grid, RowRanges
 from embertide.models.read import read_files
+from embertide.program.steps import Program
 from embertide.spec.grid import GridShape
-from embertide.steps import Program
 from embertide.tracing.export import export_module
 from embertide.tracing.record.graphs import GraphTypes
 from tests.support.models import Files, shake

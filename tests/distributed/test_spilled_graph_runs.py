@@ -11,16 +11,16 @@ import pytest
 import yaml
 
 import embertide
+from embertide.edge.synth.job import synthesize
+from embertide.edge.synth.options import SynthOptions
+from embertide.engine.planning.estimate import estimate_within
+from embertide.engine.planning.inputs import list_inputs
+from embertide.engine.planning.sizing import IMPORTS_BYTES, machine_bytes
+from embertide.facts.telemetry.estimate import PlannedSpill
+from embertide.io.storage.opening import open_storage
 from embertide.models.read import read_model
-from embertide.planning.estimate import estimate_within
-from embertide.planning.inputs import list_inputs
-from embertide.planning.sizing import IMPORTS_BYTES, machine_bytes
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
-from embertide.storage.opening import open_storage
-from embertide.synth.job import synthesize
-from embertide.synth.options import SynthOptions
-from embertide.telemetry.estimate import PlannedSpill
 from tests.support.commands import Commands
 from tests.support.full_disk import end_without_room
 from tests.support.memory_group import LIMITS, run_limited

@@ -17,11 +17,11 @@ import pytest
 import yaml
 
 import embertide
+from embertide.edge.synth.job import synthesize
+from embertide.edge.synth.options import SynthOptions
+from embertide.engine.planning.sizing import IMPORTS_BYTES, machine_bytes
 from embertide.errors import StorageError
-from embertide.planning.sizing import IMPORTS_BYTES, machine_bytes
-from embertide.storage.opening import open_storage
-from embertide.synth.job import synthesize
-from embertide.synth.options import SynthOptions
+from embertide.io.storage.opening import open_storage
 from tests.support.full_disk import end_without_room
 from tests.support.memory_group import LIMITS, run_limited
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from embertide.planning.inputs import list_inputs
-from embertide.planning.listings import check_listings
-from embertide.planning.readiness import describe, missing_inputs
+from embertide.engine.planning.inputs import list_inputs
+from embertide.engine.planning.listings import check_listings
+from embertide.engine.planning.readiness import describe, missing_inputs
+from embertide.io.storage.opening import open_storage
 from embertide.spec.manifest import load_manifest
-from embertide.storage.opening import open_storage
 from tests.support.commands import Commands, Published
 from tests.support.pods import local_pods, plan_pod
 from tests.support.small_job import NODES, WIDTH, SmallJob

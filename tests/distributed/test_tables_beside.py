@@ -15,10 +15,10 @@ import torch
 
 import embertide
 from embertide.errors import InputError, ModelError
+from embertide.facts.telemetry.report import RunReport
 from embertide.launch.local import run_job
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob, load_manifest
-from embertide.telemetry.report import RunReport
 from tests.support.exact import assert_exact
 from tests.support.export_tables import FEATURES, ROWS, BelowFeatures, Cat, Positions, Several
 from tests.support.models import shake

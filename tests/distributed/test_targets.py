@@ -17,16 +17,16 @@ import pytest
 import yaml
 
 import embertide
+from embertide.edge.indexes.push.plan import Options, chosen_version
 from embertide.errors import EmbertideError, InputError, ModelError, OutputError
-from embertide.indexes.push.plan import Options, chosen_version
+from embertide.facts.telemetry.report import RunReport
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.catalog import latest, list_versions
+from embertide.io.versions.releasing import release
 from embertide.launch.local import run_job
 from embertide.pod.summary import output_report, run_status
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob, load_manifest
-from embertide.storage.opening import open_storage
-from embertide.telemetry.report import RunReport
-from embertide.versions.catalog import latest, list_versions
-from embertide.versions.releasing import release
 from tests.support.commands import Commands
 from tests.support.pods import local_pods
 from tests.support.small_job import NODES, SmallJob

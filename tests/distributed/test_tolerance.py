@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from embertide.engine.stages.infer import refreshing, sparing
+from embertide.engine.stages.infer.taking_over import Refreshing
+from embertide.graph.exchange import Exchange
+from embertide.io.versions.layers.seals import KeptTensor
 from embertide.layouts import Shard
-from embertide.primitives.exchange import Exchange
-from embertide.stages.infer import refreshing, sparing
-from embertide.stages.infer.taking_over import Refreshing
-from embertide.steps import Aggregate, Program
-from embertide.steps.execution import Execution
-from embertide.versions.layers.seals import KeptTensor
+from embertide.program.steps import Aggregate, Program
+from embertide.program.steps.execution import Execution
 from tests.support.catalogue import catalogue
 from tests.support.ranks import on_grid
 from tests.support.refreshed import Answer, Cases, Day, refresh_cases

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from embertide.storage.opening import open_storage
-from embertide.versions.reading import iter_embeddings
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.reading import iter_embeddings
 from tests.support.commands import Commands
 from tests.support.small_job import NODES, SmallJob
 from tests.support.tiers import later

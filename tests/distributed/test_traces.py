@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from embertide.report.otlp.send import MOST_SECONDS, send
-from embertide.report.otlp.tree import Node
+from embertide.facts.report.otlp.send import MOST_SECONDS, send
+from embertide.facts.report.otlp.tree import Node
 from embertide.spec.manifest import load_manifest
 from tests.support.commands import Commands, Done
 from tests.support.monitoring.collector import Collector, Received, collector

@@ -9,12 +9,12 @@ from functools import partial
 import pytest
 import torch
 
+from embertide.engine.planning.tensors import tensor_moves
+from embertide.facts.telemetry.recorder import Label
 from embertide.footprint import GraphSize
 from embertide.grid import Grid
 from embertide.layouts import ROW_TYPES
-from embertide.planning.tensors import tensor_moves
-from embertide.spec.grid import GridShape
-from embertide.steps import (
+from embertide.program.steps import (
     Activation,
     Aggregate,
     Attend,
@@ -27,8 +27,8 @@ from embertide.steps import (
     Propagate,
     Step,
 )
-from embertide.steps.moves import Conversion, Move, Statistics, TileRows, WholeRows
-from embertide.telemetry.recorder import Label
+from embertide.program.steps.moves import Conversion, Move, Statistics, TileRows, WholeRows
+from embertide.spec.grid import GridShape
 from tests.support.formulas import Formulas
 from tests.support.plans import in_slices
 from tests.support.ranks import on_grid

@@ -7,9 +7,9 @@ import os
 import pytest
 import torch
 
+from embertide.graph.exchange import Exchange
+from embertide.graph.transports.direct import read_memory
 from embertide.launch.worker import is_lost_peer
-from embertide.primitives.exchange import Exchange
-from embertide.primitives.transports.direct import read_memory
 from tests.support.ranks import on_grid
 from tests.support.tiers import by_turns
 

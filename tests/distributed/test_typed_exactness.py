@@ -8,7 +8,7 @@ import pytest
 
 from embertide.errors import ModelError
 from embertide.grid import RowRanges
-from embertide.steps import Aggregate, Elementwise, Step
+from embertide.program.steps import Aggregate, Elementwise, Step
 from tests.support.ranks import on_grid
 from tests.support.typed_programs import (
     BUYS,

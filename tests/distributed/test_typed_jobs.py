@@ -13,19 +13,19 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from embertide.check.check import check_job
+from embertide.edge.check.check import check_job
+from embertide.engine.planning.inputs import Inputs, list_inputs
+from embertide.engine.planning.matching import check_model, narrow, unread
+from embertide.engine.planning.publishing import published
 from embertide.errors import InputError, ManifestError, ModelError
-from embertide.planning.inputs import Inputs, list_inputs
-from embertide.planning.matching import check_model, narrow, unread
-from embertide.planning.publishing import published
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.catalog import latest
+from embertide.io.versions.manifest import read_manifest
+from embertide.io.versions.publish import rollback
+from embertide.io.versions.reading import iter_embeddings, read_version
+from embertide.program.steps import Program
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob, load_manifest
-from embertide.steps import Program
-from embertide.storage.opening import open_storage
-from embertide.versions.catalog import latest
-from embertide.versions.manifest import read_manifest
-from embertide.versions.publish import rollback
-from embertide.versions.reading import iter_embeddings, read_version
 from tests.support.commands import Commands, Done
 from tests.support.plans import order_steps
 from tests.support.tiers import later

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from embertide.steps import Aggregate, Linear
+from embertide.program.steps import Aggregate, Linear
 from tests.support.exact import UNIT, assert_exact, relative_error
 from tests.support.plans import order_steps
 from tests.support.ranks import on_grid

@@ -14,12 +14,12 @@ import pytest
 import yaml
 
 import embertide
-from embertide.planning.confirmed import Confirmed
-from embertide.planning.inputs import list_inputs
-from embertide.planning.unchanged import confirm_unchanged
+from embertide.engine.planning.confirmed import Confirmed
+from embertide.engine.planning.inputs import list_inputs
+from embertide.engine.planning.unchanged import confirm_unchanged
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.pointer import read_pointer
 from embertide.spec.manifest import load_manifest
-from embertide.storage.opening import open_storage
-from embertide.versions.pointer import read_pointer
 from tests.support.commands import Commands
 
 pytestmark = pytest.mark.distributed

@@ -15,17 +15,17 @@ import pytest
 import torch
 import yaml
 
-from embertide.check.check import check_job
+from embertide.edge.check.check import check_job
+from embertide.engine.planning.estimate import estimate_job
 from embertide.errors import InputError
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.catalog import latest
+from embertide.io.versions.manifest import read_manifest
 from embertide.launch.local import run_job
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference
-from embertide.planning.estimate import estimate_job
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
-from embertide.storage.opening import open_storage
-from embertide.versions.catalog import latest
-from embertide.versions.manifest import read_manifest
 from tests.support.commands import Commands
 from tests.support.exact import assert_exact
 from tests.support.job_files import WIDTH, JobFiles, write_job

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from qdrant_client import QdrantClient
 
-from embertide.indexes.push import loading
-from embertide.indexes.push.protocol import Index
-from embertide.indexes.push.qdrant import Qdrant
-from embertide.indexes.push.targets import open_index
+from embertide.edge.indexes.push import loading
+from embertide.edge.indexes.push.protocol import Index
+from embertide.edge.indexes.push.qdrant import Qdrant
+from embertide.edge.indexes.push.targets import open_index
 from tests.support.index_readers import KINDS, Readers
 from tests.support.postgres import postgres as running_postgres
 

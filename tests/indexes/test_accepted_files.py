@@ -12,9 +12,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from embertide.indexes.convert import Conversion, convert
-from embertide.indexes.presets import PRESETS
-from embertide.storage.protocol import Storage
+from embertide.edge.indexes.convert import Conversion, convert
+from embertide.edge.indexes.presets import PRESETS
+from embertide.io.storage.protocol import Storage
 from tests.support.compared import Rows, publish_rows, random_rows
 from tests.support.versions import OLD
 

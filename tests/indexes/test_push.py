@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from embertide.edge.indexes.push.protocol import Table
+from embertide.edge.indexes.push.push import push
 from embertide.errors import InputError, OutputError, StoreUnavailable
-from embertide.indexes.push.protocol import Table
-from embertide.indexes.push.push import push
-from embertide.storage.protocol import Storage
-from embertide.versions.publish import rollback
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.publish import rollback
 from tests.support.compared import publish_rows, publish_types, random_rows
 from tests.support.index_readers import COUNT, WIDTH, Broken, Readers
 from tests.support.versions import CURRENT, LATER, NEXT, OLD

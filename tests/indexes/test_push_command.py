@@ -11,7 +11,7 @@ import pytest
 
 from embertide.cli import main
 from embertide.errors import InputError, OutputError, StoreUnavailable
-from embertide.storage.protocol import Storage
+from embertide.io.storage.protocol import Storage
 from tests.support.compared import publish_rows, random_rows
 from tests.support.ports import free_port
 from tests.support.versions import CURRENT, OLD

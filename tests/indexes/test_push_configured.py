@@ -13,12 +13,12 @@ import psycopg
 import pytest
 
 from embertide.cli import main
+from embertide.edge.indexes.push.configured import reader_name
 from embertide.errors import InputError, StoreUnavailable, VersionHeld
-from embertide.indexes.push.configured import reader_name
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.publish import rollback
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.reports import Ending, PushReport
-from embertide.storage.protocol import Storage
-from embertide.versions.publish import rollback
 from tests.support.chained import publish_chained
 from tests.support.commands import Commands, Done
 from tests.support.compared import Rows, publish_rows, random_rows

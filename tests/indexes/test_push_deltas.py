@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from embertide.indexes.push.push import push
-from embertide.storage.protocol import Storage
+from embertide.edge.indexes.push.push import push
+from embertide.io.storage.protocol import Storage
 from tests.support.chained import publish_chained
 from tests.support.compared import random_rows
 from tests.support.index_readers import COUNT, WIDTH, Broken, Readers

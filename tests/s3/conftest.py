@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from embertide.io.storage.opening import open_storage
+from embertide.io.storage.protocol import Storage
 from embertide.spec.workers import StorageSettings
-from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
 from tests.support.s3.jobs import SmallS3Job
 from tests.support.s3.proxy import S3Proxy, s3_proxy
 from tests.support.s3.server import S3Server

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from embertide.errors import AccessDenied, ObjectMissing
+from embertide.io.storage.opening import open_storage
+from embertide.io.storage.s3 import S3Store
+from embertide.io.storage.s3_streams import RangedFile
 from embertide.spec.manifest import StorageSettings
-from embertide.storage.opening import open_storage
-from embertide.storage.s3 import S3Store
-from embertide.storage.s3_streams import RangedFile
 from tests.support.s3.server import S3Server
 from tests.support.storage_contract import LARGE, MIB
 
@@ -84,7 +84,7 @@ def test_a_missing_bucket_is_never_taken_for_a_missing_object(
 
 def test_only_an_s3_uri_loads_the_client(tmp_path: Path) -> None:
     code = (
-        "import sys; from embertide.storage.opening import open_storage;"
+        "import sys; from embertide.io.storage.opening import open_storage;"
         " open_storage(None).write(sys.argv[1], b'1'); assert 'botocore' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, f"file://{tmp_path}/x"], check=True)

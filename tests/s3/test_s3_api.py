@@ -11,8 +11,8 @@ import pytest
 
 import embertide
 from embertide.errors import AccessDenied, ObjectMissing
+from embertide.io.storage.opening import open_storage
 from embertide.spec.manifest import StorageSettings
-from embertide.storage.opening import open_storage
 from tests.support.s3.server import S3Server
 from tests.support.versions import CURRENT, NEXT, OLD, publish_one, values_of, write_parts
 

@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from embertide.errors import InputError
-from embertide.readers.edges import read_edges, split_edges
-from embertide.readers.feature_schema import FeatureSchema
-from embertide.readers.features import read_features, split_features
-from embertide.readers.splits import Split
+from embertide.io.readers.edges import read_edges, split_edges
+from embertide.io.readers.feature_schema import FeatureSchema
+from embertide.io.readers.features import read_features, split_features
+from embertide.io.readers.splits import Split
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.lookup import read_rows_of
 from embertide.spec.edges import EdgeInput
 from embertide.spec.features import FeatureInput
-from embertide.storage.protocol import Storage
-from embertide.versions.lookup import read_rows_of
 from tests.support.compared import publish_rows, random_rows
 from tests.support.versions import OLD
 

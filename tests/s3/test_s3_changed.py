@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from embertide.errors import InputChanged, StorageError
-from embertide.readers.edges import read_edges, split_edges
+from embertide.io.readers.edges import read_edges, split_edges
+from embertide.io.storage.protocol import Storage
 from embertide.spec.edges import EdgeInput
-from embertide.storage.protocol import Storage
 from tests.support.s3.jobs import SmallS3Job
 from tests.support.s3.proxy import Answer, Forward, Request, S3Proxy, with_headers
 from tests.support.storage_contract import LARGE

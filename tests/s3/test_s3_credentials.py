@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from embertide.errors import AccessDenied
+from embertide.io.storage.opening import open_storage
+from embertide.io.storage.protocol import Storage
 from embertide.spec import naming
 from embertide.spec.workers import StorageSettings
-from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
 from tests.support.s3.server import S3Server, server_program, server_with_accounts
 
 pytestmark = pytest.mark.s3
@@ -97,7 +97,7 @@ def test_keys_are_in_no_environment(server: S3Server, mounted: Mounted) -> None:
     make_account(server, OLD)
     mounted.write(OLD)
     code = (
-        "from embertide.storage.opening import open_storage\n"
+        "from embertide.io.storage.opening import open_storage\n"
         "from embertide.spec.workers import StorageSettings\n"
         "import pathlib\n"
         f"s = StorageSettings(endpoint_url={server.endpoint!r}, region={server.region!r})\n"

@@ -19,10 +19,10 @@ import pytest
 from botocore.utils import ContainerMetadataFetcher
 
 from embertide.errors import AccessDenied, StoreUnavailable
+from embertide.io.storage import s3_retries
+from embertide.io.storage.opening import open_storage
+from embertide.io.storage.protocol import Storage
 from embertide.spec.workers import StorageSettings
-from embertide.storage import s3_retries
-from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
 from tests.support.s3.server import S3Server
 
 pytestmark = pytest.mark.s3

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.catalog import list_versions
+from embertide.io.versions.reading import iter_embeddings
 from embertide.spec.workers import StorageSettings
-from embertide.storage.opening import open_storage
-from embertide.versions.catalog import list_versions
-from embertide.versions.reading import iter_embeddings
 from tests.support.commands import Commands
 from tests.support.exact import assert_exact
 from tests.support.s3.server import S3Server

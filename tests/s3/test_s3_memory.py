@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from embertide.io.storage.opening import open_storage
 from embertide.spec.workers import StorageSettings
-from embertide.storage.opening import open_storage
 from tests.support.commands import Commands
 from tests.support.planned_peaks import hold_peaks
 from tests.support.s3.server import S3Server

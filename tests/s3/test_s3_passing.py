@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from embertide.errors import ObjectMissing, StorageError, StoreUnavailable
+from embertide.io.storage.opening import open_storage
 from embertide.spec.workers import StorageSettings
-from embertide.storage.opening import open_storage
 from tests.support.commands import Running
 from tests.support.s3.jobs import SmallS3Job
 from tests.support.s3.server import S3Server

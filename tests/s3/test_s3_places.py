@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from embertide.errors import ObjectMissing
-from embertide.readers.edges import split_edges
-from embertide.readers.places import expand
+from embertide.io.readers.edges import split_edges
+from embertide.io.readers.places import expand
+from embertide.io.storage.protocol import NAMES_AT_ONCE, Storage
 from embertide.spec.manifest import EdgeInput
-from embertide.storage.protocol import NAMES_AT_ONCE, Storage
 
 pytestmark = pytest.mark.s3
 

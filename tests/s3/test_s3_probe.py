@@ -8,12 +8,12 @@ import boto3
 import pytest
 
 from embertide.errors import AccessDenied, OutputError, StorageError
+from embertide.io.storage.opening import open_storage
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.catalog import list_versions
+from embertide.io.versions.probe import check_output
 from embertide.spec.version_names import new_version
 from embertide.spec.workers import StorageSettings
-from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
-from embertide.versions.catalog import list_versions
-from embertide.versions.probe import check_output
 from tests.support.s3.jobs import SmallS3Job
 from tests.support.s3.proxy import Answer, Forward, Request, S3Proxy, error
 from tests.support.s3.server import S3Server

@@ -8,12 +8,12 @@ import lancedb
 import numpy as np
 import pytest
 
+from embertide.edge.indexes.push.configured import push_to
+from embertide.edge.indexes.push.lance_s3 import s3_options
+from embertide.edge.indexes.push.plan import Options
 from embertide.errors import AccessDenied, StoreUnavailable
-from embertide.indexes.push.configured import push_to
-from embertide.indexes.push.lance_s3 import s3_options
-from embertide.indexes.push.plan import Options
+from embertide.io.storage.protocol import Storage
 from embertide.spec.storage import Encryption, StorageSettings, Store
-from embertide.storage.protocol import Storage
 from tests.support.compared import Rows, publish_rows, random_rows
 from tests.support.ports import free_port
 from tests.support.s3.server import S3Server

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from embertide.errors import ObjectMissing, OutputError
+from embertide.io.storage.opening import open_storage
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.lookup import read_rows_of
+from embertide.io.versions.pointer import Pointer, pointer_uri, read_pointer, utc_now
+from embertide.io.versions.publish import publish, rollback
+from embertide.io.versions.reading import read_version
+from embertide.io.versions.releasing import release, remove_held
 from embertide.spec.version_names import new_version, version_uri
 from embertide.spec.workers import StorageSettings
-from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
-from embertide.versions.lookup import read_rows_of
-from embertide.versions.pointer import Pointer, pointer_uri, read_pointer, utc_now
-from embertide.versions.publish import publish, rollback
-from embertide.versions.reading import read_version
-from embertide.versions.releasing import release, remove_held
 from tests.support.s3.server import S3Server
 from tests.support.versions import ROWS, manifest_of, names, publish_one, values_of, write_parts
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from embertide.engine.planning.readiness import describe, missing_inputs
 from embertide.errors import AccessDenied
-from embertide.planning.readiness import describe, missing_inputs
+from embertide.io.storage.opening import open_storage
+from embertide.io.storage.protocol import Storage
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.workers import StorageSettings
-from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
 from tests.support.operator_world import raw_job
 from tests.support.s3.server import S3Server
 

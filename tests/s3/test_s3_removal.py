@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from embertide.errors import AccessDenied
-from embertide.storage.protocol import Storage
-from embertide.versions.catalog import latest, list_versions
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.catalog import latest, list_versions
 from tests.support.s3.jobs import SmallS3Job
 from tests.support.s3.proxy import Answer, Forward, Request, S3Proxy, error, passing
 from tests.support.versions import CURRENT, NEXT, OLD, publish_one

@@ -11,20 +11,20 @@ import pyarrow.parquet as pq
 import pytest
 from botocore.loaders import JSONFileLoader
 
+from embertide.engine.planning.inputs import list_inputs
 from embertide.errors import InputError
-from embertide.planning.inputs import list_inputs
-from embertide.readers.edges import split_edges
-from embertide.readers.feature_schema import FeatureSchema
-from embertide.readers.features import read_features, split_features
-from embertide.readers.table_formats import FoldersAbove, folders_above
+from embertide.io.readers.edges import split_edges
+from embertide.io.readers.feature_schema import FeatureSchema
+from embertide.io.readers.features import read_features, split_features
+from embertide.io.readers.table_formats import FoldersAbove, folders_above
+from embertide.io.storage.opening import open_storage
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.lookup import read_rows_of
+from embertide.io.versions.objects import objects_of
+from embertide.io.versions.reading import read_version
 from embertide.spec.edges import EdgeInput
 from embertide.spec.features import FeatureInput
 from embertide.spec.manifest import StorageSettings, load_manifest
-from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
-from embertide.versions.lookup import read_rows_of
-from embertide.versions.objects import objects_of
-from embertide.versions.reading import read_version
 from tests.support.s3.server import S3Server
 from tests.support.versions import CURRENT, publish_one, values_of
 

@@ -15,11 +15,11 @@ import pytest
 import yaml
 
 from embertide.errors import AccessDenied, InputError
-from embertide.readers.table_formats import FoldersAbove
+from embertide.io.readers.table_formats import FoldersAbove
+from embertide.io.storage.opening import open_storage
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.catalog import list_versions
 from embertide.spec.workers import StorageSettings
-from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
-from embertide.versions.catalog import list_versions
 from tests.support.commands import Commands
 from tests.support.paths import ROOT
 from tests.support.s3.server import S3Server, server_program, server_with_accounts

@@ -13,12 +13,12 @@ import pytest
 import yaml
 
 from embertide.errors import AccessDenied, StorageError
+from embertide.io.storage.opening import open_storage
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.catalog import list_versions
+from embertide.io.versions.probe import check_output
 from embertide.spec import naming
 from embertide.spec.storage import StorageSettings
-from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
-from embertide.versions.catalog import list_versions
-from embertide.versions.probe import check_output
 from tests.support.s3.jobs import SmallS3Job
 from tests.support.s3.proxy import Answer, Forward, Request, S3Proxy, error
 from tests.support.s3.server import S3Server, server_program, server_with_accounts

@@ -7,8 +7,8 @@ import io
 import numpy as np
 import pytest
 
-from embertide.stages.features import read_some_features
-from embertide.storage.protocol import Storage
+from embertide.engine.stages.features import read_some_features
+from embertide.io.storage.protocol import Storage
 from tests.support.some_features import ROW, VALUES, read_later
 
 pytestmark = pytest.mark.s3

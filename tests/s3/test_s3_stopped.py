@@ -15,13 +15,13 @@ from typing import Any
 import boto3
 import pytest
 
+from embertide.edge.synth import SynthOptions, synthesize
+from embertide.io.storage.opening import open_storage
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.retention import ABANDONED_AFTER
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.version_names import new_version, version_uri
 from embertide.spec.workers import StorageSettings
-from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
-from embertide.synth import SynthOptions, synthesize
-from embertide.versions.retention import ABANDONED_AFTER
 from tests.support.commands import Running
 from tests.support.patience import SOON_SECONDS, WAIT_SECONDS
 from tests.support.pods import local_pods

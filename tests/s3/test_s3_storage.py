@@ -14,10 +14,10 @@ import boto3
 import pytest
 
 from embertide.errors import AccessDenied, ObjectMissing, StorageError, StoreUnavailable
+from embertide.io.storage.opening import open_storage
+from embertide.io.storage.protocol import Storage
 from embertide.spec import naming
 from embertide.spec.manifest import StorageSettings
-from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
 from tests.support.patience import WAIT_SECONDS
 from tests.support.s3.server import S3Server
 from tests.support.storage_contract import LARGE, MIB, StorageContract, keys

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from embertide.errors import InputError
-from embertide.readers.edges import split_edges
+from embertide.io.readers.edges import split_edges
+from embertide.io.storage.protocol import Storage
 from embertide.spec.manifest import EdgeInput
-from embertide.storage.protocol import Storage
 
 pytestmark = pytest.mark.s3
 

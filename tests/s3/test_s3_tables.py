@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from embertide.errors import AccessDenied, InputError
+from embertide.io.storage.opening import open_storage
+from embertide.io.storage.protocol import Storage
 from embertide.spec.workers import StorageSettings
-from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
 from tests.support.commands import Commands
 from tests.support.s3.server import S3Server
 from tests.support.small_job import SmallJob
@@ -99,7 +99,7 @@ def test_a_file_that_is_in_another_kind_of_store(iceberg: Any, storage: Storage,
 def test_an_object_that_is_replaced_after_the_listing(
     s3: S3Server, storage: Storage, root: str
 ) -> None:
-    from embertide.readers.edges import read_edges, split_edges
+    from embertide.io.readers.edges import read_edges, split_edges
 
     write_delta(s3, f"{root}/t", ROWS)
     item = edges(f"{root}/t", "delta")

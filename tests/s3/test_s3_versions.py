@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.formats import FORMATS
+from embertide.io.versions.parts import PartWriter
+from embertide.io.versions.reading import read_part
 from embertide.spec.manifest import StorageSettings
-from embertide.storage.protocol import Storage
-from embertide.versions.formats import FORMATS
-from embertide.versions.parts import PartWriter
-from embertide.versions.reading import read_part
 from tests.support.versions import check_crashes, check_races
 
 pytestmark = pytest.mark.s3

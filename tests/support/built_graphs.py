@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from embertide.context import RunContext
+from embertide.engine.pipeline.typed_graph import Located, build_types, ingest_types, load_types
+from embertide.engine.planning.inputs import list_inputs
+from embertide.graph.exchange import Exchange
+from embertide.io.storage.opening import open_storage
 from embertide.kernels.csr import Csr
-from embertide.pipeline.typed_graph import Located, build_types, ingest_types, load_types
-from embertide.planning.inputs import list_inputs
-from embertide.primitives.exchange import Exchange
 from embertide.spec.manifest import EmbeddingJob
-from embertide.storage.opening import open_storage
 
 Edge = tuple[Any, ...]
 """(source id, destination id, weight, features); weight 1 where edges have none."""

@@ -12,7 +12,7 @@ import torch
 
 from embertide.models.dgl_interop import why_no_dgl
 from embertide.models.layer import Library
-from embertide.steps import Aggregate, Combine, Linear, Program
+from embertide.program.steps import Aggregate, Combine, Linear, Program
 from tests.support.conv_cases import CASES, EXAMPLES, library_nn
 from tests.support.conv_cases.case import Example
 from tests.support.conv_cases.models import DGL_LAYERS, DGL_STACK, PYG_LAYERS, PYG_MODELS

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from embertide.compare.base import current_base
-from embertide.compare.chain import Chain, describe
-from embertide.compare.previous import Ours, compare
-from embertide.compare.rows import KeyedRows, as_published
+from embertide.io.compare.base import current_base
+from embertide.io.compare.chain import Chain, describe
+from embertide.io.compare.previous import Ours, compare
+from embertide.io.compare.rows import KeyedRows, as_published
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.deltas import delta_of
+from embertide.io.versions.keys import ranges_from
+from embertide.io.versions.manifest import read_manifest, types_in
 from embertide.spec.version_names import version_uri
-from embertide.storage.protocol import Storage
-from embertide.versions.deltas import delta_of
-from embertide.versions.keys import ranges_from
-from embertide.versions.manifest import read_manifest, types_in
 from tests.support.compared import Rows, in_order, publish_rows
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from embertide.facts.telemetry.estimate import Estimate, GridNeeds, InputSize
+from embertide.facts.telemetry.progress import Progress
+from embertide.facts.telemetry.report import PlannedTraffic, RankMemory, RunReport, Traffic
 from embertide.spec.grid import GridShape
-from embertide.telemetry.estimate import Estimate, GridNeeds, InputSize
-from embertide.telemetry.progress import Progress
-from embertide.telemetry.report import PlannedTraffic, RankMemory, RunReport, Traffic
 
 JOB = """\
 apiVersion: embertide.dev/v1alpha1

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from embertide.storage.opening import open_storage
-from embertide.versions.catalog import latest, list_versions
-from embertide.versions.reading import iter_embeddings
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.catalog import latest, list_versions
+from embertide.io.versions.reading import iter_embeddings
 from tests.support.forked_process import ForkedProcess
 from tests.support.patience import SOON_SECONDS
 

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.catalog import VersionInfo
+from embertide.io.versions.keys import key_words
+from embertide.io.versions.manifest import together
+from embertide.io.versions.parts import PartWriter
+from embertide.io.versions.publish import publish
 from embertide.spec.version_names import version_uri
-from embertide.storage.protocol import Storage
-from embertide.versions.catalog import VersionInfo
-from embertide.versions.keys import key_words
-from embertide.versions.manifest import together
-from embertide.versions.parts import PartWriter
-from embertide.versions.publish import publish
 
 Rows = dict[Any, npt.NDArray[np.float32]]
 """Id -> vector."""

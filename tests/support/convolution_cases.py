@@ -14,7 +14,7 @@ from torch import nn
 
 from embertide.models.description import Description, parse_description
 from embertide.models.layer import Layer, Library
-from embertide.steps import Program
+from embertide.program.steps import Program
 from tests.support import (
     hetero_cases_dgl,
     hetero_cases_pyg,

@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from embertide.errors import EmbertideError
+from embertide.facts.telemetry.transfers import TransferStats
+from embertide.io.storage.local import LocalStore
+from embertide.io.storage.protocol import Listing, ObjectInfo, OnRetry, OnUpload
 from embertide.spec.schemes import SCHEMES, Scheme
 from embertide.spec.storage import Store
-from embertide.storage.local import LocalStore
-from embertide.storage.protocol import Listing, ObjectInfo, OnRetry, OnUpload
-from embertide.telemetry.transfers import TransferStats
 
 DISK = Scheme(
     name="disk",

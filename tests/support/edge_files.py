@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from embertide.errors import InputError
-from embertide.readers.edges import EdgeBatch, read_edges, split_edges
+from embertide.io.readers.edges import EdgeBatch, read_edges, split_edges
+from embertide.io.storage.protocol import Storage
 from embertide.spec.manifest import EdgeInput
-from embertide.storage.protocol import Storage
 
 RNG = np.random.default_rng(5)
 SOURCE = RNG.integers(0, 500, 997)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import torch
 import yaml
 
-from embertide.steps import (
+from embertide.program.steps import (
     Aggregate,
     Attend,
     Concat,

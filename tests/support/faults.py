@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from embertide.graph import arriving
+from embertide.graph.exchange import Exchange
+from embertide.graph.graph import LayerGraph
 from embertide.layouts import Shard
-from embertide.primitives import arriving
-from embertide.primitives.exchange import Exchange
-from embertide.primitives.graph import LayerGraph
-from embertide.steps import Program
-from embertide.steps.execution import Execution
-from embertide.steps.run import Input, Run
-from embertide.steps.tensors import Tensors
+from embertide.program.steps import Program
+from embertide.program.steps.execution import Execution
+from embertide.program.steps.run import Input, Run
+from embertide.program.steps.tensors import Tensors
 from tests.support.world import Graph, Rank, make_features, make_job
 
 ONE_IN = 1000

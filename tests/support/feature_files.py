@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from embertide.errors import InputError
-from embertide.readers.feature_schema import feature_schema
-from embertide.readers.features import read_features, split_features
+from embertide.io.readers.feature_schema import feature_schema
+from embertide.io.readers.features import read_features, split_features
+from embertide.io.storage.protocol import Storage
 from embertide.spec.manifest import FeatureInput
-from embertide.storage.protocol import Storage
 
 
 def feature_input(path: Path, form: str = "parquet", **fields: Any) -> FeatureInput:

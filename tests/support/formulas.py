@@ -11,8 +11,8 @@ from itertools import permutations
 
 import numpy as np
 
+from embertide.facts.telemetry.recorder import Label
 from embertide.grid import ColumnSlices, Grid, RowRanges
-from embertide.telemetry.recorder import Label
 from tests.support.world import Graph, loaded_rows, read_edges_of
 
 Bytes = dict[Label, tuple[int, int]]

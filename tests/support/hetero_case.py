@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from embertide.models.reference import run_typed_reference
-from embertide.steps import Program
+from embertide.program.steps import Program
 from tests.support.models import program_of, shake
 from tests.support.typed_world import COUNTS, layer_of, make_edges, make_typed_features
 

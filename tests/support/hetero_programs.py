@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from embertide.steps import Program
+from embertide.program.steps import Program
 from tests.support import hetero_cases_dgl, hetero_cases_pyg
 from tests.support.dgl_library import dgl
 from tests.support.hetero_case import shaken

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from embertide.indexes.push.plan import Options
-from embertide.indexes.push.protocol import Index, Table
-from embertide.indexes.push.qdrant import point_id
+from embertide.edge.indexes.push.plan import Options
+from embertide.edge.indexes.push.protocol import Index, Table
+from embertide.edge.indexes.push.qdrant import point_id
 from tests.support.compared import Rows
 
 COUNT, WIDTH = 300, 8

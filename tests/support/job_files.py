@@ -13,10 +13,10 @@ import pyarrow.csv
 import pyarrow.parquet
 import torch
 
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.reading import iter_embeddings
 from embertide.models.synth import write_random_model
 from embertide.spec.manifest import EmbeddingJob, load_manifest
-from embertide.storage.opening import open_storage
-from embertide.versions.reading import iter_embeddings
 from tests.support.world import Graph
 
 WIDTH, HIDDEN, OUT, HEADS = 9, 12, 6, 3

@@ -12,8 +12,8 @@ from embertide.errors import ObjectMissing
 from embertide.models.folder_reading import parse_folder
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference
-from embertide.steps import Program
-from embertide.steps.reference import LayerGraph
+from embertide.program.steps import Program
+from embertide.program.steps.reference import LayerGraph
 from tests.support.exact import relative_error
 
 if TYPE_CHECKING:

@@ -14,34 +14,34 @@ import numpy as np
 import torch
 
 from embertide.context import RunContext
+from embertide.engine.pipeline.prepare import target_of
+from embertide.engine.planning.edge_memory import logged_bytes
+from embertide.engine.planning.graph import PlannedGraph, PlannedRelation
+from embertide.engine.planning.matching import narrow
+from embertide.engine.planning.spilled import spilled_costs
+from embertide.engine.planning.spilled_graph import graph_problem, spilled_graph
+from embertide.engine.stages.infer import Chosen, Keeping
+from embertide.facts.telemetry.chosen import ChosenFacts
+from embertide.facts.telemetry.kept import KeptFacts
+from embertide.facts.telemetry.self_check import SelfCheck
 from embertide.footprint import GraphSize
+from embertide.graph import edge_log
+from embertide.graph.exchange import Exchange
 from embertide.grid import RowRanges
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.layers.places import SEAL
+from embertide.io.versions.layers.store import LayerStore
+from embertide.io.versions.layers.sweeping import objects_of
 from embertide.kernels import host_store, scratch, spilled_sort
 from embertide.kernels.host_store import HostStore
 from embertide.kernels.lanes import Lane, lanes_of
 from embertide.kernels.scratch import Scratch
 from embertide.kernels.spilled_csr import SpilledCsr
-from embertide.pipeline.prepare import target_of
-from embertide.planning.edge_memory import logged_bytes
-from embertide.planning.graph import PlannedGraph, PlannedRelation
-from embertide.planning.matching import narrow
-from embertide.planning.spilled import spilled_costs
-from embertide.planning.spilled_graph import graph_problem, spilled_graph
-from embertide.plans import spill
-from embertide.primitives import edge_log
-from embertide.primitives.exchange import Exchange
-from embertide.selfcheck.checker import Checker
-from embertide.stages.infer import Chosen, Keeping
-from embertide.steps import Program
-from embertide.steps.execution import Execution
-from embertide.steps.propagate import Propagate
-from embertide.storage.opening import open_storage
-from embertide.telemetry.chosen import ChosenFacts
-from embertide.telemetry.kept import KeptFacts
-from embertide.telemetry.self_check import SelfCheck
-from embertide.versions.layers.places import SEAL
-from embertide.versions.layers.store import LayerStore
-from embertide.versions.layers.sweeping import objects_of
+from embertide.program.plans import spill
+from embertide.program.selfcheck.checker import Checker
+from embertide.program.steps import Program
+from embertide.program.steps.execution import Execution
+from embertide.program.steps.propagate import Propagate
 from tests.support.exact import TOLERANCE
 from tests.support.late_lanes import LateLanes
 from tests.support.plans import as_given, order_steps

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import yaml
 from safetensors.numpy import load_file, save_file
 
+from embertide.facts.telemetry.report import RunReport
 from embertide.launch.local import run_job
 from embertide.spec.manifest import load_manifest
-from embertide.telemetry.report import RunReport
 from tests.support.paths import ROOT
 
 EXAMPLE = ROOT / "examples" / "debian"

@@ -9,16 +9,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from embertide.errors import InputError
-from embertide.pipeline.compute import layer_graphs
-from embertide.pipeline.prepare import target_of
-from embertide.pipeline.typed_graph import Located, TypedGraph
-from embertide.plans.degrees import kinds_read
-from embertide.plans.dirty import why_whole
-from embertide.primitives.exchange import Exchange
-from embertide.stages.changes import count_degrees, keep_degrees, read_degrees
-from embertide.stages.features import LoadedNodes, RawFeatures, loaded_features, locate_features
-from embertide.stages.infer import (
+from embertide.engine.pipeline.compute import layer_graphs
+from embertide.engine.pipeline.prepare import target_of
+from embertide.engine.pipeline.typed_graph import Located, TypedGraph
+from embertide.engine.stages.changes import count_degrees, keep_degrees, read_degrees
+from embertide.engine.stages.features import (
+    LoadedNodes,
+    RawFeatures,
+    loaded_features,
+    locate_features,
+)
+from embertide.engine.stages.infer import (
     Keeping,
     KeptRows,
     OverKept,
@@ -26,10 +27,14 @@ from embertide.stages.infer import (
     check_over_kept,
     infer_over_kept,
 )
-from embertide.steps import Program
-from embertide.storage.opening import open_storage
-from embertide.telemetry.kept import KeptFacts
-from embertide.versions.layers.store import LayerStore
+from embertide.errors import InputError
+from embertide.facts.telemetry.kept import KeptFacts
+from embertide.graph.exchange import Exchange
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.layers.store import LayerStore
+from embertide.program.plans.degrees import kinds_read
+from embertide.program.plans.dirty import why_whole
+from embertide.program.steps import Program
 from tests.support.plans import as_given
 from tests.support.world import NODES, Graph, NoClock, Rank, make_features, make_job
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from embertide.planning.graph import PlannedGraph
-from embertide.plans.fuse import fuse
-from embertide.plans.passes import MARKING, ORDERING, make_plan
-from embertide.plans.plan import Plan, Target
-from embertide.plans.whole_rows import choose_whole_rows
+from embertide.engine.planning.graph import PlannedGraph
+from embertide.program.plans.fuse import fuse
+from embertide.program.plans.passes import MARKING, ORDERING, make_plan
+from embertide.program.plans.plan import Plan, Target
+from embertide.program.plans.whole_rows import choose_whole_rows
+from embertide.program.steps import Program
+from embertide.program.steps.run import Run
 from embertide.spec.grid import GridShape
-from embertide.steps import Program
-from embertide.steps.run import Run
 
 AS_GIVEN = (fuse, partial(choose_whole_rows, again=(*ORDERING, fuse)), *MARKING)
 """Passes that keep the order of the steps, unless workers compute whole rows."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from embertide.models.folder import LayerName
 from embertide.models.folder_writing import StoredTable, folder_files
-from embertide.steps import Program
+from embertide.program.steps import Program
 
 
 def write_program(

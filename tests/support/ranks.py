@@ -18,11 +18,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from embertide.facts.telemetry.recorder import CountingRecorder
+from embertide.graph.exchange import Exchange
 from embertide.grid import Grid
 from embertide.launch.worker import backend
-from embertide.primitives.exchange import Exchange
 from embertide.spec.grid import GridShape
-from embertide.telemetry.recorder import CountingRecorder
 
 Task = Callable[..., Any]
 TIMEOUT_SECONDS = 300

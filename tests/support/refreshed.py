@@ -9,29 +9,34 @@ from typing import Any
 import numpy as np
 import torch
 
-from embertide.pipeline.compute import layer_graphs
-from embertide.pipeline.prepare import target_of
-from embertide.pipeline.reach import count_reach
-from embertide.pipeline.typed_graph import Located, TypedGraph
-from embertide.plans.boundaries import Boundary, boundaries, boundary_digest, results_of
-from embertide.plans.dirty import why_whole
-from embertide.plans.plan import Plan
-from embertide.primitives.exchange import Exchange
-from embertide.stages.changes import (
+from embertide.engine.pipeline.compute import layer_graphs
+from embertide.engine.pipeline.prepare import target_of
+from embertide.engine.pipeline.reach import count_reach
+from embertide.engine.pipeline.typed_graph import Located, TypedGraph
+from embertide.engine.stages.changes import (
     EarlierDigests,
     OwnNodes,
     RowDigests,
     find_changes,
     keep_digests,
 )
-from embertide.stages.features import LoadedNodes, RawFeatures, loaded_features, locate_features
-from embertide.stages.infer import Keeping, Refreshing, arrange, infer
-from embertide.steps import Program
-from embertide.storage.opening import open_storage
-from embertide.telemetry.kept import KeptFacts
-from embertide.telemetry.refresh import RefreshFacts
-from embertide.versions.layers.seals import KeptTensor, Seal
-from embertide.versions.layers.store import LayerStore
+from embertide.engine.stages.features import (
+    LoadedNodes,
+    RawFeatures,
+    loaded_features,
+    locate_features,
+)
+from embertide.engine.stages.infer import Keeping, Refreshing, arrange, infer
+from embertide.facts.telemetry.kept import KeptFacts
+from embertide.facts.telemetry.refresh import RefreshFacts
+from embertide.graph.exchange import Exchange
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.layers.seals import KeptTensor, Seal
+from embertide.io.versions.layers.store import LayerStore
+from embertide.program.plans.boundaries import Boundary, boundaries, boundary_digest, results_of
+from embertide.program.plans.dirty import why_whole
+from embertide.program.plans.plan import Plan
+from embertide.program.steps import Program
 from tests.support.plans import as_given
 from tests.support.world import (
     NODES,

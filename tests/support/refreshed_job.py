@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from embertide.planning.estimate import estimate_job
+from embertide.engine.planning.estimate import estimate_job
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.catalog import latest
+from embertide.io.versions.layers.catalog import KeptLayers, list_layers
+from embertide.io.versions.layers.seals import from_bytes
+from embertide.io.versions.manifest import read_manifest, types_in
+from embertide.io.versions.reading import iter_embeddings
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
-from embertide.storage.opening import open_storage
-from embertide.versions.catalog import latest
-from embertide.versions.layers.catalog import KeptLayers, list_layers
-from embertide.versions.layers.seals import from_bytes
-from embertide.versions.manifest import read_manifest, types_in
-from embertide.versions.reading import iter_embeddings
 from tests.support.commands import Done, Running
 from tests.support.patience import SOON_SECONDS, WAIT_SECONDS
 from tests.support.synthetic import make_synthetic

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import yaml
 
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.catalog import latest, list_versions
+from embertide.io.versions.layers.catalog import list_layers
+from embertide.io.versions.layers.seals import from_bytes
+from embertide.io.versions.layers.sweeping import keys, objects_of, remove
+from embertide.io.versions.reading import iter_embeddings
 from embertide.spec.workers import StorageSettings
-from embertide.storage.opening import open_storage
-from embertide.versions.catalog import latest, list_versions
-from embertide.versions.layers.catalog import list_layers
-from embertide.versions.layers.seals import from_bytes
-from embertide.versions.layers.sweeping import keys, objects_of, remove
-from embertide.versions.reading import iter_embeddings
 from tests.support.commands import Done, Running
 from tests.support.patience import SOON_SECONDS, WAIT_SECONDS
 from tests.support.synthetic import make_synthetic

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from embertide.spec.grid import GridShape
-from embertide.telemetry.report import (
+from embertide.facts.telemetry.report import (
     LayerFacts,
     PlannedTraffic,
     RankMemory,
@@ -15,7 +14,8 @@ from embertide.telemetry.report import (
     Traffic,
     WorkerReport,
 )
-from embertide.telemetry.self_check import CHECKED, CheckedRows, SelfCheck
+from embertide.facts.telemetry.self_check import CHECKED, CheckedRows, SelfCheck
+from embertide.spec.grid import GridShape
 
 VERSION = "20261121T041922Z-3fa9c1"
 NODES, EDGES, LAYERS = 1_048_576, 20_971_520, 2

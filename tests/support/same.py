@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from embertide.models.reference import run_reference
-from embertide.steps.base import EdgeStep
+from embertide.program.steps.base import EdgeStep
 from tests.support.catalogue import catalogue
 from tests.support.cover import is_typed, needs_dgl, read_cover
 from tests.support.exact import TOLERANCE, UNIT, relative_error

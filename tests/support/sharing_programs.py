@@ -5,7 +5,7 @@ One of those relations has no edges, and what they need beside the rows is writt
 
 from __future__ import annotations
 
-from embertide.steps import (
+from embertide.program.steps import (
     Aggregate,
     Attend,
     Concat,

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 
-from embertide.plans.passes import make_plan
-from embertide.plans.plan import Plan, Target
+from embertide.program.plans.passes import make_plan
+from embertide.program.plans.plan import Plan, Target
+from embertide.program.steps import Program
+from embertide.program.steps.base import Step
+from embertide.program.steps.run import Run
 from embertide.spec.grid import GridShape
-from embertide.steps import Program
-from embertide.steps.base import Step
-from embertide.steps.run import Run
 
 TARGETS = {
     f"{grid}{' in place' if in_place else ''}": Target(

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from embertide.io.storage.opening import open_storage
 from embertide.models.synth import write_random_model
-from embertide.storage.opening import open_storage
 
 NODES, WIDTH, LAYERS = 12, 4, 2
 

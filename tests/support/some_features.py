@@ -12,16 +12,16 @@ import pyarrow.parquet as pq
 import torch
 
 from embertide.context import RunContext
+from embertide.engine.planning.inputs import NodeSplits
+from embertide.engine.stages.features import LoadedNodes, load_nodes
+from embertide.facts.telemetry.recorder import NullRecorder
+from embertide.graph.exchange import Exchange
 from embertide.grid import Grid
-from embertide.planning.inputs import NodeSplits
-from embertide.primitives.exchange import Exchange
-from embertide.readers.feature_schema import feature_schema
-from embertide.readers.features import split_features
+from embertide.io.readers.feature_schema import feature_schema
+from embertide.io.readers.features import split_features
+from embertide.io.storage.protocol import Storage
 from embertide.spec.grid import GridShape
 from embertide.spec.nodes import NodeInput
-from embertide.stages.features import LoadedNodes, load_nodes
-from embertide.storage.protocol import Storage
-from embertide.telemetry.recorder import NullRecorder
 from tests.support.world import make_job
 
 NODES, WIDTH, GROUP = 5000, 64, 100

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from embertide.steps import (
+from embertide.program.steps import (
     ColumnStatistic,
     Combine,
     Degree,

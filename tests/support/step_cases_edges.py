@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from embertide.models.builder import ProgramBuilder
-from embertide.steps import (
+from embertide.program.steps import (
     Aggregate,
     Attend,
     Combine,

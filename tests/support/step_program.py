@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from embertide.steps import (
+from embertide.program.steps import (
     Aggregate,
     Linear,
     Program,
     Step,
 )
-from embertide.steps.shapes import Shapes
+from embertide.program.steps.shapes import Shapes
 
 WIDTH = 10
 EDGE_FEATURES = 3

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from embertide.errors import InputError, ObjectMissing
-from embertide.storage.protocol import ObjectInfo, Storage
+from embertide.io.storage.protocol import ObjectInfo, Storage
 
 MIB = 1 << 20
 # Larger than all that is read ahead or uploaded at once, and no multiple of any part.

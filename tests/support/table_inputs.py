@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from embertide.readers.edges import read_edges, split_edges
+from embertide.io.readers.edges import read_edges, split_edges
+from embertide.io.storage.opening import open_storage
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.reading import iter_embeddings
 from embertide.spec.manifest import EdgeInput
-from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
-from embertide.versions.reading import iter_embeddings
 
 _MAGIC = 1681511377
 """Of a bitmap of deleted rows: https://github.com/delta-io/delta/blob/master/PROTOCOL.md."""

@@ -15,23 +15,23 @@ import pyarrow as pa
 import torch
 
 from embertide.context import RunContext
+from embertide.engine.stages import publish
+from embertide.engine.stages.publish import Rows, write_parts
+from embertide.engine.stages.sample import sample_layer
 from embertide.errors import OutputError
+from embertide.facts.telemetry.recorder import Label, NullRecorder
+from embertide.facts.telemetry.self_check import SelfCheck
+from embertide.graph import gemm, id_rounds, idmap, shuffle
+from embertide.graph.exchange import Exchange
+from embertide.graph.idmap import HashedIds
+from embertide.graph.transports.network import Network, Transfer
 from embertide.grid import RowRanges, even_bounds
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions import parts as part_files
+from embertide.io.versions.parts import PartDigest
 from embertide.kernels import attention_torch, moments
-from embertide.primitives import gemm, id_rounds, idmap, shuffle
-from embertide.primitives.exchange import Exchange
-from embertide.primitives.idmap import HashedIds
-from embertide.primitives.transports.network import Network, Transfer
+from embertide.program.steps import Program, message, row_wise, semantic
 from embertide.spec.workers import StorageSettings
-from embertide.stages import publish
-from embertide.stages.publish import Rows, write_parts
-from embertide.stages.sample import sample_layer
-from embertide.steps import Program, message, row_wise, semantic
-from embertide.storage.opening import open_storage
-from embertide.telemetry.recorder import Label, NullRecorder
-from embertide.telemetry.self_check import SelfCheck
-from embertide.versions import parts as part_files
-from embertide.versions.parts import PartDigest
 from tests.support.plans import order_steps
 from tests.support.world import Graph, Rank, make_features, make_job
 

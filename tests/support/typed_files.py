@@ -13,9 +13,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import torch
 
-from embertide.steps import Program
-from embertide.storage.opening import open_storage
-from embertide.versions.reading import read_version
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.reading import read_version
+from embertide.program.steps import Program
 from tests.support.exact import assert_exact
 from tests.support.program_files import write_program
 from tests.support.typed_world import COUNTS, EDGE_FEATURES, make_edges, make_typed_features

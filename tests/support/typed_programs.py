@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from embertide.steps import (
+from embertide.program.steps import (
     Activation,
     Aggregate,
     Attend,

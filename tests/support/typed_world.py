@@ -13,25 +13,25 @@ import torch
 import yaml
 
 from embertide.context import RunContext
+from embertide.engine.pipeline.compute import layer_graphs
+from embertide.engine.pipeline.prepare import target_of
+from embertide.engine.pipeline.typed_graph import TypedGraph, build_types, drop_unread
+from embertide.engine.planning.matching import match_relations, narrow
+from embertide.engine.stages.features import LoadedNodes, RawFeatures, loaded_features
+from embertide.engine.stages.infer import Chosen, Keeping, arrange, infer
+from embertide.engine.stages.ingest import reverse
+from embertide.facts.telemetry.self_check import SelfCheck
+from embertide.graph.edge_chunks import EdgeChunk
+from embertide.graph.edge_log import EdgeLog
+from embertide.graph.exchange import Exchange
+from embertide.graph.node_ids import DenseIds
+from embertide.graph.shuffle import Edges
 from embertide.grid import RowRanges, even_bounds
 from embertide.kernels.scratch import Scratch
 from embertide.models.reference import LayerGraph, run_typed_reference
-from embertide.pipeline.compute import layer_graphs
-from embertide.pipeline.prepare import target_of
-from embertide.pipeline.typed_graph import TypedGraph, build_types, drop_unread
-from embertide.planning.matching import match_relations, narrow
-from embertide.primitives.edge_chunks import EdgeChunk
-from embertide.primitives.edge_log import EdgeLog
-from embertide.primitives.exchange import Exchange
-from embertide.primitives.node_ids import DenseIds
-from embertide.primitives.shuffle import Edges
+from embertide.program.steps import Program
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.relations import Relation
-from embertide.stages.features import LoadedNodes, RawFeatures, loaded_features
-from embertide.stages.infer import Chosen, Keeping, arrange, infer
-from embertide.stages.ingest import reverse
-from embertide.steps import Program
-from embertide.telemetry.self_check import SelfCheck
 from tests.support.plans import as_given
 from tests.support.tasks import GroupRecorder
 from tests.support.world import GROUP_BYTES, NoClock, make_checker

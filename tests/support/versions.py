@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from embertide.io.storage.opening import open_storage
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.catalog import VersionInfo, latest, list_versions
+from embertide.io.versions.parts import PartDigest, PartWriter
+from embertide.io.versions.pointer import Follows
+from embertide.io.versions.publish import publish
+from embertide.io.versions.reading import iter_embeddings
 from embertide.spec.manifest import StorageSettings
 from embertide.spec.version_names import new_version, version_uri
-from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
-from embertide.versions.catalog import VersionInfo, latest, list_versions
-from embertide.versions.parts import PartDigest, PartWriter
-from embertide.versions.pointer import Follows
-from embertide.versions.publish import publish
-from embertide.versions.reading import iter_embeddings
 from tests.support.paths import ROOT
 from tests.support.patience import WAIT_SECONDS
 

@@ -14,30 +14,30 @@ import numpy as np
 import torch
 
 from embertide.context import RunContext
-from embertide.grid import even_bounds
-from embertide.kernels.spilled_csr import AnyCsr
-from embertide.layouts import ROW_TYPES
-from embertide.pipeline.compute import layer_graphs
-from embertide.pipeline.prepare import target_of
-from embertide.pipeline.typed_graph import Located, TypedGraph
-from embertide.primitives.edge_chunks import EdgeChunk
-from embertide.primitives.exchange import Exchange
-from embertide.primitives.node_ids import DenseIds
-from embertide.primitives.shuffle import Edges
-from embertide.selfcheck.checker import Checker
-from embertide.selfcheck.judge import Limits
-from embertide.spec.manifest import EmbeddingJob, load_manifest
-from embertide.stages.csr import build_graph, choose_ranges
-from embertide.stages.features import (
+from embertide.engine.pipeline.compute import layer_graphs
+from embertide.engine.pipeline.prepare import target_of
+from embertide.engine.pipeline.typed_graph import Located, TypedGraph
+from embertide.engine.stages.csr import build_graph, choose_ranges
+from embertide.engine.stages.features import (
     LoadedNodes,
     RawFeatures,
     loaded_features,
     locate_features,
 )
-from embertide.stages.infer import Arrangement, Chosen, Keeping, arrange, infer
-from embertide.steps import Program
-from embertide.steps.reference import LayerGraph
-from embertide.telemetry.self_check import SelfCheck
+from embertide.engine.stages.infer import Arrangement, Chosen, Keeping, arrange, infer
+from embertide.facts.telemetry.self_check import SelfCheck
+from embertide.graph.edge_chunks import EdgeChunk
+from embertide.graph.exchange import Exchange
+from embertide.graph.node_ids import DenseIds
+from embertide.graph.shuffle import Edges
+from embertide.grid import even_bounds
+from embertide.kernels.spilled_csr import AnyCsr
+from embertide.layouts import ROW_TYPES
+from embertide.program.selfcheck.checker import Checker
+from embertide.program.selfcheck.judge import Limits
+from embertide.program.steps import Program
+from embertide.program.steps.reference import LayerGraph
+from embertide.spec.manifest import EmbeddingJob, load_manifest
 from tests.support.plans import as_given
 from tests.support.step_program import EDGE_FEATURES
 

@@ -38,7 +38,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     engine = Engine()
     for name, function in [
         ("embertide.launch.local", engine.run_job),
-        ("embertide.planning.estimate", engine.estimate_job),
+        ("embertide.engine.planning.estimate", engine.estimate_job),
     ]:
         module = types.ModuleType(name)
         setattr(module, function.__name__, function)

@@ -17,11 +17,11 @@ import yaml
 
 import embertide
 from embertide.errors import ManifestError, ObjectMissing, OutputError
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.formats import FORMATS
+from embertide.io.versions.parts import PartWriter
+from embertide.io.versions.publish import publish, rollback
 from embertide.spec import load_manifest
-from embertide.storage.opening import open_storage
-from embertide.versions.formats import FORMATS
-from embertide.versions.parts import PartWriter
-from embertide.versions.publish import publish, rollback
 from tests.support.cli import JOB
 from tests.support.paths import ROOT
 from tests.support.patience import WAIT_SECONDS

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from embertide.errors import InputChanged, InputError
-from embertide.readers.features import read_features, split_features
-from embertide.readers.splits import Split
+from embertide.io.readers.features import read_features, split_features
+from embertide.io.readers.splits import Split
+from embertide.io.storage.protocol import Storage
 from embertide.spec.features import FeatureInput
-from embertide.storage.protocol import Storage
 from tests.support.edge_files import EDGES, edge_input, read_all, refused, rows_of
 
 X = np.random.default_rng(3).random((50, 7)).astype(np.float32)

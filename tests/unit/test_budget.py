@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 import yaml
 
-from embertide.planning.budget import within_budget, within_container
-from embertide.planning.sizing import (
+from embertide.engine.planning.budget import within_budget, within_container
+from embertide.engine.planning.sizing import (
     container_bytes,
     container_problem,
     machine_bytes,
     volume_bytes,
     work_bytes_in,
 )
-from embertide.planning.spilled_graph import graph_problem
+from embertide.engine.planning.spilled_graph import graph_problem
+from embertide.facts.telemetry.estimate import Estimate, PlannedSpill
+from embertide.program.steps.pair_attend import PairAttend
+from embertide.program.steps.propagate import Propagate
 from embertide.spec.grid import GridShape
 from embertide.spec.targets import Targets
 from embertide.spec.workers import Workers, parse_memory
-from embertide.steps.pair_attend import PairAttend
-from embertide.steps.propagate import Propagate
-from embertide.telemetry.estimate import Estimate, PlannedSpill
 from tests.support.cli import ESTIMATE
 from tests.support.expected import Expected, inputs
 from tests.support.sharing_programs import additive, read

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from embertide.check.check import Checked, check_job
+from embertide.edge.check.check import Checked, check_job
 from embertide.errors import InputError, ModelError
+from embertide.facts.telemetry.progress import Progress
 from embertide.spec.manifest import load_manifest
-from embertide.telemetry.progress import Progress
 from tests.support.typed_files import names_of, write_typed_job
 from tests.support.typed_programs import carrying_on
 from tests.support.typed_world import expected_of

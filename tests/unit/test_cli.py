@@ -26,8 +26,8 @@ from embertide import errors
 from embertide.cli.errors import exit_codes
 from embertide.cli.options import check_workers, grid_of
 from embertide.errors import EmbertideError, ObjectMissing
+from embertide.facts.telemetry.report import RunReport
 from embertide.spec.grid import GridShape
-from embertide.telemetry.report import RunReport
 from tests.support.cli import ESTIMATE, REPORT, Engine
 from tests.support.expected import Expected
 from tests.support.patience import WAIT_SECONDS
@@ -337,14 +337,14 @@ class Version:
 def test_versions_marks_the_current_one(
     cli: Callable[..., Any], job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage: Any = types.ModuleType("embertide.storage.opening")
+    storage: Any = types.ModuleType("embertide.io.storage.opening")
     storage.open_storage = lambda _settings: "storage"
-    versions: Any = types.ModuleType("embertide.versions.catalog")
+    versions: Any = types.ModuleType("embertide.io.versions.catalog")
     day = ["2026-11-21", "04:19:22"]
     found = [Version("20261120T000000Z-aaaaaa"), Version("20261121T000000Z-bbbbbb", current=True)]
     versions.list_versions = lambda _storage, uri: found if uri.endswith("/out") else []
-    monkeypatch.setitem(sys.modules, "embertide.storage.opening", storage)
-    monkeypatch.setitem(sys.modules, "embertide.versions.catalog", versions)
+    monkeypatch.setitem(sys.modules, "embertide.io.storage.opening", storage)
+    monkeypatch.setitem(sys.modules, "embertide.io.versions.catalog", versions)
     code, out, _ = cli("versions", job)
     rows = [line.split() for line in out.splitlines()]
     assert code == 0

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from embertide.storage.opening import open_storage
-from embertide.versions.catalog import latest, list_versions
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.catalog import latest, list_versions
 from tests.support.cli import JOB, REPORT
 from tests.support.compared import publish_rows, random_rows
 from tests.support.versions import CURRENT, LATER, NEXT, OLD

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from embertide.storage.opening import open_storage
-from embertide.versions.layers.attempts import Attempt
-from embertide.versions.layers.seals import KeptEdges, KeptTensor, Seal
-from embertide.versions.layers.store import LayerStore
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.layers.attempts import Attempt
+from embertide.io.versions.layers.seals import KeptEdges, KeptTensor, Seal
+from embertide.io.versions.layers.store import LayerStore
 from tests.support.versions import CURRENT, publish_one
 
 Cli = Callable[..., tuple[int, str, str]]

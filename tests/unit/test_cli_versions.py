@@ -14,11 +14,11 @@ import pytest
 
 import embertide
 from embertide.errors import InputError
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.catalog import latest
+from embertide.io.versions.parts import PartWriter
+from embertide.io.versions.publish import publish
 from embertide.spec.version_names import version_uri
-from embertide.storage.opening import open_storage
-from embertide.versions.catalog import latest
-from embertide.versions.parts import PartWriter
-from embertide.versions.publish import publish
 from tests.support.cli import JOB
 from tests.support.compared import publish_types
 from tests.support.versions import CURRENT, NEXT, OLD, publish_one

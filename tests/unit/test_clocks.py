@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from embertide.cli.versions import named_version
-from embertide.planning.unchanged import touched
+from embertide.engine.planning.unchanged import touched
+from embertide.io.storage.protocol import ObjectInfo, Storage
+from embertide.io.versions.catalog import VersionInfo, latest
+from embertide.io.versions.pointer import Follows, found
+from embertide.io.versions.publish import rollback
+from embertide.io.versions.releasing import newest_held
 from embertide.spec.version_names import new_version
-from embertide.storage.protocol import ObjectInfo, Storage
-from embertide.versions.catalog import VersionInfo, latest
-from embertide.versions.pointer import Follows, found
-from embertide.versions.publish import rollback
-from embertide.versions.releasing import newest_held
 from tests.support.versions import is_intact, names, path_of, publish_one
 
 NOW = datetime.now(UTC)
@@ -62,7 +62,7 @@ def test_a_rollback_holds_against_runs_begun_before_it_alone(
     old, _ = night(storage, output), night(storage, output)
     before, running = found(storage, output), new_version(datetime.now(UTC) + AHEAD)
     at = (datetime.now(UTC) + clock).isoformat()
-    monkeypatch.setattr("embertide.versions.pointer.utc_now", lambda: at)
+    monkeypatch.setattr("embertide.io.versions.pointer.utc_now", lambda: at)
     rollback(storage, output, old.version)
     monkeypatch.undo()
     late = publish_one(storage, output, running, 1, follows=before)

@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from embertide.compare.diff import compare_versions
-from embertide.compare.histogram import Histogram
-from embertide.compare.rows import (
+from embertide.errors import ObjectMissing, OutputError
+from embertide.facts.telemetry.comparison import Comparison
+from embertide.io.compare.diff import compare_versions
+from embertide.io.compare.histogram import Histogram
+from embertide.io.compare.rows import (
     KEPT_PRINTS,
     KeyedRows,
     count_duplicates,
     find_duplicates,
     look_at,
 )
-from embertide.compare.sample import Pairs
-from embertide.errors import ObjectMissing, OutputError
-from embertide.storage.protocol import Storage
-from embertide.telemetry.comparison import Comparison
-from embertide.versions.formats import FORMATS
-from embertide.versions.keys import KeyRange, from_hex, key_at, key_words, ranges_from, to_hex
+from embertide.io.compare.sample import Pairs
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.formats import FORMATS
+from embertide.io.versions.keys import KeyRange, from_hex, key_at, key_words, ranges_from, to_hex
 from tests.support.compared import (
     Rows,
     in_order,

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from embertide.edge.indexes.convert import Conversion, convert
+from embertide.edge.indexes.presets import PRESETS
 from embertide.errors import EmbertideError, InputError, OutputError
-from embertide.indexes.convert import Conversion, convert
-from embertide.indexes.presets import PRESETS
-from embertide.storage.protocol import Storage
+from embertide.io.storage.protocol import Storage
 from tests.support.compared import Rows, publish_rows, random_rows
 from tests.support.versions import CURRENT, OLD, hooked
 

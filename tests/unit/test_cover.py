@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from embertide.models.dgl_interop import why_no_dgl
-from embertide.steps import Program
+from embertide.program.steps import Program
 from tests.support.catalogue import catalogue
 from tests.support.cover import FILE, is_typed, lines_of, needs_dgl, read_cover
 from tests.support.hetero_programs import typed_catalogue

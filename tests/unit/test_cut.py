@@ -10,13 +10,13 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from embertide.graph.rounds import places_before, share_rounds
 from embertide.kernels import native
 from embertide.kernels.block import Block, PackedBlock, unpacked
 from embertide.kernels.csr import Csr
 from embertide.kernels.cut import Places, RangePlaces, TablePlaces, cut_by_group
 from embertide.kernels.node_set import NodeSet, unpack_bitmap
 from embertide.kernels.threads import set_threads
-from embertide.primitives.rounds import places_before, share_rounds
 
 Entry = tuple[int, int, float, int]
 """Output row, source row, weight, position in the CSR."""

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from embertide.errors import EmbertideError, OutputError
+from embertide.io.readers.columns import Column
+from embertide.io.readers.parquet import opened, split_parquet
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.formats.parquet import id_batches
+from embertide.io.versions.rows import ID_COLUMN
 from embertide.kernels import native
-from embertide.readers.columns import Column
-from embertide.readers.parquet import opened, split_parquet
-from embertide.storage.opening import open_storage
-from embertide.versions.formats.parquet import id_batches
-from embertide.versions.rows import ID_COLUMN
 
 pytestmark = pytest.mark.skipif(native.lib is None, reason="without native kernels")
 

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from embertide.errors import InputError, ObjectMissing
-from embertide.readers.sources import Sources
-from embertide.storage.opening import open_storage
+from embertide.io.readers.sources import Sources
+from embertide.io.storage.opening import open_storage
 from tests.support.lake_tables import delta_compacted, delta_deleted
 from tests.support.table_inputs import DeltaByHand, edges, field, read_rows
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import embertide
-from embertide.compare.travel import Travel
 from embertide.errors import InputError, OutputError
+from embertide.facts.telemetry.comparison import DeltaSize
+from embertide.io.compare.travel import Travel
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.deltas import delta_of
+from embertide.io.versions.manifest import read_manifest, types_in
+from embertide.io.versions.parts import PartDigest
 from embertide.spec.version_names import version_uri
-from embertide.storage.protocol import Storage
-from embertide.telemetry.comparison import DeltaSize
-from embertide.versions.deltas import delta_of
-from embertide.versions.manifest import read_manifest, types_in
-from embertide.versions.parts import PartDigest
 from tests.support.chained import apply, publish_chained
 from tests.support.compared import Rows, publish_rows, random_rows
 from tests.support.versions import CURRENT, LATER, NEXT, OLD, path_of

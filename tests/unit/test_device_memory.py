@@ -9,19 +9,19 @@ import pytest
 import torch
 
 from embertide.cli.options import with_workers
+from embertide.edge.synth.job import synthesize
+from embertide.edge.synth.options import SynthOptions
+from embertide.engine.planning.estimate import estimate_program, estimate_within
+from embertide.engine.planning.inputs import list_inputs
 from embertide.errors import WorkerFailed
+from embertide.facts.telemetry.estimate import Estimate
+from embertide.facts.telemetry.format import asked_bytes, human_bytes
+from embertide.io.storage.opening import open_storage
 from embertide.launch.scratch import check_scratch
 from embertide.launch.worker import _explained
 from embertide.models.read import read_model
-from embertide.planning.estimate import estimate_program, estimate_within
-from embertide.planning.inputs import list_inputs
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
-from embertide.storage.opening import open_storage
-from embertide.synth.job import synthesize
-from embertide.synth.options import SynthOptions
-from embertide.telemetry.estimate import Estimate
-from embertide.telemetry.format import asked_bytes, human_bytes
 
 ALONE, NODES = GridShape(), 1 << 17
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.distributed.distributed_c10d import BackendConfig
 
+from embertide.graph.landing import put_rows
 from embertide.kernels import attention_torch
 from embertide.kernels.block import CHUNK_EDGES, GPU_CHUNK_EDGES, Block, chunk_edges
 from embertide.kernels.epilogue import NOTHING, Factors
@@ -19,7 +20,6 @@ from embertide.kernels.segments import Reduce, Segments, edge_runs
 from embertide.kernels.spmm import reduce_linear, reduce_rows
 from embertide.kernels.staging import Staging
 from embertide.launch.worker import backend
-from embertide.primitives.landing import put_rows
 
 META = torch.device("meta")
 ROWS, SOURCES, WIDTH, HEADS = 3, 4, 8, 2

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
+from embertide.engine.stages.changes.comparing import _places
+from embertide.engine.stages.changes.digests import _of_edges
+from embertide.engine.stages.infer.moved import moved_rows, relative_errors
 from embertide.kernels.csr import Csr
 from embertide.kernels.hashing import hash_bytes
 from embertide.kernels.some_rows import targets_of
-from embertide.plans.dirty import Changes, dirty_in, dirty_rows, why_whole
-from embertide.plans.plan import Plan
+from embertide.program.plans.dirty import Changes, dirty_in, dirty_rows, why_whole
+from embertide.program.plans.plan import Plan
+from embertide.program.steps import Activation, Aggregate, Linear, Program, Propagate
 from embertide.spec.grid import GridShape
-from embertide.stages.changes.comparing import _places
-from embertide.stages.changes.digests import _of_edges
-from embertide.stages.infer.moved import moved_rows, relative_errors
-from embertide.steps import Activation, Aggregate, Linear, Program, Propagate
 from tests.support.plans import in_slices
 
 NODES = 8

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 import torch
 
+from embertide.engine.stages.infer.beside import Beside
+from embertide.engine.stages.infer.moved import within
 from embertide.kernels import distances as kernels
 from embertide.kernels.csr import Csr
 from embertide.kernels.distances import add_at_targets
 from embertide.layouts import Shard
-from embertide.stages.infer.beside import Beside
-from embertide.stages.infer.moved import within
-from embertide.steps import Step
-from embertide.steps.activation import Activation
-from embertide.steps.affine import Affine
-from embertide.steps.combine import Combine, Concat
-from embertide.steps.elementwise import Elementwise
-from embertide.steps.linear import Linear
-from embertide.steps.reference import ReferenceRun
+from embertide.program.steps import Step
+from embertide.program.steps.activation import Activation
+from embertide.program.steps.affine import Affine
+from embertide.program.steps.combine import Combine, Concat
+from embertide.program.steps.elementwise import Elementwise
+from embertide.program.steps.linear import Linear
+from embertide.program.steps.reference import ReferenceRun
 
 WIDTH = 5
 STEPS: list[Step] = [

@@ -117,7 +117,7 @@ def test_named_files_exist(document: Path) -> None:
 
 
 def test_paths_are_found_in_documents() -> None:
-    assert "versions/publish.py" in paths(ROOT / "docs/architecture.md")
+    assert "io/versions/publish.py" in paths(ROOT / "docs/architecture.md")
     assert "storage.md" in paths(ROOT / "docs/install.md")
 
 

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from embertide.engine.stages.sample import sample_layer
 from embertide.kernels import native
 from embertide.kernels.csr import Csr, add_loops
 from embertide.kernels.edge_features import (
@@ -18,8 +19,7 @@ from embertide.kernels.edge_features import (
     single_loop_features,
 )
 from embertide.kernels.edge_sort import EdgeSorter, bucket_count, bucket_shift, count_edges
-from embertide.stages.sample import sample_layer
-from embertide.steps import Message, PairAttend
+from embertide.program.steps import Message, PairAttend
 from tests.support.step_program import program, summed
 
 LINES = ("moved = linear(e, p0)", "out = add(s, moved)")

@@ -15,8 +15,8 @@ from torch import nn
 
 import embertide
 from embertide.errors import ModelError
+from embertide.io.storage.opening import open_storage
 from embertide.models.read import read_files
-from embertide.storage.opening import open_storage
 from embertide.tracing.export import export_file
 from tests.support.models import shake
 from tests.support.pyg import pyg

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from embertide.readers import text as read_text
-from embertide.readers.dialect import Dialect
-from embertide.readers.edges import count_edges, split_edges
-from embertide.readers.nodes import read_nodes, split_nodes
+from embertide.io.readers import text as read_text
+from embertide.io.readers.dialect import Dialect
+from embertide.io.readers.edges import count_edges, split_edges
+from embertide.io.readers.nodes import read_nodes, split_nodes
+from embertide.io.storage.protocol import Storage
 from embertide.spec.manifest import NodeTable
-from embertide.storage.protocol import Storage
 from tests.support.edge_files import (
     COMPRESS,
     DESTINATION,

@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from embertide.errors import ModelError
+from embertide.io.storage.opening import open_storage
 from embertide.models.checkpoints import load_checkpoint
 from embertide.models.reference import run_typed_reference
 from embertide.models.weight_files import read_weights
-from embertide.storage.opening import open_storage
 from embertide.tracing.export import Export, export_module
 from embertide.tracing.load import build, load_weights
 from embertide.tracing.prove.agreement import TOLERANCE, layer_graphs

@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 from embertide.errors import ModelError
+from embertide.io.storage.opening import open_storage
 from embertide.models.read import read_files, read_model
-from embertide.storage.opening import open_storage
 from embertide.tracing.export import Export, export_module
 from tests.support.models import Files, shake
 from tests.support.pyg import pyg

@@ -14,10 +14,10 @@ import torch
 import yaml
 
 from embertide.errors import ModelError
+from embertide.io.storage.opening import open_storage
 from embertide.models.read import read_files
 from embertide.models.summary import summarise
 from embertide.spec.manifest import EmbeddingJob
-from embertide.storage.opening import open_storage
 from embertide.tracing.export import export_module
 from embertide.tracing.graph_types import named_types
 from embertide.tracing.prove.agreement import TOLERANCE

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from embertide.storage.protocol import Storage
+from embertide.io.storage.protocol import Storage
 from tests.support.feature_files import feature_input, read_all
 
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from embertide.engine.planning.inputs import Inputs, NodeSplits
+from embertide.engine.stages.publish import describe_features
 from embertide.errors import ManifestError
-from embertide.planning.inputs import Inputs, NodeSplits
-from embertide.readers.feature_schema import feature_schema
-from embertide.readers.features import non_finite, read_features, split_features
+from embertide.io.readers.feature_schema import feature_schema
+from embertide.io.readers.features import non_finite, read_features, split_features
+from embertide.io.storage.protocol import Storage
 from embertide.spec.manifest import FeatureInput, NodeInput
-from embertide.stages.publish import describe_features
-from embertide.storage.protocol import Storage
 from tests.support.feature_files import feature_input, read_all
 
 MEAN, SCALE = [1.7e9, -0.25, 0.5], [86400.0, 1e-3, 0.1]

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from embertide.errors import ObjectMissing
-from embertide.readers.feature_schema import feature_schema
-from embertide.readers.features import FeatureBatch, non_finite, split_features
-from embertide.storage.protocol import Storage
+from embertide.io.readers.feature_schema import feature_schema
+from embertide.io.readers.features import FeatureBatch, non_finite, split_features
+from embertide.io.storage.protocol import Storage
 from tests.support.feature_files import feature_input, read_all
 
 WIDTH = 5

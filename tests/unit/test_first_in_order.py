@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from embertide.steps import source_rows
-from embertide.steps.source_rows import first_in_order
+from embertide.program.steps import source_rows
+from embertide.program.steps.source_rows import first_in_order
 
 
 @pytest.mark.parametrize(

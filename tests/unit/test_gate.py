@@ -8,12 +8,12 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from embertide.compare.gate import Facts, violations
-from embertide.compare.histogram import Histogram
+from embertide.facts.telemetry.comparison import Comparison, RowsRead, TypeComparison
+from embertide.facts.telemetry.omissions import DroppedEdges
+from embertide.io.compare.gate import Facts, violations
+from embertide.io.compare.histogram import Histogram
 from embertide.spec.gate import Gate
 from embertide.spec.matching import percent_share
-from embertide.telemetry.comparison import Comparison, RowsRead, TypeComparison
-from embertide.telemetry.omissions import DroppedEdges
 from tests.support.expected import Expected, inputs
 
 ROWS = 1000

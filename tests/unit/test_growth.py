@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from embertide.engine.planning.graph import PlannedGraph, plan_graph
+from embertide.engine.planning.growth import EVEN, Growth, growths
+from embertide.engine.planning.inputs import list_inputs
+from embertide.engine.planning.memory import planned_gpu_memory, planned_memory
+from embertide.engine.stages.csr import cut_ranges
 from embertide.grid import Grid
+from embertide.io.storage.opening import open_storage
 from embertide.models.read import read_model
-from embertide.planning.graph import PlannedGraph, plan_graph
-from embertide.planning.growth import EVEN, Growth, growths
-from embertide.planning.inputs import list_inputs
-from embertide.planning.memory import planned_gpu_memory, planned_memory
+from embertide.program.steps import Program
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
-from embertide.stages.csr import cut_ranges
-from embertide.steps import Program
-from embertide.storage.opening import open_storage
 from tests.support.plans import planned_for
 from tests.support.small_job import SmallJob
 

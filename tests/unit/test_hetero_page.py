@@ -9,7 +9,7 @@ import torch
 
 from embertide.models.kinds import TYPED_LAYERS
 from embertide.models.reference import run_typed_reference
-from embertide.steps import Program
+from embertide.program.steps import Program
 from tests.support.dgl_library import dgl
 from tests.support.hetero_case import HeteroCase, edges
 from tests.support.model_examples_hetero import EXAMPLES

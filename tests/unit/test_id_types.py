@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from embertide.readers.features import read_features, split_features
-from embertide.readers.nodes import read_nodes, split_nodes
-from embertide.readers.reference import read_reference, split_reference
+from embertide.io.readers.features import read_features, split_features
+from embertide.io.readers.nodes import read_nodes, split_nodes
+from embertide.io.readers.reference import read_reference, split_reference
+from embertide.io.storage.protocol import Storage
 from embertide.spec.manifest import FeatureInput, NodeTable
-from embertide.storage.protocol import Storage
 from tests.support.edge_files import edge_input, read_all, rows_of, write_parquet
 from tests.support.tool_files import IDS, TEXTS, WHOLE_NUMBERS
 

@@ -12,7 +12,7 @@ from embertide import cli
 from embertide.launch.bootstrap import fork_server
 from embertide.launch.bootstrap.fork_server import PRELOAD
 
-STORE = "embertide.storage.s3"
+STORE = "embertide.io.storage.s3"
 
 
 @pytest.fixture

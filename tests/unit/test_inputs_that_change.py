@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from embertide.errors import InputError
-from embertide.readers.edges import read_edges, split_edges
-from embertide.storage.protocol import Storage
+from embertide.io.readers.edges import read_edges, split_edges
+from embertide.io.storage.protocol import Storage
 from tests.support.edge_files import edge_input
 
 ROWS = 40_000

@@ -10,12 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from embertide.grid import Grid, GridShape, RowRanges
-from embertide.kernels.csr import Csr
-from embertide.primitives import shuffle
-from embertide.primitives.exchange import Exchange
-from embertide.primitives.shuffle import histogram_size
-from embertide.stages.kept_graph import (
+from embertide.engine.stages.kept_graph import (
     ReadEdges,
     SealedGraph,
     open_graph,
@@ -23,12 +18,17 @@ from embertide.stages.kept_graph import (
     seal_graph,
     write_graph,
 )
-from embertide.storage.opening import open_storage
-from embertide.telemetry.omissions import DroppedEdges
-from embertide.telemetry.recorder import CountingRecorder
-from embertide.versions.layers import store as stores
-from embertide.versions.layers.seals import Damaged
-from embertide.versions.layers.store import LayerStore
+from embertide.facts.telemetry.omissions import DroppedEdges
+from embertide.facts.telemetry.recorder import CountingRecorder
+from embertide.graph import shuffle
+from embertide.graph.exchange import Exchange
+from embertide.graph.shuffle import histogram_size
+from embertide.grid import Grid, GridShape, RowRanges
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.layers import store as stores
+from embertide.io.versions.layers.seals import Damaged
+from embertide.io.versions.layers.store import LayerStore
+from embertide.kernels.csr import Csr
 
 KEY, OTHER, NAME = "a" * 32, "b" * 32, "c" * 32
 VERSION = "20261126T180000Z-3fa9c1"

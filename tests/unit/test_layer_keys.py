@@ -15,21 +15,21 @@ import pytest
 import torch
 import yaml
 
+from embertide.engine.planning.inputs import list_inputs
+from embertide.engine.planning.keeping import LEAST_SECONDS, describe_kept, layers_to_keep
+from embertide.engine.planning.layer_key import layer_key
+from embertide.engine.planning.row_inputs import graph_of
 from embertide.footprint import GraphSize
-from embertide.planning.inputs import list_inputs
-from embertide.planning.keeping import LEAST_SECONDS, describe_kept, layers_to_keep
-from embertide.planning.layer_key import layer_key
-from embertide.planning.row_inputs import graph_of
-from embertide.plans.boundaries import boundaries, boundary_digest
-from embertide.plans.passes import make_plan
-from embertide.plans.plan import Plan, Target
+from embertide.io.storage.opening import open_storage
+from embertide.program.plans.boundaries import boundaries, boundary_digest
+from embertide.program.plans.passes import make_plan
+from embertide.program.plans.plan import Plan, Target
+from embertide.program.steps import Program
+from embertide.program.steps.run import Input, Product, RowActivation
 from embertide.spec.edge_columns import EdgeFeatures
 from embertide.spec.grid import GridShape
 from embertide.spec.identity import digest_of
 from embertide.spec.manifest import EmbeddingJob, load_manifest
-from embertide.steps import Program
-from embertide.steps.run import Input, Product, RowActivation
-from embertide.storage.opening import open_storage
 from tests.support.catalogue import catalogue
 from tests.support.paths import ROOT
 from tests.support.small_job import SmallJob

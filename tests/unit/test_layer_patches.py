@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 from embertide.errors import StorageError
-from embertide.storage.local import LocalStore
-from embertide.storage.opening import open_storage
-from embertide.versions.layers import patches
-from embertide.versions.layers import store as stores
-from embertide.versions.layers.attempts import Attempt
-from embertide.versions.layers.catalog import list_layers, remove_layers
-from embertide.versions.layers.patches import EarlierRows, overlaps, plan_patch, rows_of
-from embertide.versions.layers.places import layers_uri
-from embertide.versions.layers.seals import Block, Damaged, KeptTensor, PatchBlock, Seal
-from embertide.versions.layers.store import LayerStore
-from embertide.versions.layers.sweeping import ABANDONED_AFTER, keys, sweep
+from embertide.io.storage.local import LocalStore
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.layers import patches
+from embertide.io.versions.layers import store as stores
+from embertide.io.versions.layers.attempts import Attempt
+from embertide.io.versions.layers.catalog import list_layers, remove_layers
+from embertide.io.versions.layers.patches import EarlierRows, overlaps, plan_patch, rows_of
+from embertide.io.versions.layers.places import layers_uri
+from embertide.io.versions.layers.seals import Block, Damaged, KeptTensor, PatchBlock, Seal
+from embertide.io.versions.layers.store import LayerStore
+from embertide.io.versions.layers.sweeping import ABANDONED_AFTER, keys, sweep
 
 NAME = "c" * 32
 ROWS, WIDTH, NIGHTS = 200, 6, 20
@@ -264,7 +264,7 @@ def test_blocks_stay_while_the_layers_of_an_attempt_refer_to_them(
     nights.keep(nights.move(np.array([3])))
     later = nights.storage
     monkeypatch.setattr(
-        "embertide.versions.layers.sweeping._store_time",
+        "embertide.io.versions.layers.sweeping._store_time",
         lambda *_: 1e12 + ABANDONED_AFTER.total_seconds(),
     )
     sweep(later, nights.output, {first}, {nights.store.key})

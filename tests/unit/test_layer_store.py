@@ -15,19 +15,18 @@ import numpy as np
 import psutil
 import pytest
 
+from embertide.engine.stages.infer.writing import Writing
 from embertide.errors import OutputError
-from embertide.plans.boundaries import Boundary
-from embertide.stages.infer.writing import Writing
-from embertide.storage.opening import open_storage
-from embertide.versions.layers import attempts
-from embertide.versions.layers import store as stores
-from embertide.versions.layers.attempts import Attempt
-from embertide.versions.layers.catalog import list_layers, remove_layers
-from embertide.versions.layers.places import attempt_uri, key_uri, layers_uri, seal_uri
-from embertide.versions.layers.seals import Block, Damaged, KeptTensor, Seal
-from embertide.versions.layers.some_rows import read_some
-from embertide.versions.layers.store import LayerStore
-from embertide.versions.layers.sweeping import (
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.layers import attempts
+from embertide.io.versions.layers import store as stores
+from embertide.io.versions.layers.attempts import Attempt
+from embertide.io.versions.layers.catalog import list_layers, remove_layers
+from embertide.io.versions.layers.places import attempt_uri, key_uri, layers_uri, seal_uri
+from embertide.io.versions.layers.seals import Block, Damaged, KeptTensor, Seal
+from embertide.io.versions.layers.some_rows import read_some
+from embertide.io.versions.layers.store import LayerStore
+from embertide.io.versions.layers.sweeping import (
     ABANDONED_AFTER,
     give_back,
     has_seals,
@@ -35,6 +34,7 @@ from embertide.versions.layers.sweeping import (
     objects_of,
     sweep,
 )
+from embertide.program.plans.boundaries import Boundary
 from tests.support.patience import WAIT_SECONDS
 
 KEY, OTHER = "a" * 32, "b" * 32
@@ -276,7 +276,7 @@ def test_layers_that_the_next_run_goes_on_from_stay_however_old(
     store = keep(output)
     keep(output, OTHER)
     later = time.time() + ABANDONED_AFTER.total_seconds() + 1
-    monkeypatch.setattr("embertide.versions.layers.sweeping._store_time", lambda *_: later)
+    monkeypatch.setattr("embertide.io.versions.layers.sweeping._store_time", lambda *_: later)
     sweep(store.storage, output, {KEY}, {KEY})
     assert keys(store.storage, output) == [KEY]
 
@@ -358,12 +358,12 @@ def test_abandoned_layers_go_by_age(output: str, monkeypatch: pytest.MonkeyPatch
     storage = keep(output).storage
     # A file's own times cannot be set back: a rename or a write changes one of them.
     monkeypatch.setattr(
-        "embertide.versions.layers.sweeping._store_time", lambda *_: time.time() + 3600
+        "embertide.io.versions.layers.sweeping._store_time", lambda *_: time.time() + 3600
     )
     sweep(storage, output, {OTHER})
     assert keys(storage, output) == [KEY]
     later = time.time() + ABANDONED_AFTER.total_seconds() + 1
-    monkeypatch.setattr("embertide.versions.layers.sweeping._store_time", lambda *_: later)
+    monkeypatch.setattr("embertide.io.versions.layers.sweeping._store_time", lambda *_: later)
     sweep(storage, output, {OTHER})
     assert not [info for key in keys(storage, output) for info in objects_of(storage, output, key)]
 

@@ -16,22 +16,22 @@ import yaml
 from safetensors.numpy import load_file, save_file
 
 from embertide.context import RunContext
+from embertide.engine.pipeline import run
+from embertide.engine.planning.inputs import list_inputs
+from embertide.engine.planning.layer_key import layer_key
+from embertide.engine.planning.order import WorkOrder
+from embertide.engine.planning.unchanged import change_since
+from embertide.facts.telemetry.clock import Clock
+from embertide.facts.telemetry.memory import MemoryWatch
+from embertide.facts.telemetry.recorder import CountingRecorder
+from embertide.graph.exchange import Exchange
 from embertide.grid import Grid
+from embertide.io.storage.opening import as_uri, open_storage
+from embertide.io.storage.protocol import Storage
 from embertide.models.read import read_files
-from embertide.pipeline import run
-from embertide.planning.inputs import list_inputs
-from embertide.planning.layer_key import layer_key
-from embertide.planning.order import WorkOrder
-from embertide.planning.unchanged import change_since
-from embertide.primitives.exchange import Exchange
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.version_names import new_version
-from embertide.storage.opening import as_uri, open_storage
-from embertide.storage.protocol import Storage
-from embertide.telemetry.clock import Clock
-from embertide.telemetry.memory import MemoryWatch
-from embertide.telemetry.recorder import CountingRecorder
 from tests.support.small_job import NODES, SmallJob
 
 OPENING = ("read", "read_range", "read_into", "open")

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from embertide.graph.sources import Sources
+from embertide.graph.spmm import HubSums
 from embertide.grid import Axis
 from embertide.kernels import sums
 from embertide.kernels.attention import add_additive, add_shares, row_softmax_
@@ -19,8 +21,6 @@ from embertide.kernels.epilogue import NOTHING, Factors
 from embertide.kernels.heads import HeadColumns, RowSums
 from embertide.kernels.segments import Reduce, Segments, edge_runs
 from embertide.kernels.spmm import reduce_linear, reduce_rows
-from embertide.primitives.sources import Sources
-from embertide.primitives.spmm import HubSums
 
 BOUND = 1e-6
 HUB = 2**24 + 1

@@ -12,9 +12,9 @@ import pytest
 
 import embertide
 from embertide.errors import InputError
-from embertide.storage.protocol import Storage
-from embertide.versions.formats import FORMATS
-from embertide.versions.lookup import read_rows_of
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.formats import FORMATS
+from embertide.io.versions.lookup import read_rows_of
 from tests.support.compared import in_order, publish_rows, random_rows
 from tests.support.versions import CURRENT, OLD, hooked
 

@@ -7,12 +7,12 @@ from itertools import chain
 import pytest
 import torch
 
+from embertide.facts.telemetry.recorder import NullRecorder
 from embertide.footprint import GraphSize
+from embertide.graph.exchange import Exchange
+from embertide.graph.merging import Merging, Pace, numbers_tried
 from embertide.grid import Grid
-from embertide.primitives.exchange import Exchange
-from embertide.primitives.merging import Merging, Pace, numbers_tried
 from embertide.spec.grid import GridShape
-from embertide.telemetry.recorder import NullRecorder
 
 
 @pytest.mark.parametrize(

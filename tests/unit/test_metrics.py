@@ -11,18 +11,24 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from embertide.facts.telemetry.comparison import Comparison, Distribution, TypeComparison
+from embertide.facts.telemetry.kept import KeptFacts
+from embertide.facts.telemetry.omissions import DroppedEdges, FilledNodes, Omissions
+from embertide.facts.telemetry.refresh import RefreshFacts
+from embertide.facts.telemetry.report import (
+    PlannedTraffic,
+    RankMemory,
+    RunReport,
+    Traffic,
+    WorkerReport,
+)
+from embertide.facts.telemetry.transfers import OperationStats, TransferStats
 from embertide.pod.summary import run_status
 from embertide.spec import metric_names as names
 from embertide.spec.grid import GridShape
 from embertide.spec.metric_names import OPERATOR_METRICS, WORKER_METRICS, Metric
 from embertide.spec.reports import PushReport
 from embertide.spec.status import JobStatus
-from embertide.telemetry.comparison import Comparison, Distribution, TypeComparison
-from embertide.telemetry.kept import KeptFacts
-from embertide.telemetry.omissions import DroppedEdges, FilledNodes, Omissions
-from embertide.telemetry.refresh import RefreshFacts
-from embertide.telemetry.report import PlannedTraffic, RankMemory, RunReport, Traffic, WorkerReport
-from embertide.telemetry.transfers import OperationStats, TransferStats
 from embertide_operator.job.status import Draft
 from embertide_operator.metrics.operator_metrics import Metrics
 from embertide_operator.metrics.outputs import follow

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from embertide.check.diagnose import Difference, first_difference
+from embertide.edge.check.diagnose import Difference, first_difference
 from embertide.models.read import read_files
 from embertide.models.reference import run_reference
 from tests.support.models import GRAPHS, Files, features, shake

@@ -16,7 +16,7 @@ from torch import nn
 
 from embertide.errors import ModelError, ObjectMissing
 from embertide.models.read import read_model
-from embertide.steps import Program
+from embertide.program.steps import Program
 from tests.support.expected import Expected, inputs
 from tests.support.models import Files, program_of
 

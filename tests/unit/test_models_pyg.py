@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from embertide.models.after import fold_batch_norm
 from embertide.models.reference import run_reference
-from embertide.steps import Linear
+from embertide.program.steps import Linear
 from tests.support.conv_cases.case import FOLDED
 from tests.support.conv_cases.comparing import assert_exact_example
 from tests.support.conv_cases.models import PYG_MODELS

@@ -9,12 +9,12 @@ import pytest
 import safetensors.torch
 import torch
 
+from embertide.edge.synth.hetero import relations
 from embertide.errors import ModelError
 from embertide.models import dgl_interop
 from embertide.models.read import read_model
 from embertide.models.reference import run_typed_reference
 from embertide.models.synth import Conv, write_random_model, write_random_typed_model
-from embertide.synth.hetero import relations
 from tests.support.hetero_case import Chain, Relu
 from tests.support.models import Files, assert_same
 from tests.support.pyg import pyg

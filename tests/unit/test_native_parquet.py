@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from embertide.errors import InputError
+from embertide.io.readers.columns import Column
+from embertide.io.readers.parquet import read_parquet, split_parquet
+from embertide.io.storage.local import LocalStore
 from embertide.kernels import native
 from embertide.kernels.parquet import ColumnChunk, NotDecoded, Stored, stored
-from embertide.readers.columns import Column
-from embertide.readers.parquet import read_parquet, split_parquet
-from embertide.storage.local import LocalStore
 
 pytestmark = pytest.mark.skipif(native.lib is None, reason="pyarrow decodes without the kernels")
 

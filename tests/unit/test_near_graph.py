@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from embertide.engine.pipeline.near import near_graph
+from embertide.engine.pipeline.typed_graph import Located, TypedGraph
 from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr
-from embertide.pipeline.near import near_graph
-from embertide.pipeline.typed_graph import Located, TypedGraph
 from embertide.spec.relations import Relation
 
 BUYS, FOLLOWS = Relation("user", "buys", "item"), Relation("user", "follows", "user")

@@ -13,12 +13,9 @@ import torch
 from rich.console import Console
 
 from embertide.cli.tables import print_estimate, print_report
-from embertide.errors import EmbertideError
-from embertide.footprint import GraphSize
-from embertide.launch.output import output_problem
-from embertide.planning.duration import basis, seconds_range, start_range, work_of
-from embertide.planning.grids import grids_to_compare
-from embertide.planning.sizing import (
+from embertide.engine.planning.duration import basis, seconds_range, start_range, work_of
+from embertide.engine.planning.grids import grids_to_compare
+from embertide.engine.planning.sizing import (
     BESIDE_BYTES,
     IMPORTS_BYTES,
     SHARED_IMPORTS_BYTES,
@@ -28,11 +25,14 @@ from embertide.planning.sizing import (
     machine_problem,
     worker_bytes,
 )
+from embertide.engine.stages.report import beyond_plan
+from embertide.errors import EmbertideError
+from embertide.facts.telemetry.report import PlannedTraffic, RankMemory, RelationCount, TypeCount
+from embertide.footprint import GraphSize
+from embertide.io.storage.opening import open_storage
+from embertide.launch.output import output_problem
+from embertide.program.steps import Affine, Aggregate, Attend, Linear, Program
 from embertide.spec.grid import GridShape
-from embertide.stages.report import beyond_plan
-from embertide.steps import Affine, Aggregate, Attend, Linear, Program
-from embertide.storage.opening import open_storage
-from embertide.telemetry.report import PlannedTraffic, RankMemory, RelationCount, TypeCount
 from tests.support.cli import ESTIMATE, LARGE_ESTIMATE, LARGE_REPORT, Engine
 
 Cli = Callable[..., tuple[int, str, str]]

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embertide.errors import InputError
-from embertide.versions.neighbors import Batches, Metric, nearest
+from embertide.io.versions.neighbors import Batches, Metric, nearest
 from tests.support.expected import Expected, inputs
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 
 import embertide
-from embertide.telemetry.notebook import html_table
-from embertide.versions.catalog import TypeInfo
+from embertide.facts.telemetry.notebook import html_table
+from embertide.io.versions.catalog import TypeInfo
 from tests.support.pyg import pyg
 from tests.support.run_reports import make_report
 from tests.support.small_job import NODES, SmallJob

@@ -8,8 +8,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from embertide.telemetry.notebook_progress import LineProgress, in_ipython, line_in_notebooks
-from embertide.telemetry.progress import Progress, ProgressClock
+from embertide.facts.telemetry.notebook_progress import LineProgress, in_ipython, line_in_notebooks
+from embertide.facts.telemetry.progress import Progress, ProgressClock
 from tests.unit.test_progress import HALVES, Clock
 
 

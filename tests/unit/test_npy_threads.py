@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from embertide.readers.npy import read_header
-from embertide.storage.protocol import ObjectInfo, Storage
+from embertide.io.readers.npy import read_header
+from embertide.io.storage.protocol import ObjectInfo, Storage
 
 
 def deeper(calls: int, function: Callable[[], None]) -> None:

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from embertide.models.reference import run_reference
-from embertide.steps import Activation, Affine, Aggregate, Elementwise, Linear, Program
-from embertide.steps.elementwise import ElementOp
+from embertide.program.steps import Activation, Affine, Aggregate, Elementwise, Linear, Program
+from embertide.program.steps.elementwise import ElementOp
 from tests.support.catalogue import catalogue
 from tests.support.plans import ops_of, order_steps
 from tests.support.world import make_features

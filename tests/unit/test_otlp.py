@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from embertide.report.otlp.send import asked, send
-from embertide.report.otlp.tree import (
+from embertide.facts.report.otlp.send import asked, send
+from embertide.facts.report.otlp.tree import (
     MOST_CHARACTERS,
     Failure,
     Node,
@@ -17,9 +17,9 @@ from embertide.report.otlp.tree import (
     of_failure,
     of_report,
 )
+from embertide.facts.telemetry.report import RankMemory, Span
+from embertide.facts.telemetry.snapshot import Snapshot
 from embertide.spec.grid import GridShape
-from embertide.telemetry.report import RankMemory, Span
-from embertide.telemetry.snapshot import Snapshot
 from tests.support.run_reports import VERSION, make_report
 
 RUN = TracedRun(

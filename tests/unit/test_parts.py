@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from embertide.errors import OutputError
-from embertide.storage.protocol import Storage
-from embertide.versions.formats import FORMATS
-from embertide.versions.parts import PartDigest, PartWriter
-from embertide.versions.reading import last_id, read_part
-from embertide.versions.rows import ID_COLUMN, VECTOR_COLUMN, schema_of
-from embertide.versions.sinks import HashedSink
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.formats import FORMATS
+from embertide.io.versions.parts import PartDigest, PartWriter
+from embertide.io.versions.reading import last_id, read_part
+from embertide.io.versions.rows import ID_COLUMN, VECTOR_COLUMN, schema_of
+from embertide.io.versions.sinks import HashedSink
 
 WORDS = ["", "naïve", "a" * 300, "日本", "x"]
 CASES = [(f, i, d) for f in FORMATS for i in ("int64", "string") for d in (32, 16)]

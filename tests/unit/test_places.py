@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
+from embertide.engine.planning.inputs import list_inputs
+from embertide.engine.planning.readiness import describe, missing_inputs, wait_for_inputs
 from embertide.errors import EmbertideError, InputError
-from embertide.planning.inputs import list_inputs
-from embertide.planning.readiness import describe, missing_inputs, wait_for_inputs
-from embertide.readers.places import expand, list_input, missing_days
+from embertide.io.readers.places import expand, list_input, missing_days
+from embertide.io.storage.opening import open_storage
 from embertide.spec.job_digest import job_digest
 from embertide.spec.manifest import EdgeInput, EmbeddingJob, load_manifest
-from embertide.storage.opening import open_storage
 from tests.support.expected import Expected, inputs
 from tests.support.manifests import put
 from tests.support.small_job import SmallJob

@@ -7,18 +7,18 @@ from dataclasses import replace
 import pytest
 import torch
 
+from embertide.facts.telemetry.recorder import NullRecorder
+from embertide.graph.exchange import Exchange
 from embertide.grid import Grid, RowRanges
 from embertide.layouts import Loaded
-from embertide.plans.checking import check
-from embertide.plans.layouts import with_placed
-from embertide.plans.passes import make_plan
-from embertide.plans.plan import Plan, Target
-from embertide.primitives.exchange import Exchange
+from embertide.program.plans.checking import check
+from embertide.program.plans.layouts import with_placed
+from embertide.program.plans.passes import make_plan
+from embertide.program.plans.plan import Plan, Target
+from embertide.program.steps import Activation, Aggregate, Combine, Linear, Program
+from embertide.program.steps.run import Input, Run
+from embertide.program.steps.tensors import Tensors
 from embertide.spec.grid import GridShape
-from embertide.steps import Activation, Aggregate, Combine, Linear, Program
-from embertide.steps.run import Input, Run
-from embertide.steps.tensors import Tensors
-from embertide.telemetry.recorder import NullRecorder
 from tests.support.plans import in_slices
 from tests.support.sharing_programs import additive, messages, pairs, read
 

@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from embertide.plans.checking import check
-from embertide.plans.fuse import fuse
-from embertide.plans.passes import make_plan
-from embertide.plans.phases import mark_phases
-from embertide.plans.plan import Plan, Target
-from embertide.plans.summary import summarise_plan
-from embertide.spec.grid import GridShape
-from embertide.steps import (
+from embertide.program.plans.checking import check
+from embertide.program.plans.fuse import fuse
+from embertide.program.plans.passes import make_plan
+from embertide.program.plans.phases import mark_phases
+from embertide.program.plans.plan import Plan, Target
+from embertide.program.plans.summary import summarise_plan
+from embertide.program.steps import (
     Activation,
     Affine,
     Aggregate,
@@ -28,8 +27,9 @@ from embertide.steps import (
     SemanticAttend,
     SizeNorm,
 )
-from embertide.steps.base import KINDS, EdgeStep
-from embertide.steps.reach import Reach
+from embertide.program.steps.base import KINDS, EdgeStep
+from embertide.program.steps.reach import Reach
+from embertide.spec.grid import GridShape
 from tests.support import sharing_programs
 from tests.support.catalogue import catalogue
 from tests.support.plans import in_slices

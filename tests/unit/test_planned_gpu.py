@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from embertide.engine.planning.graph import PlannedGraph, plan_graph
+from embertide.engine.planning.inputs import list_inputs
+from embertide.engine.planning.memory import planned_gpu_memory, planned_memory
 from embertide.footprint import FLOAT_BYTES
+from embertide.io.storage.opening import open_storage
 from embertide.kernels.staging import PINNED_BYTES
 from embertide.models.read import read_model
-from embertide.planning.graph import PlannedGraph, plan_graph
-from embertide.planning.inputs import list_inputs
-from embertide.planning.memory import planned_gpu_memory, planned_memory
+from embertide.program.steps import Program
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
-from embertide.steps import Program
-from embertide.storage.opening import open_storage
 from tests.support.plans import planned_for
 from tests.support.small_job import SmallJob
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from embertide.engine.planning.graph import plan_graph
+from embertide.engine.planning.inputs import list_inputs
+from embertide.engine.planning.memory import _id_bytes
 from embertide.footprint import ID_BYTES, LOCATION_BYTES
+from embertide.io.storage.opening import open_storage
 from embertide.models.read import read_model
-from embertide.planning.graph import plan_graph
-from embertide.planning.inputs import list_inputs
-from embertide.planning.memory import _id_bytes
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
-from embertide.storage.opening import open_storage
 from tests.support.paths import ROOT
 from tests.support.small_job import SmallJob
 

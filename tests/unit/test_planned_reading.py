@@ -7,14 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from embertide.engine.planning.graph import plan_graph
+from embertide.engine.planning.inputs import Inputs, list_inputs
+from embertide.engine.planning.memory import planned_memory
+from embertide.io.readers.splits import Split
+from embertide.io.storage.opening import open_storage
 from embertide.models.read import read_model
-from embertide.planning.graph import plan_graph
-from embertide.planning.inputs import Inputs, list_inputs
-from embertide.planning.memory import planned_memory
-from embertide.readers.splits import Split
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
-from embertide.storage.opening import open_storage
 from tests.support.plans import planned_for
 from tests.support.small_job import SmallJob
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from embertide.engine.planning.edge_memory import relations, sending_bytes, sorting
+from embertide.engine.planning.graph import PlannedGraph, plan_graph
+from embertide.engine.planning.inputs import list_inputs
+from embertide.engine.planning.spilled_graph import spilled_sorting
+from embertide.graph.shuffle import round_edges
+from embertide.io.storage.opening import open_storage
 from embertide.models.read import read_model
-from embertide.planning.edge_memory import relations, sending_bytes, sorting
-from embertide.planning.graph import PlannedGraph, plan_graph
-from embertide.planning.inputs import list_inputs
-from embertide.planning.spilled_graph import spilled_sorting
-from embertide.primitives.shuffle import round_edges
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
-from embertide.storage.opening import open_storage
 from tests.support.small_job import SmallJob
 
 WORKERS = 4

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from embertide.engine.planning.tensors import tensor_peak
 from embertide.footprint import GraphSize
-from embertide.planning.tensors import tensor_peak
-from embertide.spec.grid import GridShape
-from embertide.steps import (
+from embertide.program.steps import (
     Affine,
     Aggregate,
     Attend,
@@ -22,6 +21,7 @@ from embertide.steps import (
     Step,
     message,
 )
+from embertide.spec.grid import GridShape
 from tests.support.plans import in_slices
 
 NODES, GROUP = 1000, 16

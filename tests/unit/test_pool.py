@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import pytest
 
-from embertide.readers.pool import (
+from embertide.io.readers.pool import (
     map_splits,
     read_ahead,
     readers,
     remote_bytes_arriving,
     remote_bytes_held,
 )
-from embertide.readers.splits import Split
-from embertide.storage.protocol import ObjectInfo
+from embertide.io.readers.splits import Split
+from embertide.io.storage.protocol import ObjectInfo
 
 MIB = 1 << 20
 

@@ -13,12 +13,12 @@ from typing import Any, cast
 
 import pytest
 
+from embertide.engine.planning.inputs import Inputs, NodeSplits
+from embertide.io.readers.feature_schema import FeatureSchema
+from embertide.io.readers.splits import Split
 from embertide.kernels import native, prefault
 from embertide.kernels.prefault import Prefault, Prefaulted
 from embertide.launch.bootstrap.warmup import Warmup, free_bytes
-from embertide.planning.inputs import Inputs, NodeSplits
-from embertide.readers.feature_schema import FeatureSchema
-from embertide.readers.splits import Split
 from tests.support.patience import WAIT_SECONDS
 from tests.support.prefault import MIB, has_huge_files, held
 
@@ -49,7 +49,7 @@ import os, sys
 import torch
 from embertide.kernels import memory
 from embertide.kernels.prefault import Prefaulted
-from embertide.telemetry.memory import allocated_bytes, count_shared
+from embertide.facts.telemetry.memory import allocated_bytes, count_shared
 
 def used():
     return (allocated_bytes() - before) >> 20

@@ -21,11 +21,11 @@ from embertide.cli.progress_view import (
     progress_view,
 )
 from embertide.cli.tables import print_estimate, print_report
+from embertide.facts.telemetry.estimate import Estimate, InputSize
+from embertide.facts.telemetry.format import human_bytes, human_count, human_seconds
+from embertide.facts.telemetry.progress import STAGE_WEIGHTS, Progress, ProgressClock
+from embertide.facts.telemetry.report import PlannedTraffic, RankMemory, RunReport, Traffic
 from embertide.spec.grid import GridShape
-from embertide.telemetry.estimate import Estimate, InputSize
-from embertide.telemetry.format import human_bytes, human_count, human_seconds
-from embertide.telemetry.progress import STAGE_WEIGHTS, Progress, ProgressClock
-from embertide.telemetry.report import PlannedTraffic, RankMemory, RunReport, Traffic
 from tests.support.expected import Expected
 
 

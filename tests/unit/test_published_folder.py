@@ -14,10 +14,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from embertide.readers.feature_schema import feature_schema
-from embertide.readers.features import read_features, split_features
+from embertide.io.readers.feature_schema import feature_schema
+from embertide.io.readers.features import read_features, split_features
+from embertide.io.storage.opening import open_storage
 from embertide.spec.manifest import FeatureInput
-from embertide.storage.opening import open_storage
 from tests.support.versions import OLD, WIDTH, publish_one, values_of
 
 VALUES = values_of(OLD)

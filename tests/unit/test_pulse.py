@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from embertide.facts.telemetry.progress import Progress
 from embertide.launch.pulse import Counts, Pulse
 from embertide.launch.run_folder import RunFolder
 from embertide.pod.board import Board
 from embertide.pod.progress import ProgressReporter
 from embertide.pod.settings import read_settings
 from embertide.spec.reports import ProgressReport
-from embertide.telemetry.progress import Progress
 
 
 class Work:

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embertide.storage.protocol import Span
-from embertide.storage.s3_streams import RangedFile
+from embertide.io.storage.protocol import Span
+from embertide.io.storage.s3_streams import RangedFile
 
 BLOCK = 16
 DATA = bytes(range(256)) * 2

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from embertide.engine.stages.csr import cut_ranges
 from embertide.grid import Grid, RowRanges
 from embertide.spec.grid import GridShape
-from embertide.stages.csr import cut_ranges
 
 
 @st.composite

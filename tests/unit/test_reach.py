@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 import torch
 
+from embertide.engine.pipeline import reach as reaches
+from embertide.engine.pipeline.reach import Following, Reach, count_reach
+from embertide.facts.telemetry.recorder import NullRecorder
+from embertide.graph.exchange import Exchange
 from embertide.grid import Grid
 from embertide.kernels.csr import Csr
 from embertide.kernels.some_rows import targets_of
-from embertide.pipeline import reach as reaches
-from embertide.pipeline.reach import Following, Reach, count_reach
-from embertide.plans.dirty import Changes, dirty_rows
-from embertide.plans.plan import Plan
-from embertide.primitives.exchange import Exchange
+from embertide.program.plans.dirty import Changes, dirty_rows
+from embertide.program.plans.plan import Plan
+from embertide.program.steps import Aggregate, Linear, Program
+from embertide.program.steps.base import Step
 from embertide.spec.grid import GridShape
-from embertide.steps import Aggregate, Linear, Program
-from embertide.steps.base import Step
-from embertide.telemetry.recorder import NullRecorder
 from tests.support.plans import in_slices
 
 NODES, WIDTH, LAYERS, EDGES = 4000, 64, 4, 8

@@ -19,13 +19,13 @@ import pytest
 import yaml
 
 from embertide.errors import EmbertideError, InputError, ObjectMissing
+from embertide.io.readers import text as read_text
+from embertide.io.readers.edges import edge_feature_width, read_edges, split_edges
+from embertide.io.readers.nodes import read_nodes, split_nodes
+from embertide.io.readers.reference import read_reference, split_reference
+from embertide.io.storage.protocol import Storage
 from embertide.kernels import native
-from embertide.readers import text as read_text
-from embertide.readers.edges import edge_feature_width, read_edges, split_edges
-from embertide.readers.nodes import read_nodes, split_nodes
-from embertide.readers.reference import read_reference, split_reference
 from embertide.spec.manifest import NodeTable
-from embertide.storage.protocol import Storage
 from tests.support.edge_files import (
     COMPRESS,
     DESTINATION,

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from embertide.engine.planning.readiness import describe, missing_inputs, wait_for_inputs
 from embertide.errors import InputError, InputsNotReady
-from embertide.planning.readiness import describe, missing_inputs, wait_for_inputs
+from embertide.io.storage.opening import open_storage
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.matching import percent_share
 from embertide.spec.readiness import look_again_seconds
 from embertide.spec.reports import InputsReport, MissingInput
-from embertide.storage.opening import open_storage
 from tests.support.small_job import NODES, SmallJob
 
 STORAGE = open_storage(None)

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 import torch
 
+from embertide.facts.telemetry.recorder import CountingRecorder
+from embertide.graph.exchange import Exchange
+from embertide.graph.idmap import HashedIds
 from embertide.grid import Grid, GridShape
+from embertide.io.readers.pool import map_splits
+from embertide.io.storage.local import LocalStore
+from embertide.io.storage.opening import open_storage
 from embertide.kernels import native
 from embertide.kernels.pages import Pages
-from embertide.primitives.exchange import Exchange
-from embertide.primitives.idmap import HashedIds
-from embertide.readers.pool import map_splits
-from embertide.storage.local import LocalStore
-from embertide.storage.opening import open_storage
-from embertide.telemetry.recorder import CountingRecorder
 from tests.support.edge_files import edge_input, read_all, rows_of, write_parquet
 
 
@@ -84,7 +84,7 @@ def test_integers_are_found_of_any_array() -> None:
 
 def test_readers_run_their_kernels_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     marked: list[int] = []
-    monkeypatch.setattr("embertide.readers.pool.work_alone", lambda: marked.append(1))
+    monkeypatch.setattr("embertide.io.readers.pool.work_alone", lambda: marked.append(1))
     assert map_splits([1, 2, 3], lambda split: split * 2, 2) == [2, 4, 6]
     assert 1 <= len(marked) <= 2
     # The only split has all threads.

@@ -12,20 +12,20 @@ from rich.console import Console
 
 from embertide.cli.options import with_memory
 from embertide.cli.tables import print_estimate
+from embertide.edge.synth.job import synthesize
+from embertide.edge.synth.options import SynthOptions
+from embertide.engine.planning.estimate import estimate_job, estimate_program, estimate_within
+from embertide.engine.planning.inputs import list_inputs
+from embertide.engine.planning.sizing import worker_bytes
+from embertide.facts.telemetry.estimate import Estimate
+from embertide.facts.telemetry.memory import arrow_on_the_heap
+from embertide.io.storage import reading_ahead
+from embertide.io.storage.opening import open_storage
 from embertide.launch.bootstrap.start import first_read, plan_run, prepare
 from embertide.launch.run_folder import RunFolder
 from embertide.models.read import read_model
-from embertide.planning.estimate import estimate_job, estimate_program, estimate_within
-from embertide.planning.inputs import list_inputs
-from embertide.planning.sizing import worker_bytes
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
-from embertide.storage import reading_ahead
-from embertide.storage.opening import open_storage
-from embertide.synth.job import synthesize
-from embertide.synth.options import SynthOptions
-from embertide.telemetry.estimate import Estimate
-from embertide.telemetry.memory import arrow_on_the_heap
 from tests.support.small_job import SmallJob
 
 

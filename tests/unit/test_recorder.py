@@ -8,10 +8,10 @@ import threading
 
 import pytest
 
-from embertide.telemetry.clock import Clock
-from embertide.telemetry.graph_facts import GraphFacts
-from embertide.telemetry.memory import MemoryWatch
-from embertide.telemetry.recorder import (
+from embertide.facts.telemetry.clock import Clock
+from embertide.facts.telemetry.graph_facts import GraphFacts
+from embertide.facts.telemetry.memory import MemoryWatch
+from embertide.facts.telemetry.recorder import (
     MOST_RELATIONS,
     OTHER,
     SEVERAL,
@@ -20,8 +20,8 @@ from embertide.telemetry.recorder import (
     RelationLabels,
     sum_traffic,
 )
-from embertide.telemetry.report import WAIT_BUCKETS, Traffic
-from embertide.telemetry.transfers import TransferStats, Work
+from embertide.facts.telemetry.report import WAIT_BUCKETS, Traffic
+from embertide.facts.telemetry.transfers import TransferStats, Work
 
 
 def test_groups_are_counted_as_they_come() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from embertide.report import draw_page
+from embertide.facts.report import draw_page
 from tests.support.browser import MISSING, Browser, Scheme, browser, find_browser
 from tests.support.run_reports import make_manifest, make_report
 

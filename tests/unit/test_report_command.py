@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from embertide.storage.opening import open_storage
-from embertide.versions.run_reports import write_report
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.run_reports import write_report
 from tests.support.run_reports import make_report
 from tests.support.versions import CURRENT, NEXT, OLD, publish_one
 

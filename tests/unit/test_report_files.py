@@ -10,15 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from embertide.context import RunContext
+from embertide.engine.stages import report as stage
 from embertide.errors import AccessDenied, ObjectMissing, OutputError
+from embertide.facts.telemetry.report import RunReport
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.catalog import list_versions
+from embertide.io.versions.publish import rollback
+from embertide.io.versions.retention import remove_old
+from embertide.io.versions.run_reports import read_report, write_report
 from embertide.spec.manifest import load_manifest
-from embertide.stages import report as stage
-from embertide.storage.opening import open_storage
-from embertide.telemetry.report import RunReport
-from embertide.versions.catalog import list_versions
-from embertide.versions.publish import rollback
-from embertide.versions.retention import remove_old
-from embertide.versions.run_reports import read_report, write_report
 from tests.support.manifests import EXAMPLE
 from tests.support.run_reports import make_report
 from tests.support.versions import CURRENT, NEXT, OLD, Hooked, publish_one

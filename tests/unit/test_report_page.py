@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from embertide.compare.diff import compare_versions
-from embertide.report import draw_page
-from embertide.report.charts import Scale
-from embertide.report.markup import Html, join, tag
-from embertide.report.numbers import (
+from embertide.facts.report import draw_page
+from embertide.facts.report.charts import Scale
+from embertide.facts.report.markup import Html, join, tag
+from embertide.facts.report.numbers import (
     against_mean,
     duration,
     round_duration,
@@ -27,11 +26,12 @@ from embertide.report.numbers import (
     small,
     without_secrets,
 )
-from embertide.report.run import Run
-from embertide.storage.opening import open_storage
-from embertide.telemetry.comparison import Comparison
-from embertide.telemetry.report import RelationCount, RowError, RunReport, TypeCount
-from embertide.telemetry.transfers import OperationStats, TransferStats
+from embertide.facts.report.run import Run
+from embertide.facts.telemetry.comparison import Comparison
+from embertide.facts.telemetry.report import RelationCount, RowError, RunReport, TypeCount
+from embertide.facts.telemetry.transfers import OperationStats, TransferStats
+from embertide.io.compare.diff import compare_versions
+from embertide.io.storage.opening import open_storage
 from tests.support.cli import LARGE_REPORT
 from tests.support.compared import publish_rows, random_rows
 from tests.support.run_reports import make_manifest, make_report

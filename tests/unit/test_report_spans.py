@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from embertide.telemetry import clock as clock_module
-from embertide.telemetry.clock import Clock
-from embertide.telemetry.memory import MemoryWatch
-from embertide.telemetry.recorder import CountingRecorder, Label, Moved
+from embertide.facts.telemetry import clock as clock_module
+from embertide.facts.telemetry.clock import Clock
+from embertide.facts.telemetry.memory import MemoryWatch
+from embertide.facts.telemetry.recorder import CountingRecorder, Label, Moved
 
 SPMM = Label("graph", "spmm", 0)
 

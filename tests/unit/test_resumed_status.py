@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from embertide.facts.report import draw_page
+from embertide.facts.telemetry.kept import KeptFacts
+from embertide.facts.telemetry.refresh import RefreshFacts
+from embertide.facts.telemetry.report import RunReport
 from embertide.pod.summary import run_status
-from embertide.report import draw_page
-from embertide.telemetry.kept import KeptFacts
-from embertide.telemetry.refresh import RefreshFacts
-from embertide.telemetry.report import RunReport
 from embertide_operator.runtime.worker_answers import read_answer
 from tests.support.operator_world import UID, World
 from tests.support.run_reports import make_report

@@ -11,10 +11,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from embertide.engine.stages.sample import sample_layer
 from embertide.kernels import native, sample
 from embertide.kernels.csr import Csr
 from embertide.kernels.sample import floyd
-from embertide.stages.sample import sample_layer
 
 
 def graph(degrees: list[int]) -> Csr:

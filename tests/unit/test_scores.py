@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 import torch
 
+from embertide.engine.planning.tensors import tensor_moves
 from embertide.errors import ModelError
 from embertide.footprint import GraphSize
 from embertide.models.reference import run_typed_reference
-from embertide.planning.tensors import tensor_moves
-from embertide.plans.passes import make_plan
-from embertide.plans.scores import narrow_scores
+from embertide.program.plans.passes import make_plan
+from embertide.program.plans.scores import narrow_scores
+from embertide.program.steps import HeadDot, Linear, Program
+from embertide.program.steps.heads import fold_heads
+from embertide.program.steps.moves import Landing
+from embertide.program.steps.shapes import Shapes
 from embertide.spec.grid import GridShape
-from embertide.steps import HeadDot, Linear, Program
-from embertide.steps.heads import fold_heads
-from embertide.steps.moves import Landing
-from embertide.steps.shapes import Shapes
 from tests.support.plans import in_slices, order_steps, target
 from tests.support.sharing_programs import HEADS, additive
 from tests.support.typed_world import COUNTS, layer_of, make_edges, make_typed_features

@@ -17,12 +17,12 @@ import pytest
 import torch
 
 from embertide.errors import StorageError
+from embertide.facts.telemetry.estimate import PlannedSpill
 from embertide.kernels import scratch, scratch_file
 from embertide.kernels.scratch import Scratch
 from embertide.launch.scratch import allow_files, check_scratch, scratch_folder
 from embertide.spec import naming
 from embertide.spec.grid import GridShape
-from embertide.telemetry.estimate import PlannedSpill
 from tests.support.cli import ESTIMATE
 from tests.support.world import make_job
 

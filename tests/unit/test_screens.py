@@ -18,8 +18,8 @@ from rich.console import Console
 from embertide.cli.neighbors import MetricName, print_neighbors
 from embertide.cli.tables import print_estimate, print_report
 from embertide.cli.versions import versions_table
-from embertide.versions.catalog import VersionInfo
-from embertide.versions.neighbors import Neighbor
+from embertide.io.versions.catalog import VersionInfo
+from embertide.io.versions.neighbors import Neighbor
 from tests.support.cli import LARGE_ESTIMATE, LARGE_REPORT, LONG_URI
 
 SCREENS = Path(__file__).parent / "screens"

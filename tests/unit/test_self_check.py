@@ -10,19 +10,19 @@ import pytest
 import torch
 from torch import Tensor
 
+from embertide.facts.telemetry.self_check import CHECKED, SelfCheck
+from embertide.graph.views import EdgeView, Loops
 from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr
 from embertide.kernels.heads import NO_SCORES
-from embertide.primitives.views import EdgeView, Loops
-from embertide.selfcheck import row_edges
-from embertide.selfcheck.draw import draw, own_rows, rows_to_check
-from embertide.selfcheck.judge import TOLERANCE, Limits, allowed_differences, magnitudes
-from embertide.selfcheck.out_degrees import OutEdges
-from embertide.selfcheck.recompute import Change, unchanged
-from embertide.selfcheck.row_edges import RowEdges, special_rows
-from embertide.selfcheck.tally import Tally, difference, joined, worst_of
-from embertide.steps.reference import ReferenceRun
-from embertide.telemetry.self_check import CHECKED, SelfCheck
+from embertide.program.selfcheck import row_edges
+from embertide.program.selfcheck.draw import draw, own_rows, rows_to_check
+from embertide.program.selfcheck.judge import TOLERANCE, Limits, allowed_differences, magnitudes
+from embertide.program.selfcheck.out_degrees import OutEdges
+from embertide.program.selfcheck.recompute import Change, unchanged
+from embertide.program.selfcheck.row_edges import RowEdges, special_rows
+from embertide.program.selfcheck.tally import Tally, difference, joined, worst_of
+from embertide.program.steps.reference import ReferenceRun
 
 FLOAT32 = Limits(torch.float32)
 FEW = np.full(200, 4)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from embertide.graph.in_place import SPAN_ROWS, WindowRows
 from embertide.kernels import memory, native
-from embertide.primitives.in_place import SPAN_ROWS, WindowRows
 
 pytestmark = pytest.mark.skipif(native.lib is None, reason="only native kernels map memory")
 

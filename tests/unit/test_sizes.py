@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from embertide.engine.planning.inputs import list_inputs
+from embertide.engine.planning.sizes import check_sizes, last_rows
 from embertide.errors import InputTooSmall
-from embertide.planning.inputs import list_inputs
-from embertide.planning.sizes import check_sizes, last_rows
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.pointer import advance
 from embertide.spec.manifest import EmbeddingJob, load_manifest
-from embertide.storage.opening import open_storage
-from embertide.versions.pointer import advance
 from tests.support.small_job import NODES, SmallJob
 
 STORAGE = open_storage(None)

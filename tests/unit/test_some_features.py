@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from embertide.engine.stages.features import read_some_features
 from embertide.errors import InputChanged, InputError
-from embertide.readers.feature_places import needed
-from embertide.readers.scaling import Scaling
-from embertide.stages.features import read_some_features
-from embertide.storage.protocol import Storage
+from embertide.io.readers.feature_places import needed
+from embertide.io.readers.scaling import Scaling
+from embertide.io.storage.protocol import Storage
 from tests.support.some_features import (
     KINDS,
     NODES,

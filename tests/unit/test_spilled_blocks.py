@@ -9,12 +9,12 @@ import torch
 
 from embertide.footprint import FLOAT_BYTES
 from embertide.kernels.scratch import PAGE_ROWS
-from embertide.plans import panels, spill
-from embertide.plans.fuse import fuse
-from embertide.plans.passes import MARKING, make_plan
-from embertide.plans.plan import Plan, Target
+from embertide.program.plans import panels, spill
+from embertide.program.plans.fuse import fuse
+from embertide.program.plans.passes import MARKING, make_plan
+from embertide.program.plans.plan import Plan, Target
+from embertide.program.steps import Activation, Attend, HeadDot, Linear, Program, Step
 from embertide.spec.grid import GridShape
-from embertide.steps import Activation, Attend, HeadDot, Linear, Program, Step
 from tests.support.plans import in_slices
 
 

@@ -11,7 +11,14 @@ import pytest
 import torch
 
 from embertide.context import RunContext
+from embertide.engine.pipeline.prepare import check_spilled_graph
 from embertide.errors import GridError, StorageError
+from embertide.facts.telemetry.recorder import CountingRecorder
+from embertide.graph import edge_log
+from embertide.graph.edge_chunks import EdgeChunk
+from embertide.graph.edge_log import EdgeLog
+from embertide.graph.exchange import Exchange
+from embertide.graph.out_degrees import count_sources
 from embertide.grid import Grid, GridShape
 from embertide.kernels import spilled_sort
 from embertide.kernels.block import Block
@@ -21,13 +28,6 @@ from embertide.kernels.edge_sort import EdgeSorter, bucket_count, bucket_shift, 
 from embertide.kernels.scratch import Scratch
 from embertide.kernels.spilled_csr import SpilledBlock, SpilledCsr
 from embertide.kernels.spilled_sort import SpilledEdgeSorter
-from embertide.pipeline.prepare import check_spilled_graph
-from embertide.primitives import edge_log
-from embertide.primitives.edge_chunks import EdgeChunk
-from embertide.primitives.edge_log import EdgeLog
-from embertide.primitives.exchange import Exchange
-from embertide.primitives.out_degrees import count_sources
-from embertide.telemetry.recorder import CountingRecorder
 from tests.support.world import make_job
 
 FIRST, ROWS, NODES, EDGES = 1000, 9000, 30_000, 50_000

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embertide.errors import InputError
-from embertide.readers import text_lines
-from embertide.readers.edges import splits_at_once
-from embertide.readers.splits import Split, assign_splits, map_objects, split_ranges
-from embertide.readers.text_lines import codec_of, count_lines_before, first_lines, line_blocks
-from embertide.readers.where import Where
-from embertide.storage.protocol import ObjectInfo
+from embertide.io.readers import text_lines
+from embertide.io.readers.edges import splits_at_once
+from embertide.io.readers.splits import Split, assign_splits, map_objects, split_ranges
+from embertide.io.readers.text_lines import codec_of, count_lines_before, first_lines, line_blocks
+from embertide.io.readers.where import Where
+from embertide.io.storage.protocol import ObjectInfo
 
 
 def _split(i: int, size: int) -> Split:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.retention import remove_old
 from embertide.spec.version_names import new_version
-from embertide.storage.opening import open_storage
-from embertide.versions.retention import remove_old
 
 
 def test_directories_that_were_made_go_when_they_are_empty(tmp_path: Path) -> None:

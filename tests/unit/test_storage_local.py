@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from embertide.errors import ObjectMissing, OutputError, StorageError
-from embertide.storage import local_files
-from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
-from embertide.storage.reading_ahead import begin_to_read
-from embertide.storage.write_back import begin_write_back
+from embertide.io.storage import local_files
+from embertide.io.storage.opening import open_storage
+from embertide.io.storage.protocol import Storage
+from embertide.io.storage.reading_ahead import begin_to_read
+from embertide.io.storage.write_back import begin_write_back
 from tests.support import small_disk
 from tests.support.storage_contract import StorageContract
 
@@ -50,7 +50,7 @@ def test_no_room_for_the_file(tmp_path: Path, closed: bool) -> None:
         """
         import resource, sys
         from embertide.errors import OutputError
-        from embertide.storage.opening import open_storage
+        from embertide.io.storage.opening import open_storage
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
         storage = open_storage(None)
@@ -90,7 +90,7 @@ def test_another_users_directory(tmp_path: Path) -> None:
         """
         import os, sys
         from embertide.errors import AccessDenied
-        from embertide.storage.opening import open_storage
+        from embertide.io.storage.opening import open_storage
 
         storage, root = open_storage(None), sys.argv[1]
         storage.stat(root)
@@ -195,7 +195,7 @@ def test_s3_library_is_not_loaded_for_files(tmp_path: Path) -> None:
     out = run(
         """
         import sys
-        from embertide.storage.opening import open_storage
+        from embertide.io.storage.opening import open_storage
         open_storage(None).write(sys.argv[1], b"1")
         print("boto3" in sys.modules, "botocore" in sys.modules)
         """,
@@ -276,7 +276,7 @@ import os, sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from embertide.errors import OutputError
-from embertide.storage.opening import open_storage
+from embertide.io.storage.opening import open_storage
 
 disk, storage, given = Path(os.environ["disk"]), open_storage(None), []
 (disk / "kept").write_bytes(bytes(3 << 20))

@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 import pytest
 
 from embertide.cli.progress_view import write_json
-from embertide.storage.opening import open_storage
-from embertide.telemetry.strict_json import json_text
-from embertide.versions.manifest import write_manifest
+from embertide.facts.telemetry.strict_json import json_text
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.manifest import write_manifest
 
 
 def parsed(text: str) -> Any:

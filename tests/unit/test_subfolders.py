@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from embertide.engine.planning.inputs import list_inputs
 from embertide.errors import InputError, ObjectMissing
-from embertide.planning.inputs import list_inputs
-from embertide.readers.edges import split_edges
-from embertide.readers.features import split_features
-from embertide.readers.layout import hive_constants
-from embertide.readers.nodes import split_nodes
-from embertide.readers.objects import list_objects
-from embertide.readers.splits import Split
+from embertide.io.readers.edges import split_edges
+from embertide.io.readers.features import split_features
+from embertide.io.readers.layout import hive_constants
+from embertide.io.readers.nodes import split_nodes
+from embertide.io.readers.objects import list_objects
+from embertide.io.readers.splits import Split
+from embertide.io.storage.protocol import Listing, ObjectInfo, Storage
 from embertide.spec.manifest import EdgeInput, FeatureInput, NodeTable, load_manifest
-from embertide.storage.protocol import Listing, ObjectInfo, Storage
 from tests.support.edge_files import write_parquet
 from tests.support.small_job import SmallJob
 

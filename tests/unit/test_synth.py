@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from embertide.edge.synth import SynthOptions, job, synthesize, write
+from embertide.edge.synth.graphs import Choice, edge_maker, scramble
+from embertide.edge.synth.tables import plan_files
 from embertide.errors import ManifestError, OutputError
-from embertide.readers.edges import read_edges, split_edges
-from embertide.readers.feature_schema import feature_schema
-from embertide.readers.features import non_finite, read_features, split_features
+from embertide.io.readers.edges import read_edges, split_edges
+from embertide.io.readers.feature_schema import feature_schema
+from embertide.io.readers.features import non_finite, read_features, split_features
+from embertide.io.storage.protocol import Storage
 from embertide.spec import load_manifest
 from embertide.spec.manifest import EdgeInput, NodeInput
-from embertide.storage.protocol import Storage
-from embertide.synth import SynthOptions, job, synthesize, write
-from embertide.synth.graphs import Choice, edge_maker, scramble
-from embertide.synth.tables import plan_files
 
 
 @pytest.fixture(autouse=True)

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from embertide.engine.planning.inputs import list_inputs
 from embertide.errors import InputError
-from embertide.planning.inputs import list_inputs
-from embertide.readers.table_formats import folders_above
+from embertide.io.readers.table_formats import folders_above
+from embertide.io.storage.opening import open_storage
 from embertide.spec.manifest import load_manifest
-from embertide.storage.opening import open_storage
 from tests.support.lake_tables import FIRST, TABLES, data_files, write, write_rows
 from tests.support.small_job import SmallJob
 

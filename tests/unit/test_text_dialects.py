@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from embertide.readers import text as read_text
-from embertide.storage.protocol import Storage
+from embertide.io.readers import text as read_text
+from embertide.io.storage.protocol import Storage
 from tests.support.edge_files import COMPRESS, edge_input, read_all, rows_of
 
 ROWS = [("café", "b,c", 0.5), ('say "hi"', "a;b", -1.25), ("it's", "x\\y", 3.0)]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from embertide.errors import EmbertideError
-from embertide.readers import text as read_text
-from embertide.storage.protocol import Storage
+from embertide.io.readers import text as read_text
+from embertide.io.storage.protocol import Storage
 from tests.support.edge_files import edge_input, read_all, rows_of
 
 _PIECES = [

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from embertide.errors import InputError
-from embertide.readers.ids import LONGEST_ID_BYTES, id_column, to_ids, to_text
-from embertide.readers.text_errors import has_inner_mark
-from embertide.readers.where import Where
-from embertide.storage.protocol import Storage
+from embertide.io.readers.ids import LONGEST_ID_BYTES, id_column, to_ids, to_text
+from embertide.io.readers.text_errors import has_inner_mark
+from embertide.io.readers.where import Where
+from embertide.io.storage.protocol import Storage
 from tests.support.edge_files import edge_input, refused, write_parquet
 
 LATIN = pa.array([b"abc", b"x" * 200, b"caf\xe9", b"ok"], pa.binary()).view(pa.string())

@@ -6,12 +6,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from embertide.facts.telemetry.report import RelationCount, TypeCount
+from embertide.io.versions.catalog import describe
 from embertide.pod.summary import published_types, run_status
 from embertide.spec.reports import OutputReport, ReportModel, WorkerStatus
 from embertide.spec.run_status import RunStatus, TypeOutput
 from embertide.spec.status import JobStatus
-from embertide.telemetry.report import RelationCount, TypeCount
-from embertide.versions.catalog import describe
 from embertide_operator.runtime.worker_answers import read_answer
 from tests.support.operator_world import UID, World
 from tests.support.run_reports import make_report

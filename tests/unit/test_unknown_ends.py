@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from embertide.errors import InputError
-from embertide.readers.edges import read_edges, split_edges
-from embertide.readers.unknown_nodes import UnknownEnds, _Example, settle
-from embertide.readers.where import Where
-from embertide.storage.protocol import Storage
+from embertide.io.readers.edges import read_edges, split_edges
+from embertide.io.readers.unknown_nodes import UnknownEnds, _Example, settle
+from embertide.io.readers.where import Where
+from embertide.io.storage.protocol import Storage
 from tests.support.edge_files import edge_input, write_parquet
 
 

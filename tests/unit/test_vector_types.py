@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from embertide.readers.reference import read_reference, split_reference
-from embertide.storage.protocol import Storage
+from embertide.io.readers.reference import read_reference, split_reference
+from embertide.io.storage.protocol import Storage
 from tests.support.feature_files import feature_input, read_all
 
 VALUES = [[0.5, -1.0, 0.0], [0.0, 2.0, 0.0], [1.0, 0.0, 4.0]]

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from embertide.errors import AccessDenied, EmbertideError, StorageError
+from embertide.io.storage.local import LocalStore
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.catalog import latest, list_versions
+from embertide.io.versions.formats import FORMATS
+from embertide.io.versions.probe import check_output
+from embertide.io.versions.publish import discard, finish, publish, rollback
+from embertide.io.versions.reading import iter_embeddings
+from embertide.io.versions.releasing import newest_held, release, remove_held
+from embertide.io.versions.retention import remove_old
 from embertide.spec.version_names import begun, is_version, new_version
-from embertide.storage.local import LocalStore
-from embertide.storage.protocol import Storage
-from embertide.versions.catalog import latest, list_versions
-from embertide.versions.formats import FORMATS
-from embertide.versions.probe import check_output
-from embertide.versions.publish import discard, finish, publish, rollback
-from embertide.versions.reading import iter_embeddings
-from embertide.versions.releasing import newest_held, release, remove_held
-from embertide.versions.retention import remove_old
 from tests.support.expected import Expected, inputs
 from tests.support.versions import (
     CURRENT,

@@ -11,7 +11,7 @@ from embertide.cli.drawing import visible
 from embertide.cli.errors import error_exit
 from embertide.cli.neighbors import MetricName, print_neighbors
 from embertide.errors import InputError
-from embertide.versions.neighbors import Neighbor
+from embertide.io.versions.neighbors import Neighbor
 
 SCREEN = "a\x1b[2Jb\x07\x9b1m\u202ec\rd"
 SHOWN = "a\\x1b[2Jb\\x07\\x9b1m\\u202ec\\rd"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from embertide.plans.passes import make_plan
-from embertide.plans.plan import Target
+from embertide.program.plans.passes import make_plan
+from embertide.program.plans.plan import Target
+from embertide.program.steps import Aggregate, GraphNorm, Linear, Program, Propagate, Step
 from embertide.spec.grid import GridShape
-from embertide.steps import Aggregate, GraphNorm, Linear, Program, Propagate, Step
 from tests.support import sharing_programs
 from tests.support.plans import order_steps
 

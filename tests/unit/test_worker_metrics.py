@@ -8,15 +8,15 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from embertide.facts.telemetry.container import working_set_bytes
+from embertide.facts.telemetry.report import PlannedTraffic, RankMemory, Traffic
+from embertide.facts.telemetry.snapshot import Snapshot
 from embertide.launch.run_folder import RunFolder
 from embertide.pod.board import Board
 from embertide.pod.metrics import WorkerCollector, render
 from embertide.pod.settings import WorkSettings
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide.telemetry.container import working_set_bytes
-from embertide.telemetry.report import PlannedTraffic, RankMemory, Traffic
-from embertide.telemetry.snapshot import Snapshot
 from tests.support.operator_world import raw_job
 
 MOVED = Traffic("graph", "spmm", 0, 300, 200, 4, 6, 80, 2.0, 1.0, [0, 0, 3, 0, 0, 0, 0])

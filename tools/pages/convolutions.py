@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torch import nn
 
-from embertide.check.alternatives import choices
+from embertide.edge.check.alternatives import choices
 from embertide.models.convs.hetero import Hetero
 from embertide.models.kinds import KNOWN, KNOWN_TYPED, LAYERS, kinds_of
 from embertide.models.layer import Layer, Library

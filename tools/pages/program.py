@@ -8,8 +8,8 @@ from dataclasses import MISSING, fields
 from textwrap import fill
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from embertide.steps.base import KINDS, Param, Read, Step
-from embertide.steps.row_functions import FUNCTIONS
+from embertide.program.steps.base import KINDS, Param, Read, Step
+from embertide.program.steps.row_functions import FUNCTIONS
 
 INTRODUCTION = """\
 # Programs and their steps
@@ -24,8 +24,8 @@ the name of the tensor that it makes, and `layer`, counted from 0.
 
 ## A step says everything of itself
 
-A kind of step is one class in one file of `worker/embertide/steps/`; nothing else asks what a step
-is. The class has
+A kind of step is one class in one file of `worker/embertide/program/steps/`; nothing else asks what
+a step is. The class has
 
 | what | method |
 |---|---|
@@ -40,12 +40,13 @@ is. The class has
 | the layer graph that it reads, if it does | `edges` |
 
 To add a kind: write the file, with `class Mine(Step, kind="mine")`, and name it in
-`steps/__init__.py`. `nodewise.py` has what steps without edges have in common, `base.py` the rest.
-`place` returns the operation with what it decides (`run.py`); `lower` and `cost` read it there. By
-default tensors are read as rows or tiles, as `wants_rows` says, and the result is beside them.
-A step whose rows can be finished as they are made (a bias, an activation, a product) is a `Leader`,
-and runs as one with the steps after it; `plans/fuse.py` and `plans/order.py` ask for properties
-(`product`, `added`, `row_activation`, `commutes`), not for classes.
+`program/steps/__init__.py`. `nodewise.py` has what steps without edges have in common, `base.py`
+the rest. `place` returns the operation with what it decides (`run.py`); `lower` and `cost` read it
+there. By default tensors are read as rows or tiles, as `wants_rows` says, and the result is beside
+them. A step whose rows can be finished as they are made (a bias, an activation, a product) is a
+`Leader`, and runs as one with the steps after it; `program/plans/fuse.py` and
+`program/plans/order.py` ask for properties (`product`, `added`, `row_activation`, `commutes`), not
+for classes.
 
 Then add programs with it to `tests/support/step_cases.py`: every grid is compared with its
 `reference` (`tests/distributed/test_same.py`), and what it moves with its `cost`, to the byte

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
         run,
     )
     from embertide.errors import EmbertideError
+    from embertide.facts.telemetry.estimate import Estimate
+    from embertide.facts.telemetry.report import RunReport
+    from embertide.io.versions.catalog import VersionInfo
+    from embertide.io.versions.deltas import Changes
+    from embertide.io.versions.embeddings import Embeddings
     from embertide.spec.grid import GridShape
     from embertide.spec.manifest import EmbeddingJob
-    from embertide.telemetry.estimate import Estimate
-    from embertide.telemetry.report import RunReport
-    from embertide.versions.catalog import VersionInfo
-    from embertide.versions.deltas import Changes
-    from embertide.versions.embeddings import Embeddings
 
 __all__ = [
     "Changes",
@@ -65,14 +65,14 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Changes": "embertide.versions.deltas",
+    "Changes": "embertide.io.versions.deltas",
     "EmbeddingJob": "embertide.spec.manifest",
-    "Embeddings": "embertide.versions.embeddings",
+    "Embeddings": "embertide.io.versions.embeddings",
     "EmbertideError": "embertide.errors",
-    "Estimate": "embertide.telemetry.estimate",
+    "Estimate": "embertide.facts.telemetry.estimate",
     "GridShape": "embertide.spec.grid",
-    "RunReport": "embertide.telemetry.report",
-    "VersionInfo": "embertide.versions.catalog",
+    "RunReport": "embertide.facts.telemetry.report",
+    "VersionInfo": "embertide.io.versions.catalog",
     **dict.fromkeys(
         (
             "export",

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from torch import nn
 
-    from embertide.telemetry.estimate import Estimate
-    from embertide.telemetry.progress import OnProgress
-    from embertide.telemetry.report import RunReport
+    from embertide.facts.telemetry.estimate import Estimate
+    from embertide.facts.telemetry.progress import OnProgress
+    from embertide.facts.telemetry.report import RunReport
+    from embertide.io.versions.catalog import VersionInfo
+    from embertide.io.versions.deltas import Changes
+    from embertide.io.versions.embeddings import Embeddings
+    from embertide.io.versions.neighbors import Neighbor
     from embertide.tracing.export import Export
     from embertide.tracing.table_rows import TableIds
-    from embertide.versions.catalog import VersionInfo
-    from embertide.versions.deltas import Changes
-    from embertide.versions.embeddings import Embeddings
-    from embertide.versions.neighbors import Neighbor
 
     Location = str | os.PathLike[str]
     Job = EmbeddingJob | Location | Mapping[str, Any]
@@ -88,14 +88,14 @@ def read(
         StorageError: the store refused or failed.
         ValueError: the location or a setting is malformed.
     """
-    from embertide.storage.opening import open_storage
-    from embertide.versions.reading import read_version
+    from embertide.io.storage.opening import open_storage
+    from embertide.io.versions.reading import read_version
 
     settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
     storage, uri = open_storage(settings), _versions_of(output_uri, targets)
     if ids is None:
         return read_version(storage, uri, version, node_type, result)
-    from embertide.versions.lookup import read_rows_of
+    from embertide.io.versions.lookup import read_rows_of
 
     return read_rows_of(storage, uri, ids, version, node_type, missing, result)
 
@@ -126,8 +126,8 @@ def read_delta(
         InputError: the version has no delta, and why; or no such node type or result.
         ObjectMissing, OutputError, StorageError, ValueError: as `read`.
     """
-    from embertide.storage.opening import open_storage
-    from embertide.versions.deltas import read_changes
+    from embertide.io.storage.opening import open_storage
+    from embertide.io.versions.deltas import read_changes
 
     settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
     uri = _versions_of(output_uri, targets)
@@ -152,8 +152,8 @@ def read_scores(
 
     Args and errors are those of `read`; a version without pairs is an InputError.
     """
-    from embertide.storage.opening import open_storage
-    from embertide.versions.score_parts import read_score_table
+    from embertide.io.storage.opening import open_storage
+    from embertide.io.versions.score_parts import read_score_table
 
     settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
     return read_score_table(open_storage(settings), _uri(output_uri), version)
@@ -197,9 +197,9 @@ def neighbors(
         ObjectMissing, OutputError, StorageError, ValueError: as `read`.
     """
     from embertide.errors import InputError
-    from embertide.storage.opening import open_storage
-    from embertide.versions.catalog import latest
-    from embertide.versions.neighbors import nearest_in_version
+    from embertide.io.storage.opening import open_storage
+    from embertide.io.versions.catalog import latest
+    from embertide.io.versions.neighbors import nearest_in_version
 
     settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
     storage, uri = open_storage(settings), _versions_of(output_uri, targets)
@@ -242,8 +242,8 @@ def list_versions(
 
     Args and errors are those of `read`.
     """
-    from embertide.storage.opening import open_storage
-    from embertide.versions import catalog
+    from embertide.io.storage.opening import open_storage
+    from embertide.io.versions import catalog
 
     settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
     return catalog.list_versions(open_storage(settings), _versions_of(output_uri, targets))
@@ -279,7 +279,7 @@ def plan(
         EmbertideError: the inputs or the model cannot be read, or the grid does not fit.
         ValueError: ``grid`` is malformed, or does not have ``workers`` workers.
     """
-    from embertide.planning.estimate import estimate_job
+    from embertide.engine.planning.estimate import estimate_job
 
     return estimate_job(_job(job, at, time_zone), grid=_grid(grid, workers), workers=workers)
 
@@ -315,15 +315,15 @@ def run(
         threads: compute threads of each worker; by default the cores, shared evenly.
         force: compute a version also where the current one is up to date.
         at, time_zone: as for `plan`.
-        on_progress: called with each `embertide.telemetry.progress.Progress`; by default a
+        on_progress: called with each `embertide.facts.telemetry.progress.Progress`; by default a
             notebook or IPython shows a line that is rewritten, and other programs show nothing.
 
     Raises:
         EmbertideError: whatever went wrong, as its own type. The previous version stays.
         ValueError: ``grid`` is malformed, or does not have ``workers`` workers.
     """
+    from embertide.facts.telemetry.notebook_progress import line_in_notebooks
     from embertide.launch.local import run_job
-    from embertide.telemetry.notebook_progress import line_in_notebooks
 
     manifest, shape = _job(job, at, time_zone), _grid(grid, workers)
     with line_in_notebooks(on_progress) as shown:
@@ -404,7 +404,7 @@ def export(
             its code. Or the sample does not fit. Nothing is written.
         ValueError: there is no ``out``, or it is malformed.
     """
-    from embertide.storage.opening import open_storage
+    from embertide.io.storage.opening import open_storage
     from embertide.tracing.export import export_module
     from embertide.tracing.graph_types import named_types
     from embertide.tracing.sample import Sample, read_sample

@@ -8,15 +8,15 @@ from itertools import accumulate, pairwise
 
 import torch
 
+from embertide.facts.telemetry.graph_facts import GraphFacts
+from embertide.facts.telemetry.progress import OnProgress, Progress
+from embertide.facts.telemetry.transfers import Work
+from embertide.graph.exchange import Exchange
 from embertide.grid import Grid
+from embertide.io.storage.protocol import Storage
 from embertide.kernels.scratch import Scratch
 from embertide.kernels.store import Store
-from embertide.primitives.exchange import Exchange
 from embertide.spec.manifest import EmbeddingJob
-from embertide.storage.protocol import Storage
-from embertide.telemetry.graph_facts import GraphFacts
-from embertide.telemetry.progress import OnProgress, Progress
-from embertide.telemetry.transfers import Work
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,15 @@ from embertide.spec.grid import GridShape
 from embertide.spec.relations import Relation
 
 FLOAT_BYTES = 4
-"""Of a value of a dense tensor, an edge weight and a score: float32."""
+"""A value of a dense tensor, an edge weight and a score: float32."""
 ID_BYTES = 8
-"""Of a dense id, a row offset, or a packed edge: int64."""
+"""A dense id, a row offset, or a packed edge: int64."""
 LOCATION_BYTES = 8
-"""Of the rank and row that hold a node's features: two int32."""
+"""The rank and row that hold a node's features: two int32."""
 _TOUCHED_ROW_BYTES = 8
-"""Of a row in a remote group's block: its number and the end of its run, int32 each."""
+"""A row in a remote group's block: its number and the end of its run, int32 each."""
 _PACKED_BYTES = 2
-"""Of a non-zero in a packed one: half of its row's number."""
+"""A non-zero in a packed one: half of its row's number."""
 FEW = 2
 """Remote non-zeros of a row of a group, of which fewer are packed: half the bytes or less."""
 
@@ -70,12 +70,12 @@ class Size:
 
     @property
     def index_bytes(self) -> int:
-        """Of the source of an edge, and of a row's number in a request."""
+        """The source of an edge, and a row's number in a request."""
         return _index_bytes(self.columns)
 
     @property
     def end_bytes(self) -> int:
-        """Of both ends of an edge, before it is sorted."""
+        """Both ends of an edge, before it is sorted."""
         return 2 * _index_bytes(max(self.nodes, self.columns))
 
     def group_rows(self, widest: int, slices: int) -> int:
@@ -137,7 +137,7 @@ class Size:
         return self._buffers(self.graph, self.unique() * width / self.feature)
 
     def whole_in_flight(self, width: int) -> float:
-        """As :meth:`in_flight`, of rows with all columns for the edges of a sub-range."""
+        """The same as :meth:`in_flight`, of rows with all columns for the edges of a sub-range."""
         if self.workers == 1 or self.in_place:
             return 0.0
         return self._buffers(self.workers, self.unique(self.workers) * width)
@@ -223,5 +223,5 @@ class GraphSize:
 
 
 def _index_bytes(nodes: int) -> int:
-    """Of the number of one of so many nodes."""
+    """The number of one of so many nodes."""
     return 4 if nodes < 2**31 else 8

@@ -20,15 +20,15 @@ import torch
 import yaml
 
 from embertide.errors import ObjectMissing
+from embertide.io.storage.opening import open_storage
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.catalog import list_versions
+from embertide.io.versions.reading import iter_embeddings
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference
 from embertide.spec import naming
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.workers import StorageSettings
-from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
-from embertide.versions.catalog import list_versions
-from embertide.versions.reading import iter_embeddings
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.holding import Held, standing_still
 from tests.support.exact import assert_exact

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from embertide.storage.protocol import Storage
-from embertide.versions.layers.catalog import list_layers
-from embertide.versions.manifest import read_manifest
-from embertide.versions.run_reports import read_report
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.layers.catalog import list_layers
+from embertide.io.versions.manifest import read_manifest
+from embertide.io.versions.run_reports import read_report
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.jobs import Inputs, Jobs, Manifest
 from tests.support.patience import BUSY

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from embertide.io.versions.reading import iter_embeddings
 from embertide.models.read import read_model
 from embertide.models.reference import LayerGraph, run_typed_reference
 from embertide.spec.inputs import EdgeInput, Input
 from embertide.spec.manifest import EmbeddingJob
-from embertide.versions.reading import iter_embeddings
 from tests.support.cluster.jobs import Inputs
 from tests.support.exact import assert_exact
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from embertide.models.layer import Library
-from embertide.steps import Program
+from embertide.program.steps import Program
 from tests.support.conv_cases.case import Example
 from tests.support.dgl_library import dgl
 from tests.support.models import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.catalog import list_versions
 from embertide.spec.workers import StorageSettings
-from embertide.storage.opening import open_storage
-from embertide.versions.catalog import list_versions
 from tests.support.commands import Commands, Done
 from tests.support.s3.server import S3Server
 

@@ -73,10 +73,10 @@ def check(
         raise typer.BadParameter(f"--tolerance is {tolerance}; must be above 0")
     job, uri = load_job(job_path, at, time_zone), location("--against", against)
 
-    from embertide.check.check import check_job
     from embertide.cli.progress_view import progress_view, write_json
+    from embertide.edge.check.check import check_job
     from embertide.errors import ModelError
-    from embertide.readers.reference import ReferenceColumns
+    from embertide.io.readers.reference import ReferenceColumns
 
     leave_imports()  # They need not be gone through after each stage.
 

@@ -10,8 +10,8 @@ import typer
 from embertide.cli.drawing import escaped, new_table, print_line
 from embertide.cli.options import EndpointOption, JsonOption, OutputOption, job_and_rest, place_of
 from embertide.cli.versions import named_version
-from embertide.telemetry.comparison import Comparison, TypeComparison
-from embertide.telemetry.format import human_share
+from embertide.facts.telemetry.comparison import Comparison, TypeComparison
+from embertide.facts.telemetry.format import human_share
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,8 +51,8 @@ def diff(
         raise typer.BadParameter(f"give two versions, not {len(names)}: {' '.join(names)}")
     place = place_of(job_path, output, endpoint_url)
 
-    from embertide.compare.diff import compare_versions
-    from embertide.storage.opening import open_storage
+    from embertide.io.compare.diff import compare_versions
+    from embertide.io.storage.opening import open_storage
 
     storage = open_storage(place.storage)
     older, newer = (named_version(storage, place.uri, name) for name in names)

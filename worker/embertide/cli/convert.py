@@ -22,8 +22,8 @@ from embertide.cli.options import (
 from embertide.cli.versions import named_version
 
 if TYPE_CHECKING:
-    from embertide.indexes.convert import Conversion
-    from embertide.indexes.layout import Layout
+    from embertide.edge.indexes.convert import Conversion
+    from embertide.edge.indexes.layout import Layout
 
 IndexName = Literal["parquet", "milvus", "pinecone", "vertex", "lancedb", "pgvector", "opensearch"]
 
@@ -143,9 +143,9 @@ def convert(
     """
     from dataclasses import replace
 
-    from embertide.indexes import presets
-    from embertide.indexes.convert import convert as convert_version
-    from embertide.storage.opening import open_storage
+    from embertide.edge.indexes import presets
+    from embertide.edge.indexes.convert import convert as convert_version
+    from embertide.io.storage.opening import open_storage
 
     job_path, folders = job_and_rest(words, output, "FOLDER")
     if len(folders) != 1:
@@ -191,7 +191,7 @@ def convert(
 
 
 def _print(done: Conversion) -> None:
-    from embertide.telemetry.format import human_bytes
+    from embertide.facts.telemetry.format import human_bytes
 
     size = human_bytes(sum(file.size for file in done.files))
     print(

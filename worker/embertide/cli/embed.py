@@ -24,10 +24,10 @@ from embertide.cli.options import (
     load_job,
 )
 from embertide.errors import InputError, OutputError
-from embertide.telemetry.format import human_count
+from embertide.facts.telemetry.format import human_count
 
 if TYPE_CHECKING:
-    from embertide.pipeline.embed import OverFacts, SomeEmbeddings
+    from embertide.engine.pipeline.embed import OverFacts, SomeEmbeddings
 
 
 class Format(StrEnum):
@@ -101,8 +101,8 @@ def embed(
         raise OutputError(f"{out} cannot be written: there is no folder {out.parent}")
 
     from embertide.cli.progress_view import progress_view
-    from embertide.pipeline.embed import embed_job
-    from embertide.pipeline.over_kept import embed_over_kept
+    from embertide.engine.pipeline.embed import embed_job
+    from embertide.engine.pipeline.over_kept import embed_over_kept
 
     leave_imports()  # They need not be gone through after each stage.
 
@@ -199,7 +199,7 @@ def _write_parquet(embedded: SomeEmbeddings, out: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from embertide.versions.rows import schema_of
+    from embertide.io.versions.rows import schema_of
 
     kind = "string" if isinstance(embedded.ids[0], str) else "int64"
     schema = schema_of(kind, embedded.vectors.dtype, embedded.vectors.shape[1])

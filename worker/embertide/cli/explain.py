@@ -16,7 +16,7 @@ from embertide.errors import EmbertideError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from embertide.plans.summary import PlanSummary
+    from embertide.program.plans.summary import PlanSummary
     from embertide.tracing.explanation import Explanation, Understood
     from embertide.tracing.prove.proof import Proof
 

@@ -185,7 +185,7 @@ def export(
     weights_uri = _required("--weights", weights, optional=explain)
     out_uri = None if explain else _required("--out", out)
 
-    from embertide.storage.opening import open_storage
+    from embertide.io.storage.opening import open_storage
     from embertide.tracing.export import export_file
 
     export_it = partial(

@@ -13,7 +13,7 @@ from embertide.cli.versions import print_how_to_push
 
 if TYPE_CHECKING:
     from embertide.cli.options import Place
-    from embertide.storage.protocol import Storage
+    from embertide.io.storage.protocol import Storage
 
 Words = Annotated[
     list[str] | None,
@@ -44,7 +44,7 @@ def release(
     """
     place, storage, version = _held_version(words, output, endpoint_url)
 
-    from embertide.versions import releasing
+    from embertide.io.versions import releasing
 
     info = releasing.release(storage, place.uri, version)
     if json_output:
@@ -74,7 +74,7 @@ def discard(
     """
     place, storage, version = _held_version(words, output, endpoint_url)
 
-    from embertide.versions.releasing import remove_held
+    from embertide.io.versions.releasing import remove_held
 
     remove_held(storage, place.uri, version)
     if json_output:
@@ -101,8 +101,8 @@ def _held_version(
         raise typer.BadParameter(f"give one VERSION, not {len(versions)}: {' '.join(versions)}")
     place = place_of(job_path, output, endpoint_url)
 
-    from embertide.storage.opening import open_storage
-    from embertide.versions.releasing import newest_held
+    from embertide.io.storage.opening import open_storage
+    from embertide.io.versions.releasing import newest_held
 
     storage = open_storage(place.storage)
     return place, storage, versions[0] or newest_held(storage, place.uri)

@@ -9,7 +9,7 @@ import typer
 from embertide.cli.options import EndpointOption, endpoint_settings, location
 
 if TYPE_CHECKING:
-    from embertide.synth.from_edges import Begun
+    from embertide.edge.synth.from_edges import Begun
 
 
 def init(
@@ -67,8 +67,8 @@ def init(
       embertide init clicks.csv --types user,item --to shop
       embertide init s3://bucket/edges/ --to s3://bucket/job
     """
-    from embertide.storage.opening import open_storage
-    from embertide.synth.from_edges import begin_job
+    from embertide.edge.synth.from_edges import begin_job
+    from embertide.io.storage.opening import open_storage
 
     settings = endpoint_settings(endpoint_url)
     begun = begin_job(

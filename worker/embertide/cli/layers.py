@@ -17,12 +17,12 @@ from embertide.cli.options import (
     OutputOption,
     place_of,
 )
-from embertide.telemetry.format import human_bytes, human_seconds
+from embertide.facts.telemetry.format import human_bytes, human_seconds
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from embertide.versions.layers.catalog import KeptLayers
+    from embertide.io.versions.layers.catalog import KeptLayers
 
 
 def layers(
@@ -51,8 +51,8 @@ def layers(
     """
     place = place_of(job_path, output, endpoint_url)
 
-    from embertide.storage.opening import open_storage
-    from embertide.versions.layers.catalog import list_layers, remove_layers
+    from embertide.io.storage.opening import open_storage
+    from embertide.io.versions.layers.catalog import list_layers, remove_layers
 
     storage = open_storage(place.storage)
     kept = list_layers(storage, place.uri)

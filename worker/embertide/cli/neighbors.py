@@ -26,10 +26,10 @@ from embertide.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from embertide.io.storage.protocol import Storage
+    from embertide.io.versions.neighbors import Answer, Batch, Metric, Neighbor
     from embertide.spec import EmbeddingJob
     from embertide.spec.manifest import FeatureInput, NodeInput
-    from embertide.storage.protocol import Storage
-    from embertide.versions.neighbors import Answer, Batch, Metric, Neighbor
 
 
 @dataclass(frozen=True)
@@ -143,9 +143,9 @@ def _search(
     place: Place, question: Question, version: str | None, features: bool
 ) -> dict[str, Answer]:
     """Answers by what was compared: the vectors of a node type and result, and its features."""
-    from embertide.storage.opening import open_storage
-    from embertide.versions.catalog import latest
-    from embertide.versions.neighbors import nearest, nearest_in_version
+    from embertide.io.storage.opening import open_storage
+    from embertide.io.versions.catalog import latest
+    from embertide.io.versions.neighbors import nearest, nearest_in_version
 
     storage = open_storage(place.storage)
     # Looked up once: a version published between two passes must not change the answer.
@@ -186,11 +186,11 @@ def _with_features(job: EmbeddingJob, node_type: str | None) -> tuple[NodeInput,
 
 
 def _batches(storage: Storage, node: NodeInput, features: FeatureInput) -> Iterable[Batch]:
-    from embertide.readers.feature_schema import feature_schema
-    from embertide.readers.features import read_features, split_features
-    from embertide.readers.places import places_of
-    from embertide.readers.sources import Sources
-    from embertide.readers.table_formats import FoldersAbove
+    from embertide.io.readers.feature_schema import feature_schema
+    from embertide.io.readers.features import read_features, split_features
+    from embertide.io.readers.places import places_of
+    from embertide.io.readers.sources import Sources
+    from embertide.io.readers.table_formats import FoldersAbove
     from embertide.spec.tables import TABLE_FORMATS
 
     if features.format not in TABLE_FORMATS:

@@ -30,8 +30,8 @@ from embertide.cli.options import (
 
 if TYPE_CHECKING:
     from embertide.errors import EmbertideError
+    from embertide.facts.telemetry.estimate import Estimate
     from embertide.spec.manifest import EmbeddingJob
-    from embertide.telemetry.estimate import Estimate
 
 
 def plan(
@@ -69,7 +69,7 @@ def plan(
         job = with_workers(job, grid="auto")
     job = chosen_nodes(job, ids, ids_from, node_type)
 
-    from embertide.planning.estimate import estimate_job
+    from embertide.engine.planning.estimate import estimate_job
 
     start = time.time() - process_began()  # this far a run imports the same
     estimate = estimate_job(job, grid=chosen, workers=workers, start_seconds=start)
@@ -82,8 +82,8 @@ def plan(
 
 
 def _output_problem(job: EmbeddingJob) -> EmbertideError | None:
+    from embertide.io.storage.opening import open_storage
     from embertide.launch.output import output_problem
-    from embertide.storage.opening import open_storage
 
     return output_problem(open_storage(job.spec.storage), job.spec.published_uri)
 

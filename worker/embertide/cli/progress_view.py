@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
-from embertide.telemetry.format import human_seconds
-from embertide.telemetry.progress import STAGE_WEIGHTS, OnProgress, Progress, ProgressClock
-from embertide.telemetry.progress_text import details, stage_name
-from embertide.telemetry.strict_json import json_text
+from embertide.facts.telemetry.format import human_seconds
+from embertide.facts.telemetry.progress import STAGE_WEIGHTS, OnProgress, Progress, ProgressClock
+from embertide.facts.telemetry.progress_text import details, stage_name
+from embertide.facts.telemetry.strict_json import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -24,7 +24,7 @@ from embertide.cli.versions import named_version
 
 if TYPE_CHECKING:
     from embertide.cli.options import Place
-    from embertide.indexes.push.push import Pushed
+    from embertide.edge.indexes.push.push import Pushed
     from embertide.spec.push import Push
 
 _HOW = {
@@ -134,8 +134,8 @@ def push(
       embertide push job.yaml --to URL --version previous
       embertide push --output s3://shop/e --to URL --name e
     """
-    from embertide.indexes.push.configured import options_of, push_to
-    from embertide.storage.opening import open_storage
+    from embertide.edge.indexes.push.configured import options_of, push_to
+    from embertide.io.storage.opening import open_storage
 
     place = place_of(job_path, output, endpoint_url)
     options = {
@@ -172,8 +172,8 @@ def _wanted(to: str | None, place: Place, options: dict[str, Any]) -> Push:
 
 
 def _default_name(place: Place) -> str:
-    from embertide.indexes.push.configured import reader_name
-    from embertide.indexes.push.plan import default_name
+    from embertide.edge.indexes.push.configured import reader_name
+    from embertide.edge.indexes.push.plan import default_name
 
     return default_name(place.uri) if place.job is None else reader_name(place.job)
 

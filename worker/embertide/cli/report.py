@@ -65,11 +65,11 @@ def report(
         raise typer.BadParameter("--json writes to stdout; leave out --out")
     place = place_of(job_path, output, endpoint_url)
 
-    from embertide.report import draw_page
-    from embertide.storage.opening import open_storage
-    from embertide.versions.catalog import find_version, latest
-    from embertide.versions.manifest import read_manifest
-    from embertide.versions.run_reports import read_report
+    from embertide.facts.report import draw_page
+    from embertide.io.storage.opening import open_storage
+    from embertide.io.versions.catalog import find_version, latest
+    from embertide.io.versions.manifest import read_manifest
+    from embertide.io.versions.run_reports import read_report
 
     storage = open_storage(place.storage)
     info = (

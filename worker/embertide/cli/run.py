@@ -31,8 +31,8 @@ from embertide.cli.options import (
 from embertide.errors import EmbertideError, VersionHeld, VersionPassed
 
 if TYPE_CHECKING:
+    from embertide.facts.telemetry.report import RunReport
     from embertide.spec.manifest import EmbeddingJob
-    from embertide.telemetry.report import RunReport
 
 _HELD = (
     "{version} is complete but held: {why}. Readers keep the version before; embertide release"
@@ -168,7 +168,7 @@ def run(
     from embertide.launch.local import run_job
 
     if push and job.spec.push is not None:
-        from embertide.indexes.push.targets import require_client
+        from embertide.edge.indexes.push.targets import require_client
 
         require_client(job.spec.push.uri)
 
@@ -206,8 +206,8 @@ def _push(job: EmbeddingJob, report: RunReport, *, json_output: bool, quiet: boo
         EmbertideError: of the push, which says that the version is published.
     """
     from embertide.cli.push import push_progress, show_pushed
-    from embertide.indexes.push.configured import push_current
-    from embertide.storage.opening import open_storage
+    from embertide.edge.indexes.push.configured import push_current
+    from embertide.io.storage.opening import open_storage
 
     try:
         with push_progress(shown=not (json_output or quiet)) as on_rows:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from embertide.models.summary import ModelSummary, StepSummary
-    from embertide.plans.summary import PlanSummary
+    from embertide.program.plans.summary import PlanSummary
+    from embertide.program.steps.program import Program
     from embertide.spec.grid import GridShape
-    from embertide.steps.program import Program
 
 
 def show(
@@ -60,9 +60,9 @@ def show(
     """
     uri = location("MODEL", model)
 
+    from embertide.io.storage.opening import open_storage
     from embertide.models.read import read_files
     from embertide.models.summary import summarise
-    from embertide.storage.opening import open_storage
 
     files = read_files(open_storage(endpoint_settings(endpoint_url)), uri)
     program = files.program()
@@ -84,9 +84,9 @@ def show(
 
 def planned(program: Program, grid: GridShape | None, in_place: bool) -> PlanSummary:
     """How the workers of a grid run a program; one worker where none is named."""
-    from embertide.plans.passes import make_plan
-    from embertide.plans.plan import Target
-    from embertide.plans.summary import summarise_plan
+    from embertide.program.plans.passes import make_plan
+    from embertide.program.plans.plan import Target
+    from embertide.program.plans.summary import summarise_plan
     from embertide.spec.grid import GridShape
 
     return summarise_plan(make_plan(program, Target(grid=grid or GridShape(), in_place=in_place)))

@@ -12,7 +12,7 @@ import typer
 from embertide.cli.options import EndpointOption, JsonOption, endpoint_settings, location
 
 if TYPE_CHECKING:
-    from embertide.synth import SynthReport
+    from embertide.edge.synth import SynthReport
 
 _DEFAULT_NODES = 1 << 16
 _DEFAULT_FACTOR = 20
@@ -169,9 +169,9 @@ def _synthesize(
     out: str, shape: dict[str, Any], endpoint_url: str | None, *, json_output: bool, quiet: bool
 ) -> SynthReport:
     from embertide.cli.progress_view import progress_view
-    from embertide.storage.opening import open_storage
-    from embertide.synth import SynthOptions, synthesize
-    from embertide.telemetry.progress import Progress
+    from embertide.edge.synth import SynthOptions, synthesize
+    from embertide.facts.telemetry.progress import Progress
+    from embertide.io.storage.opening import open_storage
 
     options = SynthOptions(**shape)
     uri, settings = location("OUT", out), endpoint_settings(endpoint_url)
@@ -190,7 +190,7 @@ def _synthesize(
 
 
 def _described(report: SynthReport) -> str:
-    from embertide.telemetry.format import human_bytes, human_count
+    from embertide.facts.telemetry.format import human_bytes, human_count
 
     seconds = report.edge_seconds + report.feature_seconds
     job = report.job_uri.removeprefix("file://")

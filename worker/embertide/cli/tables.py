@@ -6,11 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from embertide.cli.drawing import escaped, new_table, print_facts, print_line
-from embertide.spec.relations import Relation
-from embertide.telemetry.comparison import COMPARED
-from embertide.telemetry.estimate import Estimate, GridNeeds, InputSize
-from embertide.telemetry.format import human_bytes, human_count, human_seconds
-from embertide.telemetry.report import (
+from embertide.facts.telemetry.comparison import COMPARED
+from embertide.facts.telemetry.estimate import Estimate, GridNeeds, InputSize
+from embertide.facts.telemetry.format import human_bytes, human_count, human_seconds
+from embertide.facts.telemetry.report import (
     PlannedTraffic,
     RankMemory,
     RelationCount,
@@ -18,7 +17,8 @@ from embertide.telemetry.report import (
     Traffic,
     TypeCount,
 )
-from embertide.telemetry.self_check import CHECKED
+from embertide.facts.telemetry.self_check import CHECKED
+from embertide.spec.relations import Relation
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -18,14 +18,14 @@ from embertide.cli.options import (
     place_of,
 )
 from embertide.errors import ObjectMissing
-from embertide.telemetry.format import human_bytes
+from embertide.facts.telemetry.format import human_bytes
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from embertide.io.storage.protocol import Storage
+    from embertide.io.versions.catalog import VersionInfo
     from embertide.spec.manifest import EmbeddingJob
-    from embertide.storage.protocol import Storage
-    from embertide.versions.catalog import VersionInfo
 
 _WIDE = 80
 """Columns of a terminal that holds a table of versions with its times."""
@@ -51,8 +51,8 @@ def versions(
     """
     place = place_of(job_path, output, endpoint_url)
 
-    from embertide.storage.opening import open_storage
-    from embertide.versions.catalog import list_versions
+    from embertide.io.storage.opening import open_storage
+    from embertide.io.versions.catalog import list_versions
 
     published = list_versions(open_storage(place.storage), place.uri)
     if json_output:
@@ -100,8 +100,8 @@ def rollback(
         raise typer.BadParameter(f"give one VERSION, not {len(versions)}: {' '.join(versions)}")
     place = place_of(job_path, output, endpoint_url)
 
-    from embertide.storage.opening import open_storage
-    from embertide.versions import publish
+    from embertide.io.storage.opening import open_storage
+    from embertide.io.versions import publish
 
     storage = open_storage(place.storage)
     version = named_version(storage, place.uri, versions[0])
@@ -130,7 +130,7 @@ def print_how_to_push(job: EmbeddingJob | None) -> None:
 
 def named_version(storage: Storage, uri: str, name: str) -> str:
     """The version that a word of the command line means: ``current``, ``previous``, or a name."""
-    from embertide.versions.catalog import latest
+    from embertide.io.versions.catalog import latest
 
     if name == "current":
         return latest(storage, uri).version
@@ -143,7 +143,7 @@ def _previous(storage: Storage, uri: str) -> str:
     Raises:
         ObjectMissing: there is none.
     """
-    from embertide.versions.catalog import latest, list_versions
+    from embertide.io.versions.catalog import latest, list_versions
 
     current = latest(storage, uri).version
     there = list_versions(storage, uri)

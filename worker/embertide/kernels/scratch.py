@@ -19,12 +19,12 @@ import numpy.typing as npt
 import torch
 
 from embertide.errors import StorageError
+from embertide.facts.telemetry.format import human_bytes
 from embertide.footprint import FLOAT_BYTES
 from embertide.kernels.disk_threads import DiskThreads
 from embertide.kernels.memory import empty
 from embertide.kernels.pages import empty_pages
 from embertide.kernels.scratch_file import ScratchFile
-from embertide.telemetry.format import human_bytes
 
 Floats = npt.NDArray[np.float32]
 

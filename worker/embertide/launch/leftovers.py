@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from embertide.errors import OutputError
-from embertide.storage.file_lock import lock_now, locked
+from embertide.io.storage.file_lock import lock_now, locked
 
 RUN_PREFIX, SOCKETS_PREFIX, OUTPUT_PREFIX = "embertide-run-", "embertide-mp-", "embertide-output-"
 _LOCK = "in-use"

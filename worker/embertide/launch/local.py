@@ -11,7 +11,12 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from embertide.engine.planning.confirmed import Confirmed
+from embertide.engine.planning.sizing import asked_grid, machine_problem, this_machine
 from embertide.errors import GridError, Interrupted, OutputError, StorageError, WorkerFailed
+from embertide.facts.telemetry.estimate import Estimate
+from embertide.facts.telemetry.progress import OnProgress, Pace, Progress
+from embertide.facts.telemetry.report import RunReport
 from embertide.kernels.prefault import Prefaulted
 from embertide.launch.bootstrap.fork_server import call, fork_server, preloads
 from embertide.launch.bootstrap.local_workers import LOCALHOST
@@ -23,18 +28,13 @@ from embertide.launch.settings import WorkerSettings
 from embertide.launch.signals import Stopped, interruptible
 from embertide.launch.stage_reporter import StageReporter
 from embertide.launch.traced import Noted, snapshot_period, traced
-from embertide.planning.confirmed import Confirmed
-from embertide.planning.sizing import asked_grid, machine_problem, this_machine
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.version_names import new_version
-from embertide.telemetry.estimate import Estimate
-from embertide.telemetry.progress import OnProgress, Pace, Progress
-from embertide.telemetry.report import RunReport
 
 if TYPE_CHECKING:
-    from embertide.planning.inputs import Inputs
-    from embertide.storage.protocol import Storage
+    from embertide.engine.planning.inputs import Inputs
+    from embertide.io.storage.protocol import Storage
 
 
 def run_job(
@@ -69,8 +69,8 @@ def run_job(
 
 def _wait_for_inputs(job: EmbeddingJob, on_progress: OnProgress) -> None:
     """Return once all inputs are ready. No process is started before."""
-    from embertide.planning.readiness import wait_for_inputs
-    from embertide.storage.opening import open_storage
+    from embertide.engine.planning.readiness import wait_for_inputs
+    from embertide.io.storage.opening import open_storage
 
     def say(text: str) -> None:
         on_progress(Progress("start", message=text))
@@ -103,7 +103,7 @@ def _run_ready(
         reporter = StageReporter(on_progress)
         reporter(Progress("start", message="starting workers"))
         # Imported beside the fork server's imports, not before them.
-        from embertide.storage.opening import open_storage
+        from embertide.io.storage.opening import open_storage
 
         storage, version = open_storage(job.spec.storage, reporter.waits), new_version()
         with traced(folder, job, version, began) as noted:
@@ -134,7 +134,7 @@ def _run_ready(
 
 def _report_of(storage: Storage, output_uri: str, confirmed: Confirmed) -> RunReport:
     """The report of the run that computed a version, with what this run did."""
-    from embertide.versions.run_reports import read_report
+    from embertide.io.versions.run_reports import read_report
 
     info = confirmed.version
     report = read_report(storage, output_uri, info.version)
@@ -193,7 +193,7 @@ def _clean_up(
     error: BaseException, storage: Storage, output_uri: str, version: str, folder: RunFolder
 ) -> BaseException:
     """Remove what a failed run has written; returns the error, with the outcome if it is open."""
-    from embertide.versions.publish import discard
+    from embertide.io.versions.publish import discard
 
     outcome = "Nothing was published, the previous version is intact"
     try:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from embertide.errors import EmbertideError
+from embertide.io.storage.local_errors import to_path
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.probe import check_output
 from embertide.spec.schemes import is_local
 from embertide.spec.version_names import new_version
-from embertide.storage.local_errors import to_path
-from embertide.storage.protocol import Storage
-from embertide.versions.probe import check_output
 
 
 def output_problem(storage: Storage, output_uri: str) -> EmbertideError | None:

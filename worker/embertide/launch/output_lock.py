@@ -1,7 +1,7 @@
 """One run at a time writes an output: the next one on this machine waits, as on the cluster.
 
-Two runs at once would be correct, `versions/pointer.py` sees to that, but share the cores and the
-memory that each of them planned to have.
+Two runs at once would be correct, `io/versions/pointer.py` sees to that, but share the cores and
+the memory that each of them planned to have.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from embertide.errors import OutputError
+from embertide.facts.telemetry.progress import OnProgress, Progress
+from embertide.io.storage.file_lock import locked
+from embertide.io.storage.local_errors import to_path
 from embertide.launch.leftovers import OUTPUT_PREFIX
 from embertide.spec.schemes import is_local
 from embertide.spec.storage import StorageSettings
-from embertide.storage.file_lock import locked
-from embertide.storage.local_errors import to_path
-from embertide.telemetry.progress import OnProgress, Progress
 
 
 @contextmanager

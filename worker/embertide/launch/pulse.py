@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from embertide.telemetry.progress import OnProgress, Progress
+from embertide.facts.telemetry.progress import OnProgress, Progress
 
 PERIOD_SECONDS = 0.25
 

@@ -26,14 +26,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embertide.errors import EmbertideError, OutputError
+from embertide.facts.telemetry.progress import OnProgress, Progress
+from embertide.facts.telemetry.report import RunReport
+from embertide.facts.telemetry.snapshot import Snapshot
 from embertide.launch.leftovers import temporary_folder
 from embertide.spec.manifest import EmbeddingJob
-from embertide.telemetry.progress import OnProgress, Progress
-from embertide.telemetry.report import RunReport
-from embertide.telemetry.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from embertide.planning.order import WorkOrder
+    from embertide.engine.planning.order import WorkOrder
 
 _POLL_SECONDS = 0.1
 _PROGRESS_BYTES = 1 << 20

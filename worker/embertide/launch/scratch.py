@@ -12,15 +12,15 @@ from pathlib import Path
 import psutil
 
 from embertide.errors import EmbertideError, StorageError
+from embertide.facts.telemetry.estimate import Estimate
+from embertide.facts.telemetry.format import human_bytes
+from embertide.io.storage.local_errors import to_path
+from embertide.io.storage.opening import open_storage
+from embertide.io.versions.layers.places import layers_uri
+from embertide.io.versions.layers.sweeping import give_back
 from embertide.spec import naming
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.schemes import is_local
-from embertide.storage.local_errors import to_path
-from embertide.storage.opening import open_storage
-from embertide.telemetry.estimate import Estimate
-from embertide.telemetry.format import human_bytes
-from embertide.versions.layers.places import layers_uri
-from embertide.versions.layers.sweeping import give_back
 
 _IN_MEMORY = ("tmpfs", "ramfs")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from embertide.telemetry.progress import OnProgress, Progress
+from embertide.facts.telemetry.progress import OnProgress, Progress
 
 
 class StageReporter:

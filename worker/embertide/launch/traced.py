@@ -9,11 +9,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from embertide.errors import Interrupted
+from embertide.facts.report.otlp.send import asked, send
+from embertide.facts.report.otlp.tree import Failure, Node, TracedRun, of_failure, of_report
 from embertide.launch.failure import Cause
 from embertide.launch.run_folder import RunFolder
 from embertide.launch.signals import Stopped
-from embertide.report.otlp.send import asked, send
-from embertide.report.otlp.tree import Failure, Node, TracedRun, of_failure, of_report
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 

@@ -23,8 +23,21 @@ import torch
 import torch.distributed as dist
 
 from embertide.context import RunContext
+from embertide.engine.pipeline import run
+from embertide.engine.planning.order import WorkOrder
 from embertide.errors import EmbertideError, WorkerFailed
+from embertide.facts.telemetry.clock import Clock
+from embertide.facts.telemetry.container import working_set_bytes
+from embertide.facts.telemetry.memory import MemoryWatch, count_shared
+from embertide.facts.telemetry.progress import OnProgress, Progress
+from embertide.facts.telemetry.recorder import CountingRecorder
+from embertide.facts.telemetry.snapshot import Snapshot
+from embertide.facts.telemetry.transfers import Work
+from embertide.graph.exchange import Exchange
+from embertide.graph.objects import broadcast_object
 from embertide.grid import Grid
+from embertide.io.storage.opening import open_storage
+from embertide.io.storage.protocol import Storage
 from embertide.kernels.host_store import HostStore
 from embertide.kernels.lanes import lanes_of
 from embertide.kernels.scratch import Scratch
@@ -35,21 +48,8 @@ from embertide.launch.run_folder import RunFolder, repeating
 from embertide.launch.scratch import allow_files, make_folder
 from embertide.launch.settings import WorkerSettings
 from embertide.launch.stage_reporter import StageReporter
-from embertide.pipeline import run
-from embertide.planning.order import WorkOrder
-from embertide.primitives.exchange import Exchange
-from embertide.primitives.objects import broadcast_object
 from embertide.spec import naming
 from embertide.spec.manifest import EmbeddingJob
-from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
-from embertide.telemetry.clock import Clock
-from embertide.telemetry.container import working_set_bytes
-from embertide.telemetry.memory import MemoryWatch, count_shared
-from embertide.telemetry.progress import OnProgress, Progress
-from embertide.telemetry.recorder import CountingRecorder
-from embertide.telemetry.snapshot import Snapshot
-from embertide.telemetry.transfers import Work
 
 _PR_SET_NAME = 15
 _LOST_PEER = re.compile(

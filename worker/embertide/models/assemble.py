@@ -19,7 +19,7 @@ from embertide.models.prefixes import Kind, find_norms, find_prefixes, stored_no
 from embertide.models.prune import prune
 from embertide.models.typed_layer import SeveralTypes, Tensors
 from embertide.models.weights import Scope, Weights
-from embertide.steps import Program, WeightsOf
+from embertide.program.steps import Program, WeightsOf
 
 
 def assemble(description: Description, weights: Weights, digest: str) -> Program:

@@ -13,7 +13,7 @@ from embertide.kernels.edge_features import LoopFill
 from embertide.kernels.segments import Reduce
 from embertide.models.row_builder import RowBuilder
 from embertide.models.step_list import INPUT
-from embertide.steps import (
+from embertide.program.steps import (
     Aggregate,
     Attend,
     Degree,

@@ -30,9 +30,9 @@ from embertide.models.folder import Exported, LayerName
 from embertide.models.folder_reading import parse_folder
 from embertide.models.folder_writing import folder_files
 from embertide.models.prune import prune
+from embertide.program.steps import Norm, Program
 from embertide.spec.model import FastRP, ModelRef
 from embertide.spec.relations import Relation
-from embertide.steps import Norm, Program
 
 _HOP = gcn_hop(loops=True, edge_weight=True)
 

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 from embertide.errors import ModelError
-from embertide.readers.archives import Unread
-from embertide.readers.recognise import FIRST_BYTES, PICKLE, other_kind
+from embertide.io.readers.archives import Unread
+from embertide.io.readers.recognise import FIRST_BYTES, PICKLE, other_kind
 
 _STATE_KEYS = ("state_dict", "model_state_dict", "model_state", "model", "module", "net", "weights")
 """Under which trainers keep the state dict: Lightning, torch's tutorials, DeepSpeed and others."""

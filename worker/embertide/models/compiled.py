@@ -15,7 +15,7 @@ from embertide.models.folder_reading import parse_folder
 from embertide.models.folder_writing import folder_files
 from embertide.models.read import Model
 from embertide.models.tables import PROGRAM_NAME
-from embertide.steps import Program
+from embertide.program.steps import Program
 
 _WEIGHTS, _FACTS = "weights", "model.json"
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from embertide.errors import ModelError, ObjectMissing
+from embertide.io.readers.objects import listed_folder
+from embertide.io.readers.splits import map_objects
 from embertide.models.tables import PROGRAM_NAME, UNREADABLE, ProgramText
-from embertide.readers.objects import listed_folder
-from embertide.readers.splits import map_objects
 
 if TYPE_CHECKING:
-    from embertide.storage.protocol import ObjectInfo, Storage
+    from embertide.io.storage.protocol import ObjectInfo, Storage
 
     Stat = Callable[[str], ObjectInfo | None]
 

@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from embertide.facts.telemetry.strict_json import json_text
 from embertide.models.parts import Part
 from embertide.models.tables import PROGRAM_NAME
+from embertide.program.steps import Program, WeightsOf
 from embertide.spec.result_names import RESULT_PATTERN, result_key
-from embertide.steps import Program, WeightsOf
-from embertide.telemetry.strict_json import json_text
 
 PROOF_NAME = "proof.json"
 UNTRAINED = "untrained_norms"

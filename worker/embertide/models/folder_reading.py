@@ -18,13 +18,13 @@ from embertide.errors import ManifestError, ModelError
 from embertide.models.checkpoints import flaw_of
 from embertide.models.folder import FORMAT, Exported, FolderText, LayerName
 from embertide.models.weights import load_tensors
+from embertide.program.steps import Program, Step
+from embertide.program.steps.base import KINDS
+from embertide.program.steps.decoder import Decoder
+from embertide.program.steps.shapes import Shapes
 from embertide.spec.loading import parse_document
 from embertide.spec.problems import dotted
 from embertide.spec.result_names import name_of, node_type_of
-from embertide.steps import Program, Step
-from embertide.steps.base import KINDS
-from embertide.steps.decoder import Decoder
-from embertide.steps.shapes import Shapes
 
 
 def parse_text(text: bytes, source: str) -> FolderText:

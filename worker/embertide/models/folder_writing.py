@@ -15,9 +15,9 @@ import torch
 import yaml
 
 from embertide.models.folder import FORMAT, FolderFiles, LayerName, Library
+from embertide.program.steps import Program, Step
+from embertide.program.steps.decoder import Decoder
 from embertide.spec.result_names import name_of, node_type_of
-from embertide.steps import Program, Step
-from embertide.steps.decoder import Decoder
 
 _HEAD = """\
 # A model as a program: every step makes one tensor with a row for each node.

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from embertide.program.steps import ActivationKind
 from embertide.spec.base import FieldProblems
-from embertide.steps import ActivationKind
 
 
 class Part(BaseModel):

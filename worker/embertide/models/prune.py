@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from embertide.steps import Program, Step
+from embertide.program.steps import Program, Step
 
 
 def prune(program: Program) -> Program:

@@ -17,10 +17,10 @@ from embertide.models.folder import PROOF_NAME, UNTRAINED, Exported, LayerName, 
 from embertide.models.folder_reading import parse_folder, parse_text
 from embertide.models.weight_files import read_weights
 from embertide.models.weights import Weights
-from embertide.steps import Program
+from embertide.program.steps import Program
 
 if TYPE_CHECKING:
-    from embertide.storage.protocol import Storage
+    from embertide.io.storage.protocol import Storage
 
 
 class Model(Protocol):

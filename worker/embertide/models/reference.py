@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from torch import Tensor
 
-from embertide.steps.base import Step
-from embertide.steps.program import Program
-from embertide.steps.reference import LayerGraph, ReferenceRun
+from embertide.program.steps.base import Step
+from embertide.program.steps.program import Program
+from embertide.program.steps.reference import LayerGraph, ReferenceRun
 
 __all__ = ["LayerGraph", "reference_steps", "run_reference", "run_typed_reference"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from embertide.models.step_list import StepList
-from embertide.steps import (
+from embertide.program.steps import (
     Activation,
     ActivationKind,
     Affine,
@@ -24,7 +24,7 @@ from embertide.steps import (
     SizeNorm,
     Statistic,
 )
-from embertide.steps.elementwise import ElementOp
+from embertide.program.steps.elementwise import ElementOp
 
 
 class RowBuilder(StepList):

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Literal
 
 from embertide.errors import ModelError
+from embertide.program.steps import Step
 from embertide.spec.relations import Relation
-from embertide.steps import Step
 
 INPUT = "x"
 """The features of a program of one node type, which does not name it."""

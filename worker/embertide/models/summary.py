@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from embertide.program.steps import Program, Step
 from embertide.spec.result_names import label_of
-from embertide.steps import Program, Step
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import torch
 from embertide.errors import ModelError
 
 if TYPE_CHECKING:
-    from embertide.storage.protocol import Storage
+    from embertide.io.storage.protocol import Storage
 
 Conv = Literal["gcn", "sage", "gat", "gatv2", "gin", "dotgat", "sg", "tag", "edge_gat"]
 

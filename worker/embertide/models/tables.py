@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 if TYPE_CHECKING:
-    from embertide.storage.protocol import Storage
+    from embertide.io.storage.protocol import Storage
 
 PROGRAM_NAME = "program.yaml"
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from embertide.errors import ModelError
+from embertide.io.readers.splits import map_objects
 from embertide.models.checkpoints import at_key, load_checkpoint
 from embertide.models.files import INDEX, parse_index
 from embertide.models.weights import load_tensors, shared_names
-from embertide.readers.splits import map_objects
 
 if TYPE_CHECKING:
-    from embertide.storage.protocol import Storage
+    from embertide.io.storage.protocol import Storage
 
 _SHOWN = 8
 

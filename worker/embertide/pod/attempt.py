@@ -14,14 +14,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from embertide.engine.planning.confirmed import Confirmed
+from embertide.engine.planning.sizing import container_problem
 from embertide.errors import EmbertideError, OutputError, ProcessDied, WorkerFailed
+from embertide.facts.telemetry.estimate import Estimate
+from embertide.facts.telemetry.progress import Progress
+from embertide.facts.telemetry.report import RunReport
 from embertide.launch.bootstrap.fork_server import fork_server, preloads
 from embertide.launch.bootstrap.start import interface_of, launch_workers, prepare
 from embertide.launch.failure import Cause
 from embertide.launch.run_folder import RunFolder
 from embertide.launch.settings import WorkerSettings
-from embertide.planning.confirmed import Confirmed
-from embertide.planning.sizing import container_problem
 from embertide.pod.endings import AttemptFailed
 from embertide.pod.memory import usable_cores
 from embertide.pod.progress import ProgressReporter
@@ -33,13 +36,10 @@ from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import OutputReport
 from embertide.spec.run_status import RunStatus
 from embertide.spec.schemes import is_local
-from embertide.telemetry.estimate import Estimate
-from embertide.telemetry.progress import Progress
-from embertide.telemetry.report import RunReport
 
 if TYPE_CHECKING:
-    from embertide.storage.protocol import Storage
-    from embertide.versions.catalog import VersionInfo
+    from embertide.io.storage.protocol import Storage
+    from embertide.io.versions.catalog import VersionInfo
 
 SNAPSHOT_SECONDS = 2.0
 _UNDER_WAY_SECONDS = 2.0
@@ -103,7 +103,7 @@ class WorkerAttempt:
         Incomplete versions are removed; complete ones of another spec of the job stay as they are.
         Our own is looked at too: this pod may be a second one for the same attempt.
         """
-        from embertide.versions.objects import is_complete, objects_of
+        from embertide.io.versions.objects import is_complete, objects_of
 
         storage, uri = self._storage(), self._job.spec.published_uri
         for version in (self._settings.version, *reversed(self._settings.earlier)):
@@ -130,8 +130,8 @@ class WorkerAttempt:
             OutputError: the version is another job's.
             WorkerFailed: it has this attempt's name, so this attempt cannot write another one.
         """
-        from embertide.versions.manifest import read_manifest
-        from embertide.versions.publish import finish
+        from embertide.io.versions.manifest import read_manifest
+        from embertide.io.versions.publish import finish
 
         uri, name = self._job.spec.published_uri, self._job.metadata.name
         manifest = read_manifest(storage, uri, version)[0]
@@ -255,7 +255,7 @@ class WorkerAttempt:
             if not self._folder.is_delivered(settings.rank):
                 self._discard_own()
             return None
-        from embertide.versions.objects import is_complete, objects_of
+        from embertide.io.versions.objects import is_complete, objects_of
 
         storage = self._storage()
         if is_complete(objects_of(storage, self._job.spec.published_uri, settings.version)):
@@ -275,7 +275,7 @@ class WorkerAttempt:
             self._discard(self._settings.version)
 
     def _discard(self, version: str) -> None:
-        from embertide.versions.publish import discard
+        from embertide.io.versions.publish import discard
 
         try:
             discard(self._storage(), self._job.spec.published_uri, version, self._folder.uploads())
@@ -283,7 +283,7 @@ class WorkerAttempt:
             _log.warning("what was written of version %s is still there: %s", version, error)
 
     def _storage(self) -> Storage:
-        from embertide.storage.opening import open_storage
+        from embertide.io.storage.opening import open_storage
 
         return open_storage(self._job.spec.storage, _log.warning)
 

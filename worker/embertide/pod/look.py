@@ -27,8 +27,8 @@ def make_report(files: ContainerFiles) -> InputsReport:
     Raises:
         EmbertideError: a store refuses or does not answer, or the manifest is wrong.
     """
-    from embertide.planning.readiness import missing_inputs
-    from embertide.storage.opening import open_storage
+    from embertide.engine.planning.readiness import missing_inputs
+    from embertide.io.storage.opening import open_storage
 
     job = files.read_job()
     files.make_temporary()

@@ -17,6 +17,10 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from embertide._version import __version__
+from embertide.facts.telemetry.container import working_set_bytes
+from embertide.facts.telemetry.report import WAIT_BUCKETS, PlannedTraffic, Traffic
+from embertide.facts.telemetry.snapshot import Snapshot
+from embertide.facts.telemetry.transfers import OperationStats, TransferStats
 from embertide.launch.run_folder import RunFolder
 from embertide.pod.board import Board
 from embertide.pod.settings import WorkSettings
@@ -24,10 +28,6 @@ from embertide.spec import metric_names as names
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.metric_names import Metric
 from embertide.spec.schemes import is_local
-from embertide.telemetry.container import working_set_bytes
-from embertide.telemetry.report import WAIT_BUCKETS, PlannedTraffic, Traffic
-from embertide.telemetry.snapshot import Snapshot
-from embertide.telemetry.transfers import OperationStats, TransferStats
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 

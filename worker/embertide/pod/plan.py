@@ -6,10 +6,10 @@ import logging
 import os
 import time
 
+from embertide.engine.planning.confirmed import Confirmed
+from embertide.engine.planning.sizing import container_bytes, volume_bytes
 from embertide.errors import GridError
 from embertide.launch.signals import StopRequest
-from embertide.planning.confirmed import Confirmed
-from embertide.planning.sizing import container_bytes, volume_bytes
 from embertide.pod.memory import human_bytes
 from embertide.pod.once import answer_once
 from embertide.pod.settings import ContainerFiles, read_container, read_target_memory
@@ -41,11 +41,11 @@ def make_plan(files: ContainerFiles) -> PlanResult | OutputReport:
     target, container = read_target_memory(os.environ, TARGET_BYTES), read_container(os.environ)
     job = files.read_job()
     files.make_temporary()
-    from embertide.planning.inputs import list_inputs
-    from embertide.planning.sizes import check_sizes
-    from embertide.planning.unchanged import confirm_unchanged
-    from embertide.storage.opening import open_storage
-    from embertide.versions.probe import check_output
+    from embertide.engine.planning.inputs import list_inputs
+    from embertide.engine.planning.sizes import check_sizes
+    from embertide.engine.planning.unchanged import confirm_unchanged
+    from embertide.io.storage.opening import open_storage
+    from embertide.io.versions.probe import check_output
 
     began = time.monotonic()
     storage = open_storage(job.spec.storage, _log.warning)
@@ -59,8 +59,8 @@ def make_plan(files: ContainerFiles) -> PlanResult | OutputReport:
     _log.info("a version is computed: %s", change)
     check_output(storage, job.spec.published_uri, new_version())
     # Last, since this imports torch.
-    from embertide.planning.estimate import estimate_within, fitting_grid
-    from embertide.planning.job_model import read_job_model
+    from embertide.engine.planning.estimate import estimate_within, fitting_grid
+    from embertide.engine.planning.job_model import read_job_model
 
     program = read_job_model(storage, job, inputs).program()
     grid = fitting_grid(program, job, inputs, target)

@@ -6,9 +6,9 @@ import logging
 import time
 from datetime import UTC, datetime
 
+from embertide.facts.telemetry.progress import Pace, Progress, ProgressClock
 from embertide.pod.board import Board
 from embertide.spec.reports import ProgressReport
-from embertide.telemetry.progress import Pace, Progress, ProgressClock
 
 _LOG_SECONDS = 10.0
 

@@ -21,7 +21,7 @@ from embertide.spec.reports import PushReport
 from embertide.spec.run_status import MAX_ENTRIES
 
 if TYPE_CHECKING:
-    from embertide.indexes.push.push import Pushed
+    from embertide.edge.indexes.push.push import Pushed
 
 _LOG_SECONDS = 10.0
 """How often the rows that are in the index are logged."""
@@ -39,12 +39,12 @@ def make_report(files: ContainerFiles) -> PushReport:
     """Push the current version; only the one that the environment names, where it names one.
 
     Raises:
-        EmbertideError: see :func:`embertide.indexes.push.push.push`.
+        EmbertideError: see :func:`embertide.edge.indexes.push.push.push`.
     """
-    from embertide.indexes.push.configured import push_current
-    from embertide.indexes.push.protocol import Overtaken
-    from embertide.storage.opening import open_storage
-    from embertide.versions.catalog import latest
+    from embertide.edge.indexes.push.configured import push_current
+    from embertide.edge.indexes.push.protocol import Overtaken
+    from embertide.io.storage.opening import open_storage
+    from embertide.io.versions.catalog import latest
 
     job = files.read_job()
     if job.spec.push is None:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from embertide.facts.telemetry.comparison import COMPARED, Comparison, TypeComparison
+from embertide.facts.telemetry.omissions import DroppedEdges, Omissions
+from embertide.facts.telemetry.recorder import MOST_RELATIONS, OTHER
+from embertide.facts.telemetry.report import PlannedTraffic, RelationCount, RunReport, Traffic
+from embertide.facts.telemetry.self_check import CHECKED, SelfCheck
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import OutputReport
 from embertide.spec.run_status import (
@@ -26,14 +31,9 @@ from embertide.spec.run_status import (
     TypeReport,
     WorkerTotals,
 )
-from embertide.telemetry.comparison import COMPARED, Comparison, TypeComparison
-from embertide.telemetry.omissions import DroppedEdges, Omissions
-from embertide.telemetry.recorder import MOST_RELATIONS, OTHER
-from embertide.telemetry.report import PlannedTraffic, RelationCount, RunReport, Traffic
-from embertide.telemetry.self_check import CHECKED, SelfCheck
 
 if TYPE_CHECKING:
-    from embertide.versions.catalog import TypeInfo, VersionInfo
+    from embertide.io.versions.catalog import TypeInfo, VersionInfo
 
 _LONGEST_WARNING = 1000
 Pair = tuple[str, str]

@@ -11,11 +11,18 @@ import threading
 import time
 from collections.abc import Callable
 
+from embertide.facts.report.otlp.send import asked, send
+from embertide.facts.report.otlp.tree import (
+    Failure,
+    Node,
+    TracedRun,
+    of_earlier,
+    of_failure,
+    of_report,
+)
 from embertide.launch.run_folder import RunFolder
 from embertide.pod.redact import redact
 from embertide.pod.settings import WorkSettings
-from embertide.report.otlp.send import asked, send
-from embertide.report.otlp.tree import Failure, Node, TracedRun, of_earlier, of_failure, of_report
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import Ending, OutputReport
 

@@ -1,7 +1,7 @@
 """Where the objects of an input are: one place, several, a pattern, or a window of days.
 
 A pattern and a window stay what they are in the manifest; which places they stand for is found
-when the inputs are listed (``readers/places.py``).
+when the inputs are listed (``io/readers/places.py``).
 """
 
 from __future__ import annotations

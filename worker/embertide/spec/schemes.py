@@ -23,7 +23,7 @@ class Scheme:
         example: a URI as messages show it.
         must: what is wrong with a URI that does not fit.
         module: imported when a URI of it is first opened. Its ``open_store(settings, on_retry,
-            on_upload)`` returns a :class:`embertide.storage.protocol.Storage`.
+            on_upload)`` returns a :class:`embertide.io.storage.protocol.Storage`.
         local: objects are files of this machine: they can be mapped and reached by every process
             of it, and reading takes no requests.
         aliases: other names that tools write into tables for the same store.
@@ -56,7 +56,7 @@ FILE = Scheme(
     authority="",
     example="file:///absolute/path",
     must="a file URI has three slashes: file:///absolute/path",
-    module="embertide.storage.local",
+    module="embertide.io.storage.local",
     local=True,
 )
 """What a path without a scheme is, too."""
@@ -68,7 +68,7 @@ S3 = Scheme(
     authority="[A-Za-z0-9][A-Za-z0-9._-]{0,254}",
     example="s3://bucket/path",
     must="must be s3://bucket/path with a valid bucket name",
-    module="embertide.storage.s3",
+    module="embertide.io.storage.s3",
     aliases=("s3a", "s3n"),
 )
 

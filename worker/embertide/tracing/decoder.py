@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from embertide.errors import ModelError
 from embertide.models.builder import ProgramBuilder
 from embertide.models.weights import Weights
+from embertide.program.steps import Program
+from embertide.program.steps.decoder import Decoder
 from embertide.spec.result_names import node_type_of
-from embertide.steps import Program
-from embertide.steps.decoder import Decoder
 from embertide.tracing.forward.prepare import prepare
 from embertide.tracing.forward.results import Returned
 from embertide.tracing.forward.subject import Subject

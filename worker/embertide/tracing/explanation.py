@@ -12,9 +12,9 @@ from typing import Any
 
 from torch import nn
 
+from embertide.facts.telemetry.notebook import html_table
 from embertide.models.summary import ModelSummary, summarise
-from embertide.steps import Program
-from embertide.telemetry.notebook import html_table
+from embertide.program.steps import Program
 from embertide.tracing.forward.subject import Subject
 from embertide.tracing.lower.lowering import Lowered
 from embertide.tracing.prove.proof import Proof

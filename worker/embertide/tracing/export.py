@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from embertide.facts.telemetry.notebook import html_table
+from embertide.io.storage.protocol import Storage
 from embertide.models.builder import ProgramBuilder
 from embertide.models.folder import Exported, FolderFiles
 from embertide.models.folder_reading import parse_folder
@@ -18,9 +20,7 @@ from embertide.models.read import ExportedModel
 from embertide.models.summary import ModelSummary, summarise
 from embertide.models.weight_files import read_weights
 from embertide.models.weights import Weights
-from embertide.steps import WeightsOf
-from embertide.storage.protocol import Storage
-from embertide.telemetry.notebook import html_table
+from embertide.program.steps import WeightsOf
 from embertide.tracing.categories import CategoriesOf, check_columns, with_features_of_categories
 from embertide.tracing.decoder import export_decoder
 from embertide.tracing.explanation import Explanation, Understood, explain

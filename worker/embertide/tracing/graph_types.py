@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from embertide.errors import ModelError
-from embertide.readers.edges import edge_feature_width
-from embertide.readers.feature_schema import feature_schema
+from embertide.io.readers.edges import edge_feature_width
+from embertide.io.readers.feature_schema import feature_schema
+from embertide.io.storage.protocol import Storage
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.relations import Relation
-from embertide.storage.protocol import Storage
 from embertide.submit.template import job_to_read
 from embertide.tracing.record.graphs import GraphTypes
 

@@ -15,8 +15,8 @@ from safetensors.torch import load as load_safetensors
 from torch import Tensor, nn
 
 from embertide.errors import ModelError
+from embertide.io.storage.protocol import Storage
 from embertide.models.checkpoints import load_values
-from embertide.storage.protocol import Storage
 from embertide.tracing.graph_types import named_types
 from embertide.tracing.record.arguments import is_by_type
 from embertide.tracing.record.graphs import GraphTypes

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from embertide.errors import ModelError
+from embertide.io.readers.npy import HEADERS
+from embertide.io.storage.protocol import Storage
 from embertide.models.folder_writing import StoredTable
-from embertide.readers.npy import HEADERS
-from embertide.storage.protocol import Storage
 from embertide.tracing.record.tables import Tables
 
 TableIds = Sequence[int] | Sequence[str] | npt.NDArray[Any]

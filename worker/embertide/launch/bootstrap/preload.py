@@ -21,9 +21,9 @@ os.environ.setdefault(HUGE_PAGES, "1")
 # numpy imports it the first time that unique values are asked for.
 import numpy.ma
 
+import embertide.engine.planning.estimate
 import embertide.launch.worker
-import embertide.planning.estimate
-from embertide.telemetry.memory import return_large_arrays
+from embertide.facts.telemetry.memory import return_large_arrays
 
 return_large_arrays()
 gc.freeze()

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import psutil
 
 from embertide.errors import GridError
+from embertide.facts.telemetry.estimate import Estimate
+from embertide.facts.telemetry.progress import OnProgress, Progress
 from embertide.launch.bootstrap.fork_server import call, call_alone
 from embertide.launch.bootstrap.launcher import launch
 from embertide.launch.failure import Cause
@@ -21,12 +23,10 @@ from embertide.launch.settings import Rendezvous, WorkerSettings
 from embertide.launch.stage_reporter import StageReporter
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide.telemetry.estimate import Estimate
-from embertide.telemetry.progress import OnProgress, Progress
 
 if TYPE_CHECKING:
-    from embertide.planning.inputs import Inputs
-    from embertide.storage.protocol import Storage
+    from embertide.engine.planning.inputs import Inputs
+    from embertide.io.storage.protocol import Storage
 
 _FIRST_BYTES = 256 << 20
 """Bytes that the disk reads while the workers' process imports: more would not be there yet."""
@@ -68,15 +68,15 @@ def prepare(
             more than the job's ``workers.memory`` or its GPU has, the folder for tensors on disk is
             unfit, or nothing could be published to the output.
     """
-    from embertide.planning.inputs import list_inputs
-    from embertide.planning.order import WorkOrder
-    from embertide.planning.room import make_room
-    from embertide.planning.sizes import check_sizes
-    from embertide.planning.unchanged import confirm_unchanged
-    from embertide.storage.reading_ahead import begin_to_read
-    from embertide.versions.layers.sweeping import give_back
-    from embertide.versions.pointer import found
-    from embertide.versions.probe import check_output
+    from embertide.engine.planning.inputs import list_inputs
+    from embertide.engine.planning.order import WorkOrder
+    from embertide.engine.planning.room import make_room
+    from embertide.engine.planning.sizes import check_sizes
+    from embertide.engine.planning.unchanged import confirm_unchanged
+    from embertide.io.storage.reading_ahead import begin_to_read
+    from embertide.io.versions.layers.sweeping import give_back
+    from embertide.io.versions.pointer import found
+    from embertide.io.versions.probe import check_output
 
     follows = found(storage, job.spec.published_uri)
     inputs = list_inputs(storage, job, tables)
@@ -142,11 +142,11 @@ def plan_run(
     Raises:
         EmbertideError: the model cannot be read, or the grid does not fit.
     """
-    from embertide.planning.device import free_device_bytes
-    from embertide.planning.estimate import choose_grid, estimate_within
-    from embertide.planning.grids import may_read_in_place
-    from embertide.planning.job_model import read_job_model
-    from embertide.storage.opening import open_storage
+    from embertide.engine.planning.device import free_device_bytes
+    from embertide.engine.planning.estimate import choose_grid, estimate_within
+    from embertide.engine.planning.grids import may_read_in_place
+    from embertide.engine.planning.job_model import read_job_model
+    from embertide.io.storage.opening import open_storage
 
     chosen = choose_grid(job, inputs, grid, workers)
     reporter = StageReporter(folder.append_progress, "plan")

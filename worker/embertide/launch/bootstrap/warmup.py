@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import psutil
 
 from embertide.footprint import FLOAT_BYTES
+from embertide.io.readers.pool import are_remote
 from embertide.kernels.prefault import Prefault, Prefaulted
-from embertide.readers.pool import are_remote
 
 if TYPE_CHECKING:
-    from embertide.planning.inputs import Inputs
+    from embertide.engine.planning.inputs import Inputs
 
 _MOST_BYTES = 3 << 30
 """For all workers: as much is sometimes ready by the time they start, often less."""

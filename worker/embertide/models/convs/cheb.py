@@ -21,7 +21,7 @@ from embertide.models.known_modules import KnownModule
 from embertide.models.layer import Layer
 from embertide.models.registry import convolution
 from embertide.models.weights import Scope
-from embertide.steps import Norm
+from embertide.program.steps import Norm
 
 
 @convolution(

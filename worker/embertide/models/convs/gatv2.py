@@ -29,7 +29,7 @@ from embertide.models.ends import Ends
 from embertide.models.known_modules import KnownModule
 from embertide.models.registry import convolution
 from embertide.models.weights import Scope
-from embertide.steps import Loops
+from embertide.program.steps import Loops
 
 
 @convolution(

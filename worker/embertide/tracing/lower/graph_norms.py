@@ -7,7 +7,7 @@ from math import prod
 from embertide.models.after import graph_norm, layer_norm
 from embertide.models.norm_options import GraphNormOptions, LayerNormOptions
 from embertide.models.weights import Scope
-from embertide.steps import Statistic
+from embertide.program.steps import Statistic
 from embertide.tracing.lower.lowering import Lowering
 from embertide.tracing.lower.values import Rows
 from embertide.tracing.record.traced import Node

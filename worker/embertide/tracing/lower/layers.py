@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from embertide.models.after import fold_batch_norm
-from embertide.steps import ActivationKind
+from embertide.program.steps import ActivationKind
 from embertide.tracing.lower.lowering import Lowering
 from embertide.tracing.lower.values import Rows, Value
 from embertide.tracing.record.traced import Node

@@ -1,4 +1,4 @@
-"""Recorded operations as lines of `embertide.steps.ops`, where they have no step.
+"""Recorded operations as lines of `embertide.program.steps.ops`, where they have no step.
 
 Each line is one of torch's operations on rows, of nodes or of edges; its first dimension is never
 touched.

@@ -18,9 +18,9 @@ from embertide.errors import ModelError
 from embertide.models.builder import ProgramBuilder
 from embertide.models.folder import LayerName
 from embertide.models.weights import Weights
+from embertide.program.steps import Program, Step
 from embertide.spec.relations import Relation
 from embertide.spec.result_names import node_type_of
-from embertide.steps import Program, Step
 from embertide.tracing.lower.values import Pending, Rows, Stack
 from embertide.tracing.record.graphs import GraphTypes
 from embertide.tracing.record.scopes import Called

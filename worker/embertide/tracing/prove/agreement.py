@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from embertide.steps import Program
+from embertide.program.steps import Program
 from embertide.tracing.record.graphs import RandomGraph
 
 TOLERANCE = 1e-9

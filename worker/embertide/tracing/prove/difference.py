@@ -8,7 +8,7 @@ import torch
 
 from embertide.errors import EmbertideError
 from embertide.models.reference import reference_steps
-from embertide.steps import Program
+from embertide.program.steps import Program
 from embertide.tracing.lower.lowering import Lowered
 from embertide.tracing.prove.agreement import TOLERANCE, error_of, layer_graphs
 from embertide.tracing.record.graphs import RandomGraph

@@ -17,8 +17,8 @@ from torch import nn
 from embertide.errors import ModelError
 from embertide.models.folder import UNTRAINED, untrained_norms
 from embertide.models.reference import run_typed_reference
+from embertide.program.steps import Program
 from embertide.spec.result_names import label_of
-from embertide.steps import Program
 from embertide.tracing.forward.hooks import suspects
 from embertide.tracing.forward.results import Returned, result_of
 from embertide.tracing.forward.subject import Subject

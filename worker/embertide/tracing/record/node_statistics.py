@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from embertide.steps import Statistic
+from embertide.program.steps import Statistic
 
 _DIM, _NORM_DIM = ("x", "dim", "keepdim"), ("x", "p", "dim", "keepdim")
 _ARGUMENTS = {

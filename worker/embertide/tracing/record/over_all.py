@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from embertide.steps import Statistic
+from embertide.program.steps import Statistic
 from embertide.tracing.record.counts import Count
 from embertide.tracing.record.node_statistics import (
     BESIDE_ROWS,

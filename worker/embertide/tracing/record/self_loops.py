@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from embertide.primitives.views import Loops
+from embertide.graph.views import Loops
 from embertide.tracing.record.graphs import RandomEdges
 from embertide.tracing.record.user_code import here, refuse
 

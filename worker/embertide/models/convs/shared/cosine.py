@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from embertide.models.builder import ProgramBuilder
 from embertide.models.weights import Scope
-from embertide.steps import Loops
+from embertide.program.steps import Loops
 
 
 def cosine_attention(b: ProgramBuilder, s: Scope, x: str, *, loops: Loops) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from embertide.models.builder import ProgramBuilder
-from embertide.steps import Loops
+from embertide.program.steps import Loops
 
 DegreeFunction = Literal["degree", "inverse", "any", "inverse_root", "log", "inverse_log"]
 

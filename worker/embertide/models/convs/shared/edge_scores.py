@@ -5,7 +5,7 @@ from __future__ import annotations
 from embertide.kernels.edge_features import LoopFill
 from embertide.models.builder import ProgramBuilder
 from embertide.models.weights import Scope
-from embertide.steps import Loops
+from embertide.program.steps import Loops
 
 
 def edge_projection(s: Scope, name: str, columns: int | None) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from embertide.models.builder import ProgramBuilder
-from embertide.steps import Loops, Norm
+from embertide.program.steps import Loops, Norm
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from embertide.models.ends import Ends
 from embertide.models.known_modules import KnownModule
 from embertide.models.layer import Layer, Problems
 from embertide.models.weights import Scope
-from embertide.steps import Loops
+from embertide.program.steps import Loops
 
 
 class PygHeads(Layer):

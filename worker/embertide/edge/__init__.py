@@ -1,0 +1,1 @@
+"""Beside the core, which imports none of it: checks of a model, indexes, synthetic graphs."""

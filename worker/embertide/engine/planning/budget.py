@@ -1,0 +1,198 @@
+"""The memory that a worker may take, compared with what its plan needs.
+
+Where all tensors in memory need more, tensors of nodes go to disk, and as many of their columns
+are in memory at a time as fit. Where that needs more as well, edges and the graph go to disk, too,
+and last panels are narrower than a kernel is best at; where even that needs more, the fewest
+workers that fit are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Protocol
+
+from embertide.engine.planning.sizing import (
+    IMPORTS_BYTES,
+    container_problem,
+    work_bytes_in,
+    worker_bytes,
+)
+from embertide.facts.telemetry.estimate import Estimate, MemoryBudget, PlannedSpill
+from embertide.facts.telemetry.format import asked_bytes, human_bytes
+from embertide.spec.grid import GridShape
+
+MOST_WORKERS = 256
+"""Largest grid that is tried: with more workers, constant parts are most of each one's memory."""
+_PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+"""Into how many panels the widest tensor is cut."""
+_COLUMNS = 16
+"""A panel has a multiple of these: what a kernel takes at a time."""
+NARROW = (8, 4)
+"""Columns of panels where nothing else fits: of each cache line that is read, less is used."""
+
+TAKES_MORE = "with tensors on disk it needs more"
+
+
+class EstimateOn(Protocol):
+    """The estimate of a job on a grid, with tensors in memory or on disk, the graph, too."""
+
+    def __call__(self, grid: GridShape, *, panel: int = 0, spills_graph: bool = False) -> Estimate:
+        """``panel`` columns of a tensor on disk are in memory at a time; 0: all are in memory."""
+
+
+def within_budget(
+    planned: Estimate,
+    limit: int | None,
+    nodes: int,
+    widest: int,
+    estimate: EstimateOn,
+    spill_problem: str,
+    graph_problem: Callable[[GridShape], str],
+) -> Estimate:
+    """An estimate with its budget, where there is one; of a run with tensors on disk, if it must.
+
+    Args:
+        limit: bytes that a worker may take, its imports included.
+        nodes: of the largest node type, of which every worker needs one.
+        widest: columns of the widest tensor.
+        estimate: of the same job, also on other grids.
+        spill_problem: why tensors can't be on disk; "" where they can.
+        graph_problem: why the graph can't be there beside them on a grid; "" where it can.
+    """
+    if limit is None:
+        return planned
+    needed = _needs(planned)
+    if needed <= limit:
+        return replace(planned, budget=MemoryBudget(limit, needed))
+    return _Tight(planned, limit, nodes, widest, estimate, spill_problem, graph_problem).estimated()
+
+
+def within_container(
+    planned: Estimate,
+    container: int,
+    nodes: int,
+    widest: int,
+    estimate: EstimateOn,
+    spill_problem: str,
+    graph_problem: Callable[[GridShape], str],
+) -> Estimate:
+    """An estimate for workers whose containers have so many bytes, where the job sets no memory.
+
+    Tensors are on disk where the plan needs more and that makes it fit. Where it does not, the
+    estimate is as it was: a plan is an upper bound, so such a run is not refused.
+
+    Args:
+        nodes, widest, estimate, spill_problem, graph_problem: as of :func:`within_budget`.
+    """
+    if container_problem(planned.peak_memory_per_worker_bytes, container) is None:
+        return planned
+    limit = worker_bytes(work_bytes_in(container))
+    spilled = within_budget(planned, limit, nodes, widest, estimate, spill_problem, graph_problem)
+    return planned if spilled.spill is None else spilled
+
+
+def _needs(planned: Estimate) -> int:
+    return worker_bytes(planned.peak_memory_per_worker_bytes)
+
+
+@dataclass(frozen=True)
+class _Tight:
+    """A plan that needs more than its budget; attributes as of :func:`within_budget`."""
+
+    planned: Estimate
+    limit: int
+    nodes: int
+    widest: int
+    estimate: EstimateOn
+    spill_problem: str
+    graph_problem: Callable[[GridShape], str]
+
+    def estimated(self) -> Estimate:
+        """With tensors on disk where that fits; else with the problem."""
+        tried = list(self._spilled(self.planned.grid))
+        if tried and _needs(tried[-1]) <= self.limit:
+            return self._with_budget(tried[-1])
+        # Parts on disk come with buffers: all in memory may be less.
+        least = min([self.planned, *tried], key=_needs)
+        budget = MemoryBudget(self.limit, _needs(least), self._problem(least))
+        return replace(self.planned, budget=budget)
+
+    def _spilled(self, grid: GridShape) -> Iterator[Estimate]:
+        """With ever fewer columns in memory, then without the graph, to the first that fits; none
+        where tensors can't be on disk."""
+        if self.spill_problem:
+            return
+        graph = not self.graph_problem(grid)
+        ways = [(panel, False) for panel in panels_of(self.widest)]
+        ways += [(panel, True) for panel in panels_of(self.widest) if graph]
+        ways += [(panel, graph) for panel in NARROW if panel < self.widest]
+        for panel, spills_graph in ways:
+            tried = self.estimate(grid, panel=panel, spills_graph=spills_graph)
+            yield tried
+            if _needs(tried) <= self.limit:
+                break
+
+    def _with_budget(self, spilled: Estimate) -> Estimate:
+        spill = spilled.spill
+        assert spill is not None
+        budget = MemoryBudget(self.limit, _needs(spilled), spills=_sentence(spill, spilled))
+        return replace(spilled, budget=budget)
+
+    def _problem(self, least: Estimate) -> str:
+        stages = least.memory_per_worker_bytes
+        fullest = max(stages, key=lambda stage: stages[stage])
+        larger, needed = self._larger(), _needs(least)
+        advice = (
+            f"no grid of up to {MOST_WORKERS} workers fits; give each"
+            if larger is None
+            else f"use at least {larger.workers} workers (grid {larger}), or give each"
+        )
+        disk = f"; {self.spill_problem or TAKES_MORE}"
+        if least.spill is not None:
+            disk = self._on_disk(least.spill)
+        return (
+            f"grid {self.planned.grid} needs {human_bytes(needed)} of {human_bytes(self.limit)} for"
+            f" a worker (--memory, spec.workers.memory): {human_bytes(stages[fullest])} in the"
+            f" stage {fullest}, and {human_bytes(IMPORTS_BYTES)} of imports{disk}; {advice}"
+            f" {asked_bytes(needed)}"
+        )
+
+    def _on_disk(self, spill: PlannedSpill) -> str:
+        """What is on disk where that is not enough, and why not more."""
+        why = self.graph_problem(self.planned.grid)
+        what = "tensors" if why else "the graph and tensors"
+        largest = f" with {what} on disk, of which {spill.largest} has most in memory at a time"
+        return f"{largest}; {why}" if why else largest
+
+    def _larger(self) -> GridShape | None:
+        """The grid of 2, 4, ... times as many graph partitions that fits; None if none does."""
+        grid = self.planned.grid
+        graph = 2 * grid.graph
+        while graph * grid.feature <= min(MOST_WORKERS, self.nodes):
+            larger = GridShape.of(graph, grid.feature)
+            tried = chain([self.estimate(larger)], self._spilled(larger))
+            if any(_needs(estimate) <= self.limit for estimate in tried):
+                return larger
+            graph *= 2
+        return None
+
+
+def panels_of(width: int) -> Iterator[int]:
+    """Columns of a panel, from all of the widest tensor to the fewest."""
+    cut = (-(-width // parts) for parts in _PARTS)
+    yield from dict.fromkeys(-(-columns // _COLUMNS) * _COLUMNS for columns in cut)
+
+
+def _sentence(spill: PlannedSpill, planned: Estimate) -> str:
+    more = ""
+    if planned.seconds is not None:
+        likely = max(1.0, sum(planned.seconds) / 2)
+        more = f", about +{100 * spill.seconds / likely:.0f} % of work"
+    return (
+        f"spills {human_bytes(spill.disk_bytes)} of each worker to disk,"
+        f"{' the graph too,' if spill.graph else ''} {spill.panel} columns at a"
+        f" time in memory ({human_bytes(spill.written_bytes)} written, "
+        f"{human_bytes(spill.read_bytes)} read{more})"
+    )

@@ -1,0 +1,54 @@
+"""What a worker takes to compute some rows alone beside the tensors of all, in the worst case.
+
+How many rows that are is known only once the inputs are read, so all are planned for.
+"""
+
+from __future__ import annotations
+
+from embertide.engine.planning.graph import PlannedGraph
+from embertide.engine.planning.keeping import kept_bytes
+from embertide.footprint import FLOAT_BYTES
+from embertide.program.plans.boundaries import boundaries, results_of
+from embertide.program.plans.dirty import why_whole
+from embertide.program.plans.plan import Plan
+
+_CUT_BYTES = 32
+"""An edge of a layer graph of some rows while it is made: where the edge was, its source as it is
+numbered in the whole graph, and there, as int64 and as they stay."""
+_KEPT_EDGE_BYTES = 12
+"""The columns of the whole graph, which stay, and columns and weights of that of some rows."""
+
+
+_DISTANCE_BYTES = 64
+"""A node while it is found which rows a change may move: distances as float64, and sets of rows."""
+
+
+def excerpt_memory(plan: Plan, graph: PlannedGraph, *, rounded: bool, tolerant: bool) -> int:
+    """Bytes of a worker beside those of a run of all rows, where it takes over kept ones.
+
+    0 of a plan that takes over none.
+
+    Args:
+        rounded: rows that are only read over edges are held as bfloat16.
+        tolerant: with a tolerance, exact rows are kept beside those of the first layer, and
+            distances for every node.
+    """
+    if plan.target.panel or why_whole(plan, sampled=plan.target.sampled):
+        return 0
+    size, tensors, before = graph.size, 0, _feature_bytes(plan, graph)
+    ends = boundaries(plan)
+    exact = kept_bytes(plan, size, ends[:1], rounded=rounded) if tolerant else 0
+    distances = sum(size.nodes.values()) * _DISTANCE_BYTES if tolerant and ends else 0
+    for end in (*ends, results_of(plan)):
+        kept = kept_bytes(plan, size, [end], rounded=rounded)
+        # Some rows of what a part reads, and all rows of what it makes, as they were kept.
+        tensors, before = max(tensors, before + kept), kept
+    largest = max(size.edges.values(), default=0)
+    edges = largest * _CUT_BYTES + graph.edges * _KEPT_EDGE_BYTES
+    return (tensors + exact) // size.grid.workers + distances + edges // size.grid.graph
+
+
+def _feature_bytes(plan: Plan, graph: PlannedGraph) -> int:
+    program = plan.program
+    values = (graph.size.nodes[of] * program.widths[name] for of, name in program.inputs.items())
+    return sum(values) * FLOAT_BYTES

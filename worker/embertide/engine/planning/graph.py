@@ -1,0 +1,159 @@
+"""The graph that a plan is made for: its node types and relations, with what is read of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from embertide.engine.planning.inputs import Inputs, NodeSplits
+from embertide.engine.planning.matching import match_relations, match_types, narrow
+from embertide.engine.planning.sizes import TEXT_FORMATS, rows_are_counted
+from embertide.footprint import FLOAT_BYTES, GraphSize
+from embertide.io.readers.splits import Split
+from embertide.layouts import ROW_TYPES
+from embertide.program.plans.plan import Plan
+from embertide.program.steps import Program
+from embertide.spec.grid import GridShape
+from embertide.spec.manifest import EdgeInput, EmbeddingJob, NodeInput
+from embertide.spec.relations import Relation
+
+_TEXT_BYTES_PER_EDGE = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedType:
+    """A node type that a run reads."""
+
+    node: NodeInput
+    splits: NodeSplits
+
+    @property
+    def nodes(self) -> int:
+        """How many there are."""
+        return self.splits.count(self.node)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRelation:
+    """A relation that a run builds a graph of; two may come from the same files.
+
+    Attributes:
+        edges: how many there are, after direction is applied.
+        exact: whether that is known; it is guessed from the size of text, and where the manifest
+            has edges changed.
+        features: of each edge, that the run reads.
+    """
+
+    relation: Relation
+    edge: EdgeInput
+    splits: list[Split]
+    edges: int
+    exact: bool
+    features: int
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of an edge's weight."""
+        return FLOAT_BYTES if self.edge.columns.weight is not None else 0
+
+    @property
+    def feature_bytes(self) -> int:
+        """Bytes of an edge's features, which only the owner of its destination has."""
+        return FLOAT_BYTES * self.features
+
+    @property
+    def carried_bytes(self) -> int:
+        """Bytes of an edge's weight and features."""
+        return self.weight_bytes + self.feature_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedGraph:
+    """What a run of a program reads, in the order of the manifest.
+
+    Attributes:
+        types: the program's name of a node type -> the type; those that only edges lead to have
+            the manifest's.
+        relations: the program's name of a relation -> the relation.
+        size: how many there are of each, by the same names.
+        several: whether they are called by their names.
+    """
+
+    types: dict[str, PlannedType]
+    relations: dict[str, PlannedRelation]
+    size: GraphSize
+    several: bool
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of all types."""
+        return sum(self.size.nodes.values())
+
+    @property
+    def edges(self) -> int:
+        """Edges of all relations."""
+        return sum(self.size.edges.values())
+
+
+def plan_graph(
+    job: EmbeddingJob,
+    inputs: Inputs,
+    program: Program,
+    grid: GridShape,
+    *,
+    in_place: bool = False,
+) -> PlannedGraph:
+    """The node types and relations that a run of a program reads, with their sizes.
+
+    Args:
+        in_place: workers share a host, and read each other's tensors where they stand.
+
+    Raises:
+        ModelError: the model knows a node type or relation that the manifest has not.
+    """
+    read = narrow(job, program).spec.input
+    named = {name: key for key, name in match_types(job, program).items()}
+    types = {
+        named.get(node.name, node.name): PlannedType(node=node, splits=inputs.by_nodes[node.name])
+        for node in read.nodes
+    }
+    edges = {relation: edge for edge in read.edges for relation in edge.relations}
+    relations = {
+        name: _relation(relation, edges[relation], inputs)
+        for name, relation in match_relations(job, program).items()
+    }
+    inference = job.spec.inference
+    size = GraphSize(
+        nodes={name: of_type.nodes for name, of_type in types.items()},
+        edges={name: relation.edges for name, relation in relations.items()},
+        grid=grid,
+        group_bytes=inference.group_bytes,
+        depth=inference.depth,
+        merged=inference.groups_per_message if job.spec.workers.device == "cpu" else 1,
+        in_place=in_place,
+        row_bytes=ROW_TYPES[inference.rows].itemsize,
+    )
+    return PlannedGraph(types=types, relations=relations, size=size, several=read.several)
+
+
+def of_layers(graph: PlannedGraph, plan: Plan) -> PlannedGraph:
+    """The graph on the grid that computes the layers."""
+    return replace(graph, size=replace(graph.size, grid=plan.grid))
+
+
+def _relation(relation: Relation, edge: EdgeInput, inputs: Inputs) -> PlannedRelation:
+    splits = inputs.by_edges[str(edge.relation)]
+    if edge.format in TEXT_FORMATS:
+        rows = sum(split.size for split in splits) // _TEXT_BYTES_PER_EDGE
+    else:
+        rows = sum(split.rows for split in splits)
+    exact = (
+        not rows_are_counted(edge)
+        and edge.directed
+        and edge.duplicates == "keep"
+        and edge.self_loops == "keep"
+    )
+    edges = rows * (1 if edge.directed else 2)
+    features = 0 if edge.features is None else inputs.edge_features[str(edge.relation)]
+    return PlannedRelation(
+        relation=relation, edge=edge, splits=splits, edges=edges, exact=exact, features=features
+    )

@@ -1,0 +1,246 @@
+"""What edges and the graph take where they are on disk: memory, and bytes to the disk and back.
+
+Edges are written as they are read, sorted by way of the disk into parts of consecutive rows, and
+gone over part by part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from embertide.engine.planning.edge_memory import (
+    SortingBytes,
+    csr_bytes,
+    edge_types,
+    key_bytes_of,
+    logged_bytes,
+    logging_bytes,
+    looping_bytes,
+    relations,
+    sending_bytes,
+)
+from embertide.engine.planning.graph import PlannedGraph, PlannedRelation
+from embertide.engine.planning.matching import narrow
+from embertide.engine.planning.publishing import published
+from embertide.footprint import ID_BYTES, Size
+from embertide.graph.edge_log import log_bytes
+from embertide.graph.views import EdgeView
+from embertide.kernels.spilled_sort import READ_EDGES, part_edges
+from embertide.program.plans.passes import make_plan
+from embertide.program.plans.plan import Target
+from embertide.program.steps.aggregate import Aggregate
+from embertide.program.steps.base import EdgeStep, Step
+from embertide.program.steps.degree import Degree
+from embertide.program.steps.norms import ends_read, weighs
+from embertide.program.steps.program import Program
+from embertide.program.steps.propagate import Propagate
+from embertide.program.steps.reach import Reach
+from embertide.program.steps.reference import End
+from embertide.spec.grid import GridShape
+from embertide.spec.manifest import EmbeddingJob
+
+_PARTS = 3
+"""Parts that are in memory: what the kernels go over, the next one, and the one that is read."""
+_BATCHES = 3
+"""How often a batch of packed edges is in memory: as it comes, its buckets, and in their order."""
+
+
+def graph_problem(job: EmbeddingJob, program: Program, grid: GridShape, *, in_place: bool) -> str:
+    """Why the graph can't be on disk beside the tensors; "" where it can.
+
+    Args:
+        in_place: all workers are on one host, and read each other's tensors where they stand.
+    """
+    if grid.workers > 1 and not in_place:
+        return "the graph can be on disk with one worker, or in a run whose workers are on one host"
+    if job.spec.inference.fanout != "full":
+        return "the graph can be on disk where layers sample no edges (fanout)"
+    program = published(job, program)
+    for step in program.steps:
+        if step.reach is Reach.NEIGHBOURS and not (isinstance(step, EdgeStep) and step.by_parts):
+            view = step.edges
+            over = f", over {view.relation}" if view is not None and view.relation else ""
+            return (
+                f"{step.kind_name} ({step.out}, layer {step.layer}{over}) needs the graph in memory"
+            )
+    featured = [edge for edge in narrow(job, program).spec.input.edges if edge.features is not None]
+    if featured:
+        return f"edges with features can't be on disk ({featured[0].location})"
+    if grid.feature > 1 and not make_plan(program, Target(grid=grid, in_place=in_place)).whole_rows:
+        return (
+            f"layers of this model are computed in slices of columns on the grid {grid}, and the"
+            f" graph can be on disk where workers compute whole rows, as on {grid.workers}x1"
+        )
+    return ""
+
+
+def spilled_sorting(graph: PlannedGraph, worker: int) -> SortingBytes:
+    """Bytes in memory while edges are sorted by way of the disk, one relation after another; of
+    those before, the ends of rows stay."""
+    peak = kept = done = 0.0
+    for relation, size in relations(graph):
+        each = _sorting(relation, size, worker)
+        peak, kept = max(peak, done + each.peak), max(kept, done + each.kept)
+        done += csr_bytes(relation, size, spills=True)
+    return SortingBytes(peak, kept)
+
+
+def _sorting(relation: PlannedRelation, size: Size, worker: int) -> SortingBytes:
+    index, weight = size.index_bytes, relation.weight_bytes
+    edges, nodes = size.edges / size.workers, size.nodes / size.workers
+    part = min(edges, float(part_edges(edges)))
+    batch = part / 2 * (ID_BYTES + weight)
+    taking = _BATCHES * batch + logging_bytes(relation, size)
+    keys = part * (key_bytes_of(relation, size) + weight)
+    reading = min(float(READ_EDGES), part) * (ID_BYTES + weight)
+    rows = _part_rows(size)
+    sorting = batch + keys + max(reading, part * index) + ID_BYTES * rows
+    if relation.edge.adds_loops:
+        sorting = max(sorting, batch + looping_bytes(relation, size, part, rows))
+    kept = max(taking, sorting) + ID_BYTES * nodes
+    sending = taking + sending_bytes(relation, size, worker) + ID_BYTES * nodes
+    return SortingBytes(max(kept, sending), kept)
+
+
+def _part_rows(size: Size) -> float:
+    """Rows of a part; without edges all of a worker's are one."""
+    edges, rows = size.edges / size.workers, size.nodes / size.workers
+    return rows * min(1.0, part_edges(edges) / edges) if edges else rows
+
+
+@dataclass
+class SpilledGraph:
+    """The bytes that one worker moves for a graph on disk, as operations go over it.
+
+    Attributes:
+        graph: on the grid that computes the layers.
+        disk: bytes of its files while layers are computed.
+        building: bytes of files that are gone by then.
+        read, written: bytes so far.
+    """
+
+    graph: PlannedGraph
+    disk: float = 0.0
+    building: float = 0.0
+    read: float = 0.0
+    written: float = 0.0
+    _passes: set[tuple[object, ...]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Count what it takes until the graph is there."""
+        sorted_bytes = 0.0
+        for relation, size in edge_types(self.graph):
+            edges, edge_bytes = size.edges / size.workers, logged_bytes(relation, size)
+            self.written += edges * edge_bytes
+            self.building += log_bytes(edges, edge_bytes)
+            if len(relation.edge.relations) > 1:
+                # Sources are counted as destinations of the reverse.
+                self.read += edges * size.end_bytes / 2
+        for relation, size in relations(self.graph):
+            edges = size.edges / size.workers
+            ends = edges * logged_bytes(relation, size)
+            keys = edges * (ID_BYTES + relation.weight_bytes)
+            counted = edges * size.end_bytes / 2 if size.workers > 1 else 0.0
+            loops = size.nodes / size.workers if relation.edge.adds_loops else 0.0
+            csr = (edges + loops) * _column_bytes(relation, size)
+            self.read += ends + counted + keys
+            self.written += keys + csr
+            self.disk += csr
+            sorted_bytes = max(sorted_bytes, keys)
+        self.building += sorted_bytes
+
+    @property
+    def part(self) -> float:
+        """Bytes of the edges that are in memory while a sum goes over them."""
+        most = 0.0
+        for relation, size in relations(self.graph):
+            edges = size.edges / size.workers
+            # Read in place, sources are rows of all workers' tensors.
+            places = size.index_bytes if size.workers > 1 else 0
+            one = min(edges, float(part_edges(edges))) * (_column_bytes(relation, size) + places)
+            ends = min(_PARTS * _part_rows(size), size.nodes / size.workers)
+            most = max(most, _PARTS * one + ID_BYTES * ends)
+        return most
+
+    def go_over(self, steps: Sequence[EdgeStep], times: int) -> None:
+        """Steps whose sources are found together are run so many times, each over its edges, after
+        what it first needs of them."""
+        for step in steps:
+            self.read_degrees(step)
+        self._find_sources([step.edges for step in steps])
+        self.read += times * sum(step.passes * self._csr(step.edges) for step in steps)
+
+    def read_degrees(self, step: Step) -> None:
+        """A step reads degrees, which stay once they are known; in memory is where a row ends."""
+        view = step.edges
+        if view is None:
+            return
+        if view.loops != "keep" and ("loops", _seen(view)) not in self._passes:
+            self._passes.add(("loops", _seen(view)))
+            self.read += self._bytes(view._replace(loops="keep"), weighted=view.edge_weight)
+            self.written += self._csr(view)
+            self.disk += self._csr(view)
+        ends, by_weight = _degrees(step)
+        weighted = by_weight and view.edge_weight and self._is_weighted(view)
+        for end in sorted(ends):
+            if end == "out":
+                self._find_sources([view])
+            if end == "out" or weighted:
+                self._once([view], end, weighted)
+
+    def _find_sources(self, views: Sequence[EdgeView]) -> None:
+        """Workers that read in place count what they read of others, for each set of relations."""
+        if self.graph.size.of_relation(views[0].relation).workers > 1:
+            self._once(views, "places")
+
+    def _once(self, views: Sequence[EdgeView], *what: object) -> None:
+        """Go over the edges of some graphs, unless that was done."""
+        key = (*what, *map(_seen, views))
+        if key not in self._passes:
+            self._passes.add(key)
+            self.read += sum(map(self._csr, views))
+
+    def _is_weighted(self, view: EdgeView) -> bool:
+        return self.graph.relations[view.relation].weight_bytes > 0
+
+    def _csr(self, view: EdgeView) -> float:
+        """Bytes of a worker's graph as a step sees it; other self-loops have files of their own,
+        and weights there only where the step reads some."""
+        return self._bytes(view, weighted=view.loops == "keep" or view.edge_weight)
+
+    def _bytes(self, view: EdgeView, *, weighted: bool) -> float:
+        relation = self.graph.relations[view.relation]
+        size = self.graph.size.of_relation(view.relation)
+        # Other self-loops take the place of those that the job adds, but for one more each.
+        own = relation.edge.adds_loops and view.loops in ("keep", "more")
+        loops = size.nodes * (own + (view.loops in ("single", "replace", "more")))
+        edge_bytes = size.index_bytes + (relation.weight_bytes if weighted else 0)
+        return (size.edges + loops) / size.workers * edge_bytes
+
+
+def _seen(view: EdgeView) -> EdgeView:
+    """The same for all views that see the same graph, and in all layers."""
+    if view.loops == "keep":
+        return EdgeView(0, relation=view.relation)
+    return view._replace(layer=0)
+
+
+def _degrees(step: Step) -> tuple[set[End], bool]:
+    """The ends whose degrees a step reads, and whether weights are added up for them."""
+    if isinstance(step, Aggregate | Propagate):
+        return ends_read(step.norm), weighs(step.norm)
+    if isinstance(step, Degree):
+        by_weight = step.of in ("weight", "out_weight")
+        return ({"out"} if step.of.startswith("out") else {"in"}), by_weight
+    return set(), False
+
+
+def _column_bytes(relation: PlannedRelation, size: Size) -> int:
+    """Bytes of an edge of the graph."""
+    return size.index_bytes + relation.weight_bytes
+
+
+def spilled_graph(graph: PlannedGraph, *, spills: bool) -> SpilledGraph | None:
+    """What the graph takes on disk; None where it is in memory."""
+    return SpilledGraph(graph) if spills else None

@@ -1,0 +1,225 @@
+"""Digests of our rows beside those that an earlier run has kept: which rows differ."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from embertide.engine.stages.changes.digests import (
+    DIGEST_WORDS,
+    EDGES,
+    FEATURES,
+    IDS,
+    OUT,
+    PRIMITIVE,
+    RowDigests,
+    Rows32,
+)
+from embertide.graph.exchange import Exchange
+from embertide.io.versions.layers.patches import EarlierRows
+from embertide.io.versions.layers.seals import Damaged, KeptTensor, Seal
+from embertide.io.versions.layers.store import LayerStore
+from embertide.kernels.hashing import Words
+from embertide.program.plans.dirty import Changes, ends_of
+
+Dense = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class EarlierDigests:
+    """The digests that an earlier run has kept.
+
+    Attributes:
+        unchanged: names of those whose inputs have not changed since: where nodes have the dense
+            ids that they had, these are neither made nor compared.
+    """
+
+    store: LayerStore
+    seal: Seal
+    unchanged: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What differs from an earlier run.
+
+    Attributes:
+        before: node type -> [N] int64 the dense id that each node had then, -1 for new ones.
+        kept: name of digests -> those of then, and rows that differ, where no row has moved.
+    """
+
+    before: dict[str, torch.Tensor]
+    changes: Changes
+    kept: dict[str, EarlierRows]
+
+
+def tensor_name(kind: str, name: str) -> str:
+    """The name of digests among those that are kept."""
+    return f"{kind} {name}"
+
+
+def find_changes(exchange: Exchange, digests: RowDigests, earlier: EarlierDigests) -> Compared:
+    """Compare our rows with those of an earlier run.
+
+    Every rank takes 16 bytes for each node that was there. Collective: every rank must call.
+
+    Raises:
+        Damaged: the digests of then are not what was written; on all ranks alike.
+    """
+    return _Comparison(exchange, digests, earlier).compare()
+
+
+class _Comparison:
+    def __init__(self, exchange: Exchange, digests: RowDigests, earlier: EarlierDigests) -> None:
+        self._exchange, self._digests, self._earlier = exchange, digests, earlier
+        self._kept = {tensor.name: tensor for tensor in earlier.seal.tensors}
+        self._why = ""
+        self._before: dict[str, torch.Tensor] = {}
+        self._stays: dict[str, bool] = {}
+
+    def compare(self) -> Compared:
+        """See :func:`find_changes`."""
+        for of_type in self._digests.nodes:
+            self._before[of_type] = self._every(torch.from_numpy(self._places_of(of_type)))
+            self._stays[of_type] = self._is_same(of_type)
+        self._agree()
+        differ = {
+            (kind, name): self._differ(kind, name)
+            for kind, name in self._digests.kinds()
+            if kind != IDS
+        }
+        self._agree()
+        new = {of_type: rows < 0 for of_type, rows in self._before.items()}
+        features, edges, out = (
+            {name: rows for (of, name), rows in differ.items() if of == kind}
+            for kind in (FEATURES, EDGES, OUT)
+        )
+        changes = Changes(new=new, features=features, edges=edges, out=out)
+        return Compared(self._before, changes, self._earlier_rows(differ))
+
+    def _agree(self) -> None:
+        """Collective: every rank must call, and all raise if any has a reason."""
+        if problems := list(filter(None, self._exchange.all_objects(self._why))):
+            raise Damaged(problems[0])
+
+    def _is_same(self, of_type: str) -> bool:
+        """Whether each node has the dense id that it had, and none is new or gone."""
+        before, kept = self._before[of_type], self._kept.get(tensor_name(IDS, of_type))
+        same = kept is not None and kept.rows == len(before)
+        return same and bool((before == torch.arange(len(before))).all())
+
+    def _places_of(self, of_type: str) -> Dense:
+        """[n] the dense id that each of our nodes had; -1: it is new."""
+        ids = self._digests.make(IDS, of_type).view(np.uint64)
+        try:
+            tensor = self._tensor(IDS, of_type)
+            kept = self._read(tensor, 0, tensor.rows, DIGEST_WORDS).view(np.uint64)
+        except Damaged as error:
+            self._why = str(error)
+            return np.full(len(ids), -1, np.int64)
+        first, _ = self._digests.nodes[of_type].ranges.worker(self._exchange.grid.rank)
+        return match_ids(kept, ids, first)
+
+    def _differ(self, kind: str, name: str) -> torch.Tensor:
+        """[N] bool, the rows whose digest is not that of then, or that are new.
+
+        Collective: every rank must call.
+        """
+        of_type = self._digests.rows_of(kind, name)
+        if self._is_unchanged(kind, name):
+            return torch.zeros(len(self._before[of_type]), dtype=torch.bool)
+        places = None
+        if kind == EDGES and not self._stays[source := ends_of(name)[0]]:
+            places = self._before[source]
+        values = self._digests.make(kind, name, places)
+        first, last = self._digests.nodes[of_type].ranges.worker(self._exchange.grid.rank)
+        before, differ = self._before[of_type][first:last].numpy(), np.ones(len(values), bool)
+        try:
+            differ = self._compared(self._tensor(kind, name), values, before)
+        except Damaged as error:
+            self._why = str(error)
+        return self._every(torch.from_numpy(differ))
+
+    def _is_unchanged(self, kind: str, name: str) -> bool:
+        """Whether digests are those of then, since nothing that they are made of has changed."""
+        ends = (name,) if kind == FEATURES else ends_of(name)
+        same = all(self._stays[of_type] for of_type in ends)
+        return same and tensor_name(kind, name) in self._earlier.unchanged
+
+    def _compared(self, tensor: KeptTensor, values: Rows32, before: Dense) -> npt.NDArray[np.bool_]:
+        """[n] bool, our rows that differ from those of then."""
+        differ, known = np.ones(len(values), bool), before >= 0
+        old = before[known]
+        if len(old):
+            low, high = int(old.min()), int(old.max()) + 1
+            kept = self._read(tensor, low, high, values.shape[1])
+            differ[known] = (kept[old - low] != values[known]).any(axis=1)
+        return differ
+
+    def _earlier_rows(self, differ: dict[tuple[str, str], torch.Tensor]) -> dict[str, EarlierRows]:
+        kept = dict[str, EarlierRows]()
+        for kind, name in self._digests.kinds():
+            of_type, tensor = self._digests.rows_of(kind, name), tensor_name(kind, name)
+            # Digests of in-edges have the dense ids of the sources.
+            ends = (*ends_of(name), of_type) if kind == EDGES else (of_type,)
+            if tensor in self._kept and all(self._stays[end] for end in ends):
+                moved = differ.get((kind, name))
+                rows = np.zeros(self._kept[tensor].rows, bool) if moved is None else moved.numpy()
+                kept[tensor] = EarlierRows(self._earlier.store.key, self._kept[tensor], rows)
+        return kept
+
+    def _every(self, rows: torch.Tensor) -> torch.Tensor:
+        """All ranks' rows, in order. Collective: every rank must call."""
+        channel = self._exchange.channel("world", PRIMITIVE)
+        if rows.dtype == torch.bool:
+            return torch.cat(channel.all_gather(rows.to(torch.uint8))).bool()
+        return torch.cat(channel.all_gather(rows))
+
+    def _tensor(self, kind: str, name: str) -> KeptTensor:
+        tensor = self._kept.get(tensor_name(kind, name))
+        if tensor is None:
+            what = tensor_name(kind, name)
+            raise Damaged(f"{self._earlier.store.uri}: it has no digests of {what}")
+        return tensor
+
+    def _read(self, tensor: KeptTensor, first: int, last: int, width: int) -> Rows32:
+        store = self._earlier.store
+        if tensor.dtype != "int32" or tensor.width != width or last > tensor.rows:
+            raise Damaged(f"{store.uri}: the digests {tensor.name} are not of such rows")
+        out = np.empty((last - first, width), np.int32)
+        store.read(tensor, (first, last), (0, width), out)
+        return out
+
+
+def match_ids(kept: Words, ids: Words, first: int = 0) -> Dense:
+    """[n] the dense id that each of some nodes had when ids were kept; -1: it is new.
+
+    Args:
+        kept: [N, 2] digests of the ids of all nodes then, by dense id.
+        ids: [n, 2] digests of the ids of these nodes.
+        first: the dense id of the first of these, if they follow each other.
+    """
+    before = np.full(len(ids), -1, np.int64)
+    # Where no node is new and none is gone, all are where they were.
+    there = kept[first : first + len(ids)]
+    (same,) = np.nonzero((there == ids[: len(there)]).all(axis=1))
+    before[same] = first + same
+    (others,) = np.nonzero(before < 0)
+    if len(others) and len(kept):
+        before[others] = _places(kept, ids[others])
+    return before
+
+
+def _places(kept: Words, ids: Words) -> Dense:
+    """[k] the row of each id among those that were kept; -1: it is not among them."""
+    heads, order = np.ascontiguousarray(kept[:, 0]), None
+    if (heads[1:] < heads[:-1]).any():
+        order = np.argsort(heads, kind="stable")
+    at = np.minimum(np.searchsorted(heads, ids[:, 0], sorter=order), len(kept) - 1)
+    rows = at if order is None else order[at]
+    # Several ids with one first half: those that are not met at once count as new.
+    return np.where((kept[rows] == ids).all(axis=1), rows, -1)

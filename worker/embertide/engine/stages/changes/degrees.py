@@ -1,0 +1,183 @@
+"""Degrees that norms multiply neighbours' rows by, kept with the rows of a version's layers.
+
+Where a new node's row is computed over rows that were kept, its neighbours have the degrees that
+they had then. Kept are those that a program reads at the sources of edges, or of out-edges; the
+in-degree of a row that is computed follows from its own edges.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import pairwise
+
+import numpy as np
+import torch
+
+from embertide.engine.stages.changes.digests import PRIMITIVE
+from embertide.engine.stages.changes.lookups import kept_tensor, read_rows
+from embertide.errors import EmbertideError
+from embertide.graph.exchange import Channel, Exchange
+from embertide.graph.graph import looped
+from embertide.graph.views import EdgeView
+from embertide.grid import RowRanges
+from embertide.io.versions.layers.seals import Block, Damaged, KeptTensor, Seal, block_of
+from embertide.io.versions.layers.store import LayerStore
+from embertide.kernels.counting import row_lengths, row_sums
+from embertide.kernels.csr import Csr
+from embertide.program.plans.degrees import DegreeKind
+
+_EDGES = 1 << 18
+"""Edges that get their self-loops at a time."""
+
+
+def count_degrees(
+    exchange: Exchange,
+    ranges: Mapping[str, RowRanges],
+    sub_ranges: Mapping[str, Csr],
+    kinds: list[DegreeKind],
+) -> dict[DegreeKind, torch.Tensor]:
+    """Kind -> [n] float32 degrees of our nodes, as layer graphs have them.
+
+    Sums of the weights of out-edges are left out: no rows are kept where a program reads these.
+    Collective: every rank must call.
+
+    Args:
+        ranges: node type -> which worker owns which nodes.
+        sub_ranges: relation -> the in-edges of our rows.
+    """
+    channel, degrees = exchange.channel("world", PRIMITIVE), dict[DegreeKind, torch.Tensor]()
+    for kind in kinds:
+        parts = _with_loops(sub_ranges[kind.relation], kind)
+        if kind.end == "in":
+            degrees[kind] = torch.cat([torch.empty(0), *map(_in_degree, parts)])
+        elif not kind.weighted:
+            degrees[kind] = _out_degree(channel, ranges[kind.node_type], parts)
+    return degrees
+
+
+def _with_loops(csr: Csr, kind: DegreeKind) -> Iterator[Csr]:
+    """Rows of a graph with the self-loops of a kind, some edges at a time."""
+    view = EdgeView(0, kind.loops, kind.loop_weight, kind.weighted, kind.relation)
+    csr = csr.without_features() if kind.weighted else csr.without_features().without_weights()
+    first = 0
+    while first < csr.rows:
+        limit = int(csr.indptr[first]) + _EDGES
+        end = int(torch.searchsorted(csr.indptr, limit, right=True)) - 1
+        last = min(csr.rows, max(first + 1, end))
+        part = csr.slice(first, last)
+        yield part if kind.loops == "keep" else looped(part, view)
+        first = last
+
+
+def _in_degree(csr: Csr) -> torch.Tensor:
+    """[rows] float32, of edges or of their weights."""
+    if csr.weights is None:
+        return row_lengths(csr.indptr)
+    return row_sums(csr.indptr, csr.weights)
+
+
+def _out_degree(channel: Channel, ranges: RowRanges, parts: Iterator[Csr]) -> torch.Tensor:
+    """[n] float32 edges out of our nodes, of all ranks. Collective: every rank must call."""
+    counts = torch.zeros(ranges.nodes, dtype=torch.int64)
+    for part in parts:
+        counts += torch.bincount(part.cols.long(), minlength=ranges.nodes)
+    sizes = [b - a for a, b in pairwise(ranges.workers)]
+    return torch.stack(channel.all_to_all(counts.split(sizes))).sum(0).float()
+
+
+def degrees_name(record: str) -> str:
+    """The name of the record of degrees, beside that of the digests of rows."""
+    return hashlib.sha256(f"degrees {record}".encode()).hexdigest()[:32]
+
+
+def keep_degrees(
+    exchange: Exchange,
+    store: LayerStore,
+    record: str,
+    degrees: Mapping[DegreeKind, torch.Tensor],
+    ranges: Mapping[str, RowRanges],
+) -> str:
+    """Write the degrees of our nodes; why they are not kept, "" where they are.
+
+    Collective: every rank must call, and all get the same answer.
+
+    Args:
+        record: the name of the digests.
+        ranges: node type -> which worker owns which nodes, by the job's grid.
+    """
+    if not degrees:
+        return ""
+    name, blocks, why = degrees_name(record), list[list[Block]](), ""
+    try:
+        for number, (kind, values) in enumerate(degrees.items()):
+            first, _ = ranges[kind.node_type].worker(exchange.grid.rank)
+            words = values.numpy().reshape(-1, 1).view(np.int32)
+            parts = store.blocks(name, number, exchange.grid.rank, words, first, 0)
+            blocks.append([store.write(*part) for part in parts])
+    except EmbertideError as error:
+        why = str(error)
+    gathered = exchange.all_objects((why, [[asdict(b) for b in of] for of in blocks]))
+    problem = next((theirs for theirs, _ in gathered if theirs), "")
+    if not problem and exchange.grid.rank == 0:
+        of_kinds = [
+            tuple(block_of(b) for _, of_rank in gathered for b in of_rank[number])
+            for number in range(len(degrees))
+        ]
+        tensors = tuple(
+            _tensor(kind, ranges[kind.node_type].nodes, own)
+            for kind, own in zip(degrees, of_kinds, strict=True)
+        )
+        problem = _seal(store, name, tensors)
+    return str(next(filter(None, exchange.all_objects(problem)), ""))
+
+
+def _tensor(kind: DegreeKind, nodes: int, blocks: tuple[Block, ...]) -> KeptTensor:
+    """Float32 as words, since digests are words."""
+    return KeptTensor(
+        name=kind.name, rows=nodes, width=1, dtype="int32", layout="rows", scaled=False,
+        blocks=blocks,
+    )  # fmt: skip
+
+
+def _seal(store: LayerStore, name: str, tensors: tuple[KeptTensor, ...]) -> str:
+    """Rank 0 seals the degrees of all ranks; returns why it cannot."""
+    seal = Seal(
+        key=store.key, name=name, version=store.version, layer=0, layers=0, feature=1,
+        tensors=tensors,
+    )  # fmt: skip
+    try:
+        store.seal(seal)
+    except EmbertideError as error:
+        return str(error)
+    return ""
+
+
+def read_degrees(
+    store: LayerStore,
+    record: str,
+    kinds: Sequence[DegreeKind],
+    before: Mapping[str, torch.Tensor],
+) -> dict[DegreeKind, torch.Tensor]:
+    """Kind -> [N] float32 degrees that nodes had when they were kept; 0 of those that are new.
+
+    Args:
+        record: the name of the digests.
+        before: node type -> [N] int64, the dense id that each node had then; -1: it is new.
+
+    Raises:
+        Damaged: they are not there, or are not what was written.
+    """
+    if not kinds:
+        return {}
+    seal, degrees = store.sealed(degrees_name(record)), dict[DegreeKind, torch.Tensor]()
+    if seal is None:
+        raise Damaged(f"{store.uri}: it has no degrees")
+    for kind in kinds:
+        places = before[kind.node_type]
+        known = places >= 0
+        values = read_rows(store, kept_tensor(store, seal, kind.name), places[known].numpy(), 1)
+        degrees[kind] = torch.zeros(len(places))
+        degrees[kind][known] = torch.from_numpy(values.view(np.float32)[:, 0])
+    return degrees

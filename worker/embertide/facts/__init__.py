@@ -1,0 +1,1 @@
+"""What a run reports: counters and times, its page, its spans."""

@@ -1,0 +1,249 @@
+"""Attention over in-edges: additive scores by scalar exchange, pair scores by SDDMM.
+
+Additive attention (GAT) needs one number per node and head from each end, so N * heads
+scalars travel instead of features, which beats the general SDDMM. Scores that need both ends'
+features (GATv2, dot product) follow Deal's approach (ii), section 3.4, Table 3: a partition's
+rows are split among its M workers, each scores its rows' non-zeros with full-width features,
+and the shares are exchanged on the feature axis. A worker gets the numbers of those heads only
+that its columns belong to. A row's softmax is local, since every worker of a partition holds
+whole rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from embertide.graph.arriving import (
+    arriving,
+    arriving_rows,
+    every_row,
+    reduced,
+    tile_operand,
+)
+from embertide.graph.exchange import Channel
+from embertide.graph.sources import Sources
+from embertide.grid import ColumnSlices, Grid
+from embertide.kernels import attention as kernels
+from embertide.kernels.heads import HeadColumns, PairScore, RowSums
+
+
+def head_columns(grid: Grid, heads: int, width: int, m: int) -> HeadColumns:
+    """The columns of slice m of a tensor whose ``width`` columns are those of ``heads`` heads."""
+    return HeadColumns(heads, width, *ColumnSlices(width, grid.feature).bounds(m))
+
+
+def scatter_heads(channel: Channel, rows: torch.Tensor, width: int) -> torch.Tensor:
+    """[k, H] of our sub-range -> [K, H'] of the partition, for the heads of our columns.
+
+    Receives the other sub-ranges' K - k rows of H' values. Collective: every rank of the feature
+    axis must call.
+
+    Args:
+        channel: of the feature axis.
+        rows: one number per head of each node or edge of our sub-range.
+        width: columns of the tensor that the heads make up.
+    """
+    if channel.grid.feature == 1:
+        return rows
+    heads = rows.shape[1]
+    slices = (head_columns(channel.grid, heads, width, m).span for m in range(channel.axis.size))
+    return torch.cat(channel.all_to_all([rows[:, span].contiguous() for span in slices]))
+
+
+def fetch_scalars(
+    channel: Channel, sources: Sources, scores: Sequence[torch.Tensor], depth: int
+) -> list[list[torch.Tensor]]:
+    """The parts of each of several scores by group: ours first, then [slots, H'] per remote group.
+
+    All scores of a row travel together. Collective: every rank of the graph axis must call.
+
+    Args:
+        channel: of the graph axis.
+        scores: [N/P, H'] of our partition each, for the heads of our columns.
+    """
+    beside = scores[0] if len(scores) == 1 else torch.cat(list(scores), 1)
+    pick = tile_operand(beside).pick
+    groups = arriving(channel, sources, beside, pick, width=beside.shape[1], depth=depth)
+    widths = [score.shape[1] for score in scores]
+    window = sources.window
+    held = (one.source if window is None else window.copy(one.source) for one in groups)
+    if window is not None:
+        own = window.slice(sources.axis.index)
+        remote = int(window.bounds[-1] - window.bounds[0]) - (own.stop - own.start)
+        channel.read_in_place(remote * beside.element_size() * beside.shape[1])
+    cut = ([part.contiguous() for part in one.split(widths, 1)] for one in held)
+    return [list(of_one) for of_one in zip(*cut, strict=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Additive:
+    """Additive attention over one matrix.
+
+    Attributes:
+        scalars: of the sources, of :func:`fetch_scalars`.
+        target: [N/P, H'] for the heads of our columns.
+        slope: of the leaky ReLU.
+        weighted: multiply by the stored weights after the softmax.
+    """
+
+    sources: Sources
+    scalars: list[torch.Tensor]
+    target: torch.Tensor
+    heads: HeadColumns
+    slope: float
+    weighted: bool
+
+
+def attend(
+    channel: Channel, tile: torch.Tensor, parts: Sequence[Additive], *, depth: int
+) -> list[torch.Tensor]:
+    """out[i, h] = sum over j of softmax_j(leaky_relu(source_jh + target_ih)) (* w_ij) * x[j, h].
+
+    Of several matrices over the same rows, each of which travels once. Rows without in-edges are
+    zero. Collective: every rank of the graph axis must call.
+
+    Args:
+        channel: of the graph axis.
+        tile: [N/P, H*F/M].
+        parts: their sources were found together, see :func:`find_sources`.
+
+    Returns:
+        [outputs, H*F/M] of each in the ``tile`` layout.
+    """
+    blocks = 1 + len(parts[0].sources.remote)
+    every = [
+        RowSums.begin(tile, part.sources.outputs, part.heads, softmax_blocks=blocks)
+        for part in parts
+    ]
+    for arrived in arriving_rows(channel, parts[0].sources, tile, depth):
+        at = 0 if arrived.number is None else 1 + arrived.number
+        for part, sums in zip(parts, every, strict=True):
+            for rows, block in part.sources.parts(arrived.number):
+                kernels.add_additive(
+                    sums.part(rows),
+                    block,
+                    arrived.source,
+                    part.scalars[at],
+                    part.target[rows],
+                    slope=part.slope,
+                    weighted=part.weighted,
+                )
+            sums.fresh = False
+            reduced(channel, part.sources, arrived.number, arrived.source)
+    return [sums.out for sums in every]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """Attention with scores of keys and queries over one matrix.
+
+    Attributes:
+        query: [outputs, H*F] of the targets' ends.
+        sums: of all columns, to be added to.
+        weighted: multiply by the stored weights after the softmax.
+    """
+
+    sources: Sources
+    query: torch.Tensor
+    score: PairScore
+    sums: RowSums
+    weighted: bool
+
+
+def attend_pairs(
+    channel: Channel, x: torch.Tensor, key: torch.Tensor, parts: Sequence[Pairs]
+) -> None:
+    """:func:`attend` with scores of keys and queries, where a rank reads every row there is.
+
+    No score exists longer than it takes to add its row. Collective: every rank of the graph axis
+    must call.
+
+    Args:
+        channel: of the graph axis, which has one slice.
+        x: [N/P, H*F'].
+        key: [N/P, H*F] of the sources' ends.
+        parts: their sources were found together.
+    """
+    with every_row(channel, parts[0].sources, [x, key]) as (values, keys), channel.computing():
+        for part in parts:
+            block = part.sources.whole
+            kernels.add_pairs(
+                part.sums, block, values, keys, part.query, part.score, weighted=part.weighted
+            )
+            reduced(channel, part.sources, None, values, keys)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weighing:
+    """Sums over one matrix, whose weights are there already.
+
+    Attributes:
+        shares: [nnz of the partition, H'] in CSR order, for the heads of our columns.
+        weighted: multiply by the stored weights, too.
+    """
+
+    sources: Sources
+    shares: torch.Tensor
+    heads: HeadColumns
+    weighted: bool
+
+
+def weigh(
+    channel: Channel, tile: torch.Tensor, parts: Sequence[Weighing], *, depth: int
+) -> list[torch.Tensor]:
+    """out[i, h] = sum over in-edges of shares_ijh (* w_ij) * x[j, h], in the ``tile`` layout.
+
+    Of several matrices, as :func:`attend`. Collective: every rank of the graph axis must call.
+
+    Args:
+        channel: of the graph axis.
+        tile: [N/P, H*F/M].
+    """
+    every = [RowSums.begin(tile, part.sources.outputs, part.heads) for part in parts]
+    for arrived in arriving_rows(channel, parts[0].sources, tile, depth):
+        for part, sums in zip(parts, every, strict=True):
+            block = part.sources.block(arrived.number)
+            kernels.add_shares(sums, block, arrived.source, part.shares, weighted=part.weighted)
+            reduced(channel, part.sources, arrived.number, arrived.source)
+    return [sums.out for sums in every]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scoring:
+    """Scores of one matrix's non-zeros.
+
+    Attributes:
+        sources: of our sub-range's CSR over the ``rows`` layout, with ``edges``.
+        queries: [rows, D] of the targets' ends, ``rows`` layout.
+    """
+
+    sources: Sources
+    queries: torch.Tensor
+    score: PairScore
+
+
+def sddmm(
+    channel: Channel, keys: torch.Tensor, parts: Sequence[Scoring], *, depth: int
+) -> list[torch.Tensor]:
+    """Scores of our sub-range's non-zeros from full-width features of both ends.
+
+    Of several matrices, as :func:`attend`. Receives ``unique * D`` values. Collective: every rank
+    must call.
+
+    Args:
+        channel: of the world axis.
+        keys: [N/(P*M), D] of the sources' ends, ``rows`` layout.
+
+    Returns:
+        [nnz of the sub-range, H] of each in CSR order.
+    """
+    every = [part.queries.new_empty(part.sources.nnz, part.score.heads) for part in parts]
+    for arrived in arriving_rows(channel, parts[0].sources, keys, depth):
+        for part, out in zip(parts, every, strict=True):
+            block = part.sources.block(arrived.number)
+            kernels.set_pair_scores(out, block, arrived.source, part.queries, part.score)
+            reduced(channel, part.sources, arrived.number, arrived.source)
+    return every

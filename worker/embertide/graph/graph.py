@@ -1,0 +1,313 @@
+"""A layer's graph on one rank: its partition's in-edges, degrees and exchange patterns.
+
+Patterns are found on first use and kept for all layers that share the graph. Whatever is found
+on first use is collective: all ranks call the same methods in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+
+from embertide.graph.exchange import Exchange
+from embertide.graph.finding import find_sources
+from embertide.graph.in_place import WindowRows
+from embertide.graph.out_degrees import add_at_sources, count_sources
+from embertide.graph.sources import (
+    LoadedHolders,
+    RangeHolders,
+    Sources,
+    local_sources,
+    seen_sources,
+)
+from embertide.graph.views import EdgeNeeds, EdgeView, Loops
+from embertide.grid import Axis, RowRanges
+from embertide.kernels.block import Block
+from embertide.kernels.counting import add_weights, row_lengths, row_sums
+from embertide.kernels.csr import Csr, more_loops, new_loops, single_loops, without_loops
+from embertide.kernels.edge_features import (
+    LoopFill,
+    more_loop_features,
+    single_loop_features,
+    without_loop_features,
+)
+from embertide.kernels.spilled_csr import AnyBlock, AnyCsr, SpilledBlock, SpilledCsr, in_memory
+
+
+class Degrees(Protocol):
+    """The degrees of a graph's nodes, as steps count them."""
+
+    def variant(self, view: EdgeView) -> Degrees:
+        """Those of the graph as a step sees it."""
+
+    def in_degree(self) -> torch.Tensor:
+        """See :meth:`LayerGraph.in_degree`, and so on."""
+
+    def weighted_in_degree(self) -> torch.Tensor: ...  # noqa: D102
+
+    def out_degree(self) -> torch.Tensor: ...  # noqa: D102
+
+    def weighted_out_degree(self) -> torch.Tensor: ...  # noqa: D102
+
+
+@dataclass(kw_only=True)
+class LayerGraph:
+    """The whole layer graph of a relation, seen by a rank that holds the rows of its partition.
+
+    Its rows are the nodes of the destination type, its columns those of the source type: a matrix
+    that need not be square. Only a relation within one type can have self-loops.
+
+    Attributes:
+        targets: ranges of the destination type.
+        origins: ranges of the source type; the same within one type.
+        csr: in-edges of partition p, node ids as columns, on the CPU or on disk. Once nothing will
+            read the columns again they are dropped; rows and weights stay.
+        group_rows: slots per remote group of tiles.
+        pair_rows: slots per remote group of whole rows.
+        needs: what the program needs of its layer graphs.
+        features: [nnz of our sub-range, K] float32 of its edges, on the CPU, where steps read any.
+        relation: by which its transfers are counted; "" in a graph that has one.
+        whole: where this one has the edges of some rows alone, the graph with all edges, whose
+            degrees count.
+        picked: where it also has some nodes alone, the rows of our partition in ``whole`` that
+            are its own, of the destination type and of the source type.
+    """
+
+    exchange: Exchange
+    targets: RowRanges
+    origins: RowRanges
+    csr: AnyCsr
+    group_rows: int
+    pair_rows: int
+    needs: EdgeNeeds
+    features: torch.Tensor | None = None
+    relation: str = ""
+    whole: Degrees | None = None
+    picked: tuple[torch.Tensor, torch.Tensor] | None = None
+    _out_degree: torch.Tensor | None = None
+    _weighted_in_degree: torch.Tensor | None = None
+    _weighted_out_degree: torch.Tensor | None = None
+    _patterns: dict[tuple[str, tuple[str, ...]], list[Sources]] = field(default_factory=dict)
+    _variants: dict[tuple[str, float, bool], LayerGraph] = field(default_factory=dict)
+    _features: dict[tuple[Loops, LoopFill], torch.Tensor] = field(default_factory=dict)
+
+    def variant(self, view: EdgeView) -> LayerGraph:
+        """The graph as a step sees it: this one, or one with other self-loops."""
+        if view.loops == "keep":
+            return self
+        key = (view.loops, view.loop_weight, view.edge_weight)
+        if key not in self._variants:
+            csr = self.csr if view.edge_weight else self.csr.without_weights()
+            self._variants[key] = LayerGraph(
+                exchange=self.exchange,
+                targets=self.targets,
+                origins=self.origins,
+                csr=csr.rewritten(partial(looped, view=view)),
+                group_rows=self.group_rows,
+                pair_rows=self.pair_rows,
+                needs=self.needs,
+                relation=self.relation,
+                whole=None if self.whole is None else self.whole.variant(view),
+                picked=self.picked,
+            )
+            self._drop_columns()
+        return self._variants[key]
+
+    def tiles(self) -> Sources:
+        """Sources of our partition's rows in the ``tile`` layout.
+
+        Collective: every rank of the graph axis must call.
+        """
+        return self.tiles_with([])[0]
+
+    def tiles_with(self, others: Sequence[LayerGraph]) -> list[Sources]:
+        """Sources of this graph and of others with the same columns, in the ``tile`` layout.
+
+        Their rows travel once for all. Collective: every rank of the graph axis must call.
+        """
+        graphs, axis = [self, *others], self.exchange.grid.axis("graph")
+        holders = RangeHolders.tiles(self.origins, axis)
+        found = self._find("graph", graphs, lambda graph: graph.csr, holders)
+        if not others and axis.size > 1:
+            self._drop_columns()
+        return found
+
+    def pairs_with(self, others: Sequence[LayerGraph]) -> list[Sources]:
+        """Like :meth:`tiles_with`, of our sub-range's rows in the ``rows`` layout, with full width.
+
+        Collective: every rank must call.
+        """
+        holders = RangeHolders.rows(self.origins, self.exchange.grid.axis("world"))
+        return self._find("world", [self, *others], LayerGraph.sub_range, holders)
+
+    def _find(
+        self,
+        axis: Literal["graph", "world"],
+        graphs: Sequence[LayerGraph],
+        rows_of: Callable[[LayerGraph], AnyCsr],
+        holders: RangeHolders,
+    ) -> list[Sources]:
+        """Sources of some rows of several graphs, found once. Collective: all of the axis call."""
+        relations, pairs = tuple(graph.relation for graph in graphs), axis == "world"
+        if (axis, relations) not in self._patterns:
+            channel = self.exchange.channel(axis, "ids", relations=relations)
+            csrs = [rows_of(graph) for graph in graphs]
+            if channel.axis.size == 1:
+                found = [local_sources(csr, channel.axis, channel.staging) for csr in csrs]
+            elif channel.in_place:
+                window = WindowRows(np.array(holders.bounds, np.int64))
+                found = [_seen(csr, channel.axis, window) for csr in csrs]
+            else:
+                found = find_sources(
+                    channel,
+                    [in_memory(csr) for csr in csrs],
+                    holders,
+                    nodes=self.origins.nodes,
+                    group_rows=self.pair_rows if pairs else self.group_rows,
+                    edges=[pairs or graph.needs.positions for graph in graphs],
+                )
+            self._patterns[axis, relations] = found
+        return self._patterns[axis, relations]
+
+    def loaded_with(self, others: Sequence[LayerGraph], holders: LoadedHolders) -> list[Sources]:
+        """The same as :meth:`tiles_with`, where the features of our sources were loaded; not kept.
+
+        Collective: every rank must call.
+        """
+        graphs = [self, *others]
+        relations = [graph.relation for graph in graphs]
+        return find_sources(
+            self.exchange.channel("world", "ids", relations=relations),
+            [in_memory(graph.csr) for graph in graphs],
+            holders,
+            nodes=self.origins.nodes,
+            group_rows=self.group_rows,
+            edges=[False for _ in graphs],
+        )
+
+    def loaded_in_place(
+        self, window: WindowRows, rows_of: Callable[[torch.Tensor], torch.Tensor]
+    ) -> Sources:
+        """The same as :meth:`tiles` for features that are read where they were loaded; not kept.
+
+        Collective: every rank must call.
+
+        Args:
+            window: where the loaded rows of all ranks are.
+            rows_of: the row there of each row in the window of all nodes that tiles are read from.
+        """
+        block = self.tiles().whole
+        axis = self.exchange.grid.axis("world")
+        return seen_sources(replace(block, indices=rows_of(block.indices)), axis, window)
+
+    def _drop_columns(self) -> None:
+        if not self.needs.again:
+            self.csr = self.csr.without_columns()
+
+    def sub_range(self) -> Csr:
+        """Our sub-range's rows of the partition, in memory."""
+        return in_memory(self.csr).slice(*self.targets.within(self.exchange.grid.rank))
+
+    def release(self) -> None:
+        """Free the columns, also of what was made of this graph: nothing will read them again."""
+        self._variants.clear()
+        self.csr = self.csr.without_columns()
+
+    def edge_features(self, loops: Loops, fill: LoopFill) -> torch.Tensor:
+        """[nnz, K] features of the edges of our sub-range, as a view with these loops has them.
+
+        Args:
+            fill: what a self-loop that a view adds has.
+        """
+        assert self.features is not None
+        if loops == "keep":
+            return self.features
+        if loops == "none":
+            fill = 0.0
+        if (loops, fill) not in self._features:
+            self._features[loops, fill] = self._filled(loops, fill, self.features)
+        return self._features[loops, fill]
+
+    def _filled(self, loops: Loops, fill: LoopFill, features: torch.Tensor) -> torch.Tensor:
+        csr = self.sub_range()
+        if loops == "none":
+            return without_loop_features(csr, features)
+        add = more_loop_features if loops == "more" else single_loop_features
+        return add(csr, features, fill)
+
+    def in_degree(self) -> torch.Tensor:
+        """[N/P] in-edges of each destination of our partition, float32."""
+        if self.whole is not None:
+            return self._picked(self.whole.in_degree(), 0)
+        return self.exchange.staging.upload(row_lengths(self.csr.indptr))
+
+    def weighted_in_degree(self) -> torch.Tensor:
+        """[N/P] sum of the stored weights of each row's in-edges; of ones without weights."""
+        if self.whole is not None:
+            return self._picked(self.whole.weighted_in_degree(), 0)
+        if not self.csr.weighted:
+            return self.in_degree()
+        if self._weighted_in_degree is None:
+            parts = (own for _, own in self.csr.parts())
+            sums = [row_sums(own.indptr, own.weights) for own in parts if own.weights is not None]
+            total = torch.cat(sums)
+            self._weighted_in_degree = self.exchange.staging.upload(total)
+        return self._weighted_in_degree
+
+    def out_degree(self) -> torch.Tensor:
+        """[N/P] out-edges of each source of our partition *in the whole graph*, float32.
+
+        Each rank counts its non-zeros' sources and sends the counts to the sources' holders: one
+        int32 per unique remote row. Collective: every rank of the graph axis must call.
+        """
+        if self.whole is not None:
+            return self._picked(self.whole.out_degree(), 1)
+        if self._out_degree is None:
+            self._out_degree = self._add_out(torch.int32, count_sources).float()
+        return self._out_degree
+
+    def weighted_out_degree(self) -> torch.Tensor:
+        """[N/P] sum of the stored weights of each row's out-edges; of ones without weights.
+
+        Adds and sends as :meth:`out_degree` counts. Collective: every rank of the graph axis
+        must call.
+        """
+        if self.whole is not None:
+            return self._picked(self.whole.weighted_out_degree(), 1)
+        if not self.csr.weighted:
+            return self.out_degree()
+        if self._weighted_out_degree is None:
+            self._weighted_out_degree = self._add_out(torch.float32, add_weights)
+        return self._weighted_out_degree
+
+    def _picked(self, degrees: torch.Tensor, end: int) -> torch.Tensor:
+        """The degrees of our nodes, of those of all: ``end`` 0 is destinations, 1 sources."""
+        return degrees if self.picked is None else degrees[self.picked[end].to(degrees.device)]
+
+    def _add_out(
+        self, kind: torch.dtype, add: Callable[[AnyBlock, torch.Tensor], None]
+    ) -> torch.Tensor:
+        sources = self.tiles()
+        channel = self.exchange.channel("graph", "degrees", relations=[self.relation])
+        start, stop = self.origins.partition(self.exchange.grid.p)
+        return add_at_sources(channel, sources, stop - start, kind, add)
+
+
+def _seen(csr: AnyCsr, axis: Axis, window: WindowRows) -> Sources:
+    if isinstance(csr, SpilledCsr):
+        return seen_sources(SpilledBlock(csr, window.of_nodes), axis, window)
+    block = Block(None, csr.indptr, window.of_nodes(csr.cols), csr.weights)
+    return seen_sources(block, axis, window)
+
+
+def looped(csr: Csr, view: EdgeView) -> Csr:
+    """The graph with the self-loops that a view has."""
+    if view.loops == "none":
+        return without_loops(csr)
+    add = {"single": single_loops, "replace": new_loops, "more": more_loops}[view.loops]
+    return add(csr, view.loop_weight)

@@ -1,0 +1,212 @@
+"""Input features, used on the ranks that loaded them.
+
+Feature files come in any order. Instead of redistributing the features first, the first
+primitive reads rows where they were loaded and its output goes to the owners of the rows (Deal,
+section 3.5, Fig. 13): a linear step multiplies loaded rows and sends the products; an
+aggregation requests the rows it needs from their loaders.
+
+Loaded rows are handled in batches: while one travels, the next is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import accumulate
+
+import torch
+
+from embertide.graph.arriving import Operand, Pick
+from embertide.graph.batches import count_batches
+from embertide.graph.buffers import Buffers
+from embertide.graph.exchange import Channel
+from embertide.graph.pending import Pending
+from embertide.grid import ColumnSlices, Grid, RowRanges
+from embertide.kernels.memory import as_type, empty_as
+from embertide.kernels.owners import split_by_owner
+from embertide.kernels.rows import gather_rows, scatter_rows
+from embertide.layouts import Layout, Loaded, Shard
+
+
+def loaded_operand(
+    grid: Grid, loaded: Loaded, scale: torch.Tensor | None, dtype: torch.dtype = torch.float32
+) -> Operand:
+    """Loaded rows as the source of an aggregation; a peer gets the columns of its own slice.
+
+    Args:
+        scale: [n] factor per loaded row, or None.
+        dtype: in which they are summed and travel.
+    """
+    slices, data = ColumnSlices(loaded.width, grid.feature), as_type(loaded.data, dtype)
+
+    def columns(peer: int) -> torch.Tensor:
+        return data[:, slice(*slices.bounds(peer % grid.feature))]
+
+    own = slice(*slices.bounds(grid.m))
+    return Operand(data[:, own].contiguous(), Pick(columns), scale)
+
+
+def land(
+    channel: Channel,
+    ranges: RowRanges,
+    loaded: Loaded,
+    compute: Callable[[torch.Tensor], torch.Tensor],
+    *,
+    layout: Layout,
+    width: int,
+    batch_rows: int,
+    dtype: torch.dtype = torch.float32,
+) -> Shard:
+    """Compute a row-wise function of the loaded rows and send its rows to their owners.
+
+    Each value moves once, with 8 bytes per row and receiver for its row number.
+    Collective: every rank must call.
+
+    Args:
+        channel: of the world axis.
+        compute: [b, D] -> [b, width], of our loaded rows.
+        layout: of the result.
+        width: columns of the result.
+        batch_rows: loaded rows handled at a time.
+        dtype: of the result, which travels so.
+    """
+    grid = channel.grid
+    slices = ColumnSlices(width, 1 if layout == "rows" else grid.feature)
+    mine = ranges.worker(grid.rank) if layout == "rows" else ranges.partition(grid.p)
+    columns = slices.size(grid.m if layout == "tile" else 0)
+    out = empty_as(loaded.data, mine[1] - mine[0], columns, dtype=dtype)
+    bounds = ranges.workers if layout == "rows" else ranges.partitions
+    rounds = -(-max(channel.exchange.all_objects(len(loaded.ids))) // batch_rows)
+    batches = [slice(n * batch_rows, (n + 1) * batch_rows) for n in range(rounds)]
+    if grid.world == 1:
+        for batch in batches:
+            values = as_type(compute(loaded.data[batch]), dtype)
+            put_rows(out, channel.staging.upload(loaded.ids[batch]), values)
+        return Shard(layout, out, width)
+    copies = channel.axis.size // (len(bounds) - 1)
+    counts = count_batches(loaded.ids, bounds, batch_rows, rounds).repeat_interleave(copies, 1)
+    scatter = _Scatter(channel, slices, copies, counts, out)
+    for number, batch in enumerate(batches):
+        # Once more, since order and rows of all batches would take 16 bytes for each row.
+        order, _, rows = split_by_owner(loaded.ids[batch], bounds)
+        result = as_type(compute(loaded.data[batch]), dtype)
+        scatter.post(number, result, *map(channel.staging.upload, (order, rows)))
+    scatter.finish()
+    return Shard(layout, out, width)
+
+
+def put_rows(out: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> None:
+    """out[rows] = values; a plain copy where the rows are consecutive, as in sorted files."""
+    if _consecutive(rows):
+        out[int(rows[0]) : int(rows[-1]) + 1] = values
+    else:
+        scatter_rows(out, rows, values)
+
+
+def _consecutive(rows: torch.Tensor) -> bool:
+    """Whether they are known to be: a GPU would be waited for to tell."""
+    return (
+        len(rows) > 0
+        and rows.device.type == "cpu"
+        and int(rows[-1] - rows[0]) == len(rows) - 1
+        and bool((rows.diff() == 1).all())
+    )
+
+
+def _taken(source: torch.Tensor, index: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    """source[index] in ``out``, or where it stands if it is contiguous there."""
+    if source.is_contiguous() and _consecutive(index):
+        return source[int(index[0]) : int(index[-1]) + 1]
+    return gather_rows(source, index, out=out)
+
+
+class _Scatter:
+    """Sends each owner its rows and columns of batch after batch; the last one still travels.
+
+    How many rows all batches have is sent before the first: sent with a batch, it would arrive
+    after the one before, which the next would wait for.
+
+    All methods are collective: every rank must call.
+
+    Args:
+        copies: workers that get a row: all M of a partition, or one.
+        counts: [batches, workers] rows of ours that each worker gets.
+        out: [rows of ours, columns of ours] where received values are put.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        slices: ColumnSlices,
+        copies: int,
+        counts: torch.Tensor,
+        out: torch.Tensor,
+    ) -> None:
+        self._channel, self._slices, self._copies, self._out = channel, slices, copies, out
+        # One batch travels while the next is filled.
+        self._sent, self._received = Buffers(2, out), Buffers(2, out)
+        self._flying: tuple[Pending, dict[int, tuple[torch.Tensor, torch.Tensor]]] | None = None
+        self._sent_counts = counts.t().contiguous()
+        self._received_counts = torch.empty_like(self._sent_counts)
+        others = channel.axis.others()
+        self._sizes = channel.start(
+            [(i, self._sent_counts[i]) for i in others],
+            [(i, self._received_counts[i]) for i in others],
+        )
+
+    def post(
+        self, number: int, result: torch.Tensor, order: torch.Tensor, rows: torch.Tensor
+    ) -> None:
+        """Send a batch, and put away the one before.
+
+        Args:
+            result: [b, width] of our rows, as loaded.
+            order: [b] that orders them by owner.
+            rows: [b] the row of each, so ordered, within its owner's range.
+        """
+        packed = self._pack(number, result, order, rows)
+        self._sizes.wait()
+        room = self._room(number)
+        others = self._channel.axis.others()
+        pending = self._channel.start(
+            [(i, part) for i in others for part in packed[i]],
+            [(i, part) for i in others for part in room[i]],
+        )
+        put_rows(self._out, *packed[self._channel.axis.index])
+        self.finish()
+        self._flying = pending, room
+
+    def finish(self) -> None:
+        """Receive the batch that is in flight, and put it away."""
+        if self._flying is None:
+            return
+        pending, room = self._flying
+        pending.wait()
+        for rows, values in room.values():
+            put_rows(self._out, rows, values)
+        self._flying = None
+
+    def _pack(
+        self, number: int, result: torch.Tensor, order: torch.Tensor, rows: torch.Tensor
+    ) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
+        """Axis index -> (rows, values) that are its own; ourselves included."""
+        buffer, at = self._sent.take(number, result.numel()), 0
+        packed, counts = {}, self._sent_counts[:: self._copies, number].tolist()
+        for owner, (count, end) in enumerate(zip(counts, accumulate(counts), strict=True)):
+            run = slice(end - count, end)
+            for m in range(self._copies):
+                part = result[:, slice(*self._slices.bounds(m))]
+                values = buffer[at : at + count * part.shape[1]].view(count, part.shape[1])
+                at += values.numel()
+                packed[owner * self._copies + m] = rows[run], _taken(part, order[run], values)
+        return packed
+
+    def _room(self, number: int) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
+        """Axis index -> (rows, values) to be received of it."""
+        others, width = self._channel.axis.others(), self._out.shape[1]
+        counts = [int(self._received_counts[i, number]) for i in others]
+        numbers = self._out.new_empty(sum(counts), dtype=torch.int64).split(counts)
+        values = self._received.take(number, sum(counts) * width).split([c * width for c in counts])
+        return {
+            i: (rows, part.view(len(rows), width))
+            for i, rows, part in zip(others, numbers, values, strict=True)
+        }

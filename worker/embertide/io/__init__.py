@@ -1,0 +1,1 @@
+"""Objects in, versions out: storage, readers, versions, comparisons of versions."""

@@ -1,0 +1,376 @@
+"""The interface of a step: inputs, width, reference, execution and costs.
+
+A step is a frozen description of one operation on named node tensors. The same class has what it
+reads, how wide its result is, its meaning (in float64, slowly), how it runs on a grid and what that
+costs. A new kind of step is one file with one class; no other code asks for the kind of a step.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_type_hints
+
+import torch
+
+from embertide.errors import ModelError
+from embertide.graph.views import EdgeView, Loops
+from embertide.layouts import Shard
+from embertide.program.steps.reach import Reach
+from embertide.program.steps.run import Input, Product, RowActivation, Run
+from embertide.spec.relations import Relation
+
+if TYPE_CHECKING:
+    from embertide.program.steps.alive import Alive
+    from embertide.program.steps.costs import Costs
+    from embertide.program.steps.execution import Execution
+    from embertide.program.steps.reference import Degrees, End, ReferenceRun
+    from embertide.program.steps.shapes import Shapes
+
+Read = Annotated[str, "read"]
+"""A field that names a tensor which the step reads."""
+Param = Annotated[str, "param"]
+"""A field that names a parameter."""
+Norms = Callable[[str], float]
+"""A parameter's spectral norm, of a vector its largest magnitude."""
+
+KINDS: dict[str, type[Step]] = {}
+"""Every kind of step by the name that it has in a program's text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step(ABC):
+    """``out`` is a fresh name; ``layer`` counts layer graphs from 0.
+
+    A step that reads no edges belongs to the layer graph before it (the first, if there is none).
+    """
+
+    out: str
+    layer: int
+
+    kind_name: ClassVar[str]
+    """The step's name in a program's text; abstract classes have none."""
+    meaning: ClassVar[int] = 1
+    """Raised where results get other bits, so that older checkpoints are not gone on from."""
+    sliced: ClassVar[bool] = True
+    """The result's columns may be cut among the slices of a grid."""
+    whole: ClassVar[bool] = False
+    """The result is whole rows, whose columns are cut if a step that reads them asks for it."""
+    reads_rows: ClassVar[bool | tuple[str, ...]] = False
+    """Whether tensors are read as whole rows, or the fields of those that are."""
+    pairs: ClassVar[bool] = False
+    """Both ends' whole rows are brought together at every edge of a sub-range."""
+    reach: ClassVar[Reach] = Reach.ROW
+    """How much of the other nodes a row of the result needs."""
+    tiles: ClassVar[bool] = True
+    """A step over edges reads those of the whole partition, with slices of columns."""
+
+    exact: ClassVar[bool] = False
+    """Whether :attr:`exact_alone` holds, whatever the step's fields are."""
+
+    def __init_subclass__(cls, *, kind: str | None = None, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if kind is not None:
+            assert kind not in KINDS, kind
+            cls.kind_name = kind
+            KINDS[kind] = cls
+
+    # -- what it is ------------------------------------------------------------------------
+
+    @classmethod
+    def identity_facts(cls) -> dict[str, object]:
+        """What a step computes is decided by these and its fields (:mod:`spec.identity`)."""
+        return {"step": cls.kind_name, "meaning": cls.meaning}
+
+    def reads(self) -> list[str]:
+        """Names of the tensors that the step reads; one that is read twice, twice."""
+        return _named(self, "read")
+
+    def param_names(self) -> list[str]:
+        """Names of the parameters that the step reads."""
+        return _named(self, "param")
+
+    def node_type(self, types: dict[str, str]) -> str:
+        """The node type of the result, by those of the tensors before it.
+
+        Raises:
+            ModelError: what the step reads is of types that do not fit together.
+        """
+        types_read = {types[name] for name in self.reads()}
+        if len(types_read) > 1:
+            names = ", ".join(sorted(types_read))
+            raise ModelError(
+                f"step {self.out!r} reads tensors of the node types {names} and no edges between"
+                " them; a step on nodes stays within one type"
+            )
+        return types_read.pop()
+
+    @property
+    def edges(self) -> EdgeView | None:
+        """The layer graph as the step sees it; None where it reads no edges."""
+        return None
+
+    @property
+    def gathered(self) -> tuple[str, ...]:
+        """The tensors whose rows a step over edges reads at their sources."""
+        return ()
+
+    @property
+    def own_edges(self) -> EdgeView | None:
+        """The layer graph whose edges of a row the step needs for that row; None: it needs none."""
+        return self.edges
+
+    @property
+    def degrees_read(self) -> set[tuple[End, bool]]:
+        """(end, whether weights are added up) of degrees that do not follow from a row's in-edges.
+
+        Degrees of sources, and of out-edges.
+        """
+        return set()
+
+    @property
+    def degrees_counted(self) -> set[tuple[End, bool]]:
+        """(end, whether weights are added up) of the degrees of a row's own node that the step
+        reads, though it reads no rows of other nodes."""
+        return set()
+
+    @property
+    def edge_columns(self) -> int:
+        """Columns of the edges' features that the step reads."""
+        return 0
+
+    @abstractmethod
+    def width(self, shapes: Shapes) -> int:
+        """Columns of the result.
+
+        Raises:
+            ModelError: what the step reads does not fit together.
+        """
+
+    @abstractmethod
+    def reference(self, run: ReferenceRun) -> torch.Tensor:
+        """The result [N, width] in float64, of whole tensors in one process."""
+
+    def reference_source_factors(self, _degrees: Degrees) -> torch.Tensor | None:
+        """[n] float64 by what the step multiplies nodes' rows as sources, by their degrees.
+
+        Args:
+            degrees: those of :attr:`degrees_read`.
+        """
+        return None
+
+    # -- how it runs, and what that costs ----------------------------------------------------
+
+    def wants_rows(self, name: str) -> bool:
+        """Whether the step needs all columns of the rows of a tensor that it reads."""
+        if isinstance(self.reads_rows, bool):
+            return self.reads_rows
+        return name in {getattr(self, field) for field in self.reads_rows}
+
+    def place(self, op: Run, _at: Alive) -> Run:
+        """Choose the layouts that an operation led by the step reads and makes.
+
+        By default each tensor is read in the layout that the step wants, and the result is rows.
+        """
+        return op.placed(
+            [Input(name, "rows" if self.wants_rows(name) else "tile") for name in self.reads()],
+            "rows",
+        )
+
+    @abstractmethod
+    def lower(self, execution: Execution, op: Run) -> Shard:
+        """Our shard of the result of an operation that the step leads.
+
+        Collective: every rank must call.
+        """
+
+    def cost(self, costs: Costs, op: Run) -> None:
+        """Count what :meth:`lower` holds and moves; by default the inputs and the result."""
+        costs.make(op)
+
+    def values_per_edge(self, _widths: dict[str, int]) -> float:
+        """Cost of an edge, in values of a plain sum over in-edges."""
+        return 0.0
+
+    def flops_per_node(self, _widths: dict[str, int]) -> float:
+        """Floating-point operations of the matrix products, for each node."""
+        return 0.0
+
+    @property
+    def exact_alone(self) -> bool:
+        """With the native kernels, a row has the same bits whichever other rows are computed too.
+
+        torch's functions may round the last columns of a block in another way than the others.
+        """
+        return self.exact
+
+    def rows_at_once(self, _shapes: Shapes) -> int:
+        """Rows that are computed together, from the first: products of other numbers of rows may
+        be rounded in another way."""
+        return 1
+
+    # -- some columns of the result ----------------------------------------------------------
+
+    def columns_together(self, _widths: Mapping[str, int], _slices: int) -> int:
+        """Columns of a group of the result, which needs its own columns of what the step reads.
+
+        Groups can be computed apart, and have the same bits so. 0: all columns are one group, or a
+        slice of the grid ends within one.
+        """
+        return 0
+
+    def columns_of(self, _name: str, columns: slice, _widths: Mapping[str, int]) -> slice:
+        """The columns of a tensor that the step reads for some of its result: whole groups."""
+        return columns
+
+    def of_columns(self, _count: int, _widths: Mapping[str, int]) -> Step:
+        """The step for so many columns of its result: whole groups."""
+        return self
+
+    def gains(self, _norms: Norms) -> list[tuple[str, float]] | None:
+        """How far a row of the result moves at most, for how far the same rows of what it reads do.
+
+        Distances are Euclidean. None: it is not known, or rows of other nodes count.
+
+        Returns:
+            (name of a tensor that it reads, factor); one that is read twice, twice.
+        """
+        return None
+
+    # -- how passes may combine it with other steps -----------------------------------------------
+
+    @property
+    def product(self) -> Product | None:
+        """The matrix product that the step is, if it is one."""
+        return None
+
+    @property
+    def added(self) -> str | None:
+        """The parameter that the step adds to every row, if that is all it does."""
+        return None
+
+    @property
+    def row_activation(self) -> RowActivation | None:
+        """The activation that the step is, if a row can have it as it is written."""
+        return None
+
+    @property
+    def summed(self) -> tuple[str, ...]:
+        """The tensors whose sum the step is, if that is all it does."""
+        return ()
+
+    @property
+    def commutes(self) -> bool:
+        """``step(x @ W.T) == step(x) @ W.T``: it acts on rows, and on all columns alike."""
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leader(Step):
+    """A step whose rows can be finished as they are made: with a bias, an activation, factors.
+
+    It runs with the steps after it that are fused with it, as one operation.
+    """
+
+    takes_product: ClassVar[bool] = False
+    """Rows may also be multiplied with the weight of the product that follows."""
+
+    @property
+    def scales_sources(self) -> bool:
+        """The step multiplies each row it reads by a factor, which its maker may do instead."""
+        return False
+
+    def source_factors(self, _execution: Execution) -> torch.Tensor | None:
+        """[N/P] those factors of our rows, if it has any. Collective: every rank must call."""
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeStep(Step):
+    """A step over the edges of its layer's graph: out[i] from x[j] of the neighbours j in N(i).
+
+    In a graph of several types ``relation`` names the edges, as ``source:name:destination``: j
+    is of the source type, i of the destination type.
+
+    The stored weights w_ij count when ``edge_weight`` is set and the graph has weights; else
+    every edge counts 1.
+    """
+
+    x: Read
+    loops: Loops = "keep"
+    loop_weight: float = 1.0
+    edge_weight: bool = False
+    relation: str = ""
+
+    reach: ClassVar[Reach] = Reach.NEIGHBOURS
+    by_parts: ClassVar[bool] = False
+    """Whether it can go over its edges part by part, as they are read from the disk."""
+    at_destination: ClassVar[tuple[str, ...]] = ()
+    """Fields that name tensors of the destination type; all others are of the source type."""
+
+    @property
+    def edges(self) -> EdgeView:
+        """The layer graph as the step sees it."""
+        return EdgeView(self.layer, self.loops, self.loop_weight, self.edge_weight, self.relation)
+
+    @property
+    def passes(self) -> int:
+        """How often it goes over all edges."""
+        return 1
+
+    @property
+    def shares_rows(self) -> bool:
+        """Whether the rows it gathers may travel once for several such steps."""
+        return False
+
+    @property
+    def gathered(self) -> tuple[str, ...]:
+        """The tensors whose rows are read at the sources of edges, and travel to them."""
+        return (self.x,)
+
+    def node_type(self, types: dict[str, str]) -> str:
+        """The destination type of the relation."""
+        source = destination = ""
+        if self.relation:
+            relation = Relation.parse(self.relation)
+            source, destination = relation.source, relation.destination
+        at_destination = [getattr(self, field) for field in self.at_destination]
+        for name in self.reads():
+            wanted = destination if name in at_destination else source
+            if types[name] != wanted:
+                raise ModelError(
+                    f"step {self.out!r} over {self.relation or 'the edges'} reads {name!r} of node"
+                    f" type {types[name]!r}, but needs one of {wanted!r}"
+                )
+        if self.loops not in ("keep", "none") and source != destination:
+            raise ModelError(
+                f"step {self.out!r} needs self-loops, but {self.relation} leads from one node type"
+                " to another; only edges within one type can have them"
+            )
+        return destination
+
+
+def _named(step: Step, role: str) -> list[str]:
+    """The names in all fields of a role, in order; fields may be tuples, or None."""
+    names: list[str] = []
+    for name in _fields(type(step), role):
+        value = getattr(step, name)
+        if value is not None:
+            names += [value] if isinstance(value, str) else value
+    return names
+
+
+@cache
+def _fields(kind: type[Step], role: str) -> tuple[str, ...]:
+    """Names of the fields of a role."""
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple(f.name for f in fields(kind) if _has_role(hints[f.name], role))
+
+
+def _has_role(hint: Any, role: str) -> bool:
+    """Whether a type, or one that it is made of, is marked with a role."""
+    if role in getattr(hint, "__metadata__", ()):
+        return True
+    return any(_has_role(part, role) for part in get_args(hint))

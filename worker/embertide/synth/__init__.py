@@ -1,6 +1,0 @@
-"""Made-up graphs, features and models of any size: for trying things out, tests and benchmarks."""
-
-from embertide.synth.job import SynthReport, synthesize
-from embertide.synth.options import SynthOptions
-
-__all__ = ["SynthOptions", "SynthReport", "synthesize"]
