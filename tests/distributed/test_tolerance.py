@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from embertide.engine.stages.infer import refreshing, sparing
-from embertide.engine.stages.infer.taking_over import Refreshing
+from embertide.engine.stages.infer import Refreshing, stale
+from embertide.engine.stages.infer import tolerance as bounded
 from embertide.graph.exchange import Exchange
 from embertide.io.versions.layers.seals import KeptTensor
 from embertide.layouts import Shard
@@ -117,7 +117,7 @@ def all_that_are_reached(
     exchange: Exchange, cases: Cases, uri: str, **tolerance: float
 ) -> dict[str, list[Answer]]:
     """The same, but rows are computed though they cannot have moved by the tolerance."""
-    sparing.have_bounds = lambda _ops: False
+    bounded.have_bounds = lambda _ops: False
     return refresh_cases(exchange, cases, uri, **tolerance)
 
 
@@ -140,7 +140,7 @@ def kept_results_a_little_wrong(
     exchange: Exchange, cases: Cases, uri: str, **tolerance: float
 ) -> dict[str, list[Answer]]:
     """The same, but what was kept of results is off by less than the tolerance."""
-    plain = refreshing.kept_shard
+    plain = stale.kept_shard
 
     def wrong(whole: Execution, going_on: Refreshing, tensor: KeptTensor) -> Shard:
         shard = plain(whole, going_on, tensor)
@@ -148,7 +148,7 @@ def kept_results_a_little_wrong(
             shard.data.mul_(1 + TOLERANCE / 100)
         return shard
 
-    refreshing.kept_shard = wrong
+    stale.kept_shard = wrong
     return refresh_cases(exchange, cases, uri, **tolerance)
 
 

@@ -20,6 +20,7 @@ from embertide.engine.stages.features import (
     locate_features,
 )
 from embertide.engine.stages.infer import (
+    Engine,
     Keeping,
     KeptRows,
     OverKept,
@@ -165,7 +166,5 @@ def _compute(
     chosen = torch.zeros(len(features), dtype=torch.bool)
     chosen[ASKED] = True
     loaded = {"": loaded_features(ctx, nodes)}
-    return infer_over_kept(
-        ctx, layers, graphs, loaded, {"": locations},
-        lambda _of, rows: features[rows], kept, {"": chosen}, NoClock()
-    )  # fmt: skip
+    engine = Engine.of(ctx, layers, graphs, loaded, {"": locations}, NoClock())
+    return infer_over_kept(engine, lambda _of, rows: features[rows], kept, {"": chosen})

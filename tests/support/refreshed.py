@@ -26,7 +26,7 @@ from embertide.engine.stages.features import (
     loaded_features,
     locate_features,
 )
-from embertide.engine.stages.infer import Keeping, Refreshing, arrange, infer
+from embertide.engine.stages.infer import Engine, Keeping, Refreshing, arrange, infer
 from embertide.facts.telemetry.kept import KeptFacts
 from embertide.facts.telemetry.refresh import RefreshFacts
 from embertide.graph.exchange import Exchange
@@ -236,9 +236,9 @@ class Days:
         checker = None if day.huge else make_checker(ctx, layers, 1000)
         graphs = layer_graphs(ctx, layers, graph, NoClock(), checker)
         keeping = Keeping(store, range(99), results=True)
-        rows = infer(
-            ctx, layers, graphs, loaded, {"": locations}, NoClock(), checker, keeping, refreshing
-        )
+        at = {"": locations}
+        engine = Engine.of(ctx, layers, graphs, loaded, at, NoClock(), checker)
+        rows = infer(engine, keeping=keeping, refreshing=refreshing)
         self.basis, answer.facts = facts.basis, facts
         answer.rows, answer.why, answer.edges = rows[""].numpy(), facts.why, facts.edges
         if checker is None:

@@ -24,7 +24,7 @@ from embertide.engine.stages.features import (
     loaded_features,
     locate_features,
 )
-from embertide.engine.stages.infer import Arrangement, Chosen, Keeping, arrange, infer
+from embertide.engine.stages.infer import Arrangement, Chosen, Engine, Keeping, arrange, infer
 from embertide.facts.telemetry.self_check import SelfCheck
 from embertide.graph.edge_chunks import EdgeChunk
 from embertide.graph.exchange import Exchange
@@ -221,10 +221,9 @@ class Rank:
         checker = None if rows is None else make_checker(self.ctx, layers, rows, seed)
         graphs = layer_graphs(self.ctx, layers, graph, clock, checker)
         loaded = loaded_features(self.ctx, nodes)
-        embeddings = infer(
-            self.ctx, layers, graphs, {"": loaded}, {"": locations}, clock, checker, keeping,
-            chosen=chosen,
-        )  # fmt: skip
+        at = {"": locations}
+        engine = Engine.of(self.ctx, layers, graphs, {"": loaded}, at, clock, checker)
+        embeddings = infer(engine, keeping=keeping, chosen=chosen)
         found = None if checker is None else checker.finish()
         return embeddings[""].cpu().numpy(), found
 

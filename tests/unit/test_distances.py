@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from embertide.engine.stages.infer.beside import Beside
-from embertide.engine.stages.infer.moved import within
+from embertide.engine.stages.infer.moved import Beside, within
 from embertide.kernels import distances as kernels
 from embertide.kernels.csr import Csr
 from embertide.kernels.distances import add_at_targets

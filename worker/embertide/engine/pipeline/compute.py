@@ -13,6 +13,7 @@ from embertide.engine.stages.csr import gather_partition
 from embertide.engine.stages.infer import (
     Arrangement,
     Chosen,
+    Engine,
     Graphs,
     Keeping,
     Refreshing,
@@ -62,9 +63,8 @@ def compute(
         # Layer graphs have what they need of them.
         graph.sub_ranges.clear()
         make_room()
-        embeddings = infer(
-            ctx, layers, graphs, loaded, locations, clock, checking, keeping, refreshing, chosen
-        )
+        engine = Engine.of(ctx, layers, graphs, loaded, locations, clock, checking)
+        embeddings = infer(engine, chosen=chosen, keeping=keeping, refreshing=refreshing)
         loaded.clear()
     return embeddings
 

@@ -47,6 +47,7 @@ from embertide.engine.stages.changes import (
 )
 from embertide.engine.stages.features import LoadedNodes
 from embertide.engine.stages.infer import (
+    Engine,
     KeptRows,
     OverKept,
     arrange,
@@ -200,12 +201,11 @@ class _Work:
             ranges, locations = near.graph.of_types(prepared.names)
             layers = arrange(ctx, prepared.plan, ranges)
             graphs = layer_graphs(ctx, layers, near.graph, clock)
-            over = infer_over_kept(
-                ctx, layers, graphs,
-                {name: own.without_rows() for name, own in prepared.loaded.items()}, locations,
-                partial(near_features, prepared, near), self._kept_rows(prepared, near, there),
-                {of: rows}, clock,
-            )  # fmt: skip
+            loaded = {name: own.without_rows() for name, own in prepared.loaded.items()}
+            engine = Engine.of(ctx, layers, graphs, loaded, locations, clock)
+            features = partial(near_features, prepared, near)
+            there_too = self._kept_rows(prepared, near, there)
+            over = infer_over_kept(engine, features, there_too, {of: rows})
         places = torch.cumsum(rows, 0)[self.dense] - 1
         rests_on = self._facts(over)
         facts = ctx.graph_facts

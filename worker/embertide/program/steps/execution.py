@@ -43,7 +43,7 @@ class OnHop(Protocol):
         """The sum ``number`` of a step, from 1, is done; of some columns of every slice, or all."""
 
 
-def _ignored(
+def ignored(
     step: Step,
     number: int,
     shard: Shard,
@@ -87,7 +87,7 @@ class Execution:
     scaled: set[str]
     some: Mapping[Layout, slice | torch.Tensor] | None = None
     factors: torch.Tensor | None = None
-    on_hop: OnHop = _ignored
+    on_hop: OnHop = ignored
 
     @property
     def grid(self) -> Grid:

@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 
-from embertide.context import RunContext
-from embertide.engine.stages.infer.beside import Beside
+from embertide.engine.stages.infer.loop import Engine
+from embertide.engine.stages.infer.moved import Beside
 from embertide.engine.stages.infer.restoring import (
     Restored,
     contiguous,
@@ -35,9 +35,6 @@ from embertide.io.versions.layers.seals import Block, Damaged, KeptTensor, Seal,
 from embertide.io.versions.layers.store import Array, LayerStore, Range
 from embertide.layouts import Shard
 from embertide.program.plans.boundaries import Boundary, boundaries, boundary_digest, results_of
-from embertide.program.plans.plan import Plan
-from embertide.program.selfcheck.checker import Checker
-from embertide.program.steps.execution import Execution
 
 DIFFERS = "rows that were computed a second time differ"
 _WRITERS = 2
@@ -74,17 +71,14 @@ class LayerKeeper:
 
     def __init__(
         self,
-        ctx: RunContext,
-        execution: Execution,
-        plan: Plan,
+        engine: Engine,
         keeping: Keeping,
-        checker: Checker | None = None,
         basis: str = "",
     ) -> None:
-        self._ctx, self._execution, self._plan, self._keeping = ctx, execution, plan, keeping
-        self._checker, self._basis = checker, basis
-        self._known = [(end, self._name(end)) for end in boundaries(plan)]
-        self._facts = ctx.graph_facts.kept
+        self._ctx, self._execution, self._plan = engine.ctx, engine.whole, engine.plan
+        self._keeping, self._checker, self._basis = keeping, engine.checker, basis
+        self._known = [(end, self._name(end)) for end in boundaries(self._plan)]
+        self._facts = engine.ctx.graph_facts.kept
         self._pool = ThreadPoolExecutor(_WRITERS, "layers")
         self._sealer = LayerSealer(keeping.store, self._facts)
         self._writing: Writing | None = None

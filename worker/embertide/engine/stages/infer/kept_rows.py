@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from embertide.context import RunContext
-from embertide.engine.stages.infer.excerpt import Excerpt
-from embertide.engine.stages.infer.excerpt_run import ExcerptRun
+from embertide.engine.stages.infer.excerpt import Excerpt, Excerpts
+from embertide.engine.stages.infer.loop import Engine, Part
 from embertide.engine.stages.infer.restoring import as_array
 from embertide.graph.graph import Degrees, LayerGraph
 from embertide.graph.views import EdgeView
@@ -20,9 +19,7 @@ from embertide.kernels.memory import empty
 from embertide.layouts import ROW_TYPES, Loaded, Shard
 from embertide.program.plans.degrees import DegreeKind, kind_of
 from embertide.program.plans.dirty import ends_of
-from embertide.program.plans.plan import Plan
 from embertide.program.plans.wanted import Rows
-from embertide.program.steps.execution import Execution
 from embertide.program.steps.reference import End
 
 
@@ -105,7 +102,7 @@ class DegreesThen:
         return torch.where(self.computed[0 if end == "in" else 1], now, kept)
 
 
-class KeptExcerpts(ExcerptRun):
+class KeptExcerpts(Excerpts):
     """Runs operations for some nodes of one process; other rows are those that were kept.
 
     Args:
@@ -114,12 +111,11 @@ class KeptExcerpts(ExcerptRun):
 
     def __init__(
         self,
-        ctx: RunContext,
-        whole: Execution,
+        engine: Engine,
         kept: KeptRows,
         computed: Mapping[str, Rows],
     ) -> None:
-        super().__init__(ctx, whole, {}, None)
+        super().__init__(engine)
         self._kept, self._computed = kept, computed
         self._tensors: dict[str, KeptTensor] = {}
         self._values: dict[str, tuple[Rows, torch.Tensor]] = {}
@@ -141,6 +137,10 @@ class KeptExcerpts(ExcerptRun):
             values: [k, D] those rows.
         """
         self._values[name] = rows, values
+
+    def values(self, name: str) -> torch.Tensor:
+        """[k, D] the rows of a tensor that were computed."""
+        return self._values[name][1]
 
     def shard(self, excerpt: Excerpt, name: str) -> Shard:
         """The rows of an excerpt: computed ones, else those that were kept.
@@ -164,11 +164,12 @@ class KeptExcerpts(ExcerptRun):
             data[own] = values[excerpt.rows[of_type][computed]]
         return Shard(tensor.layout, data, width)
 
-    def _features(self, plan: Plan, first: int, excerpt: Excerpt, node_type: str) -> Loaded:
-        """The features of an excerpt's nodes, if an operation from ``first`` on reads them."""
-        name = plan.program.inputs[node_type]
+    def features(self, part: Part, excerpt: Excerpt, node_type: str) -> Loaded:
+        """The features of an excerpt's nodes, if an operation of a part or of later ones reads
+        them."""
+        plan, name = part.plan, part.plan.program.inputs[node_type]
         rows = excerpt.rows[node_type]
-        if plan.last_reads.get(name, -1) < first:
+        if plan.last_reads.get(name, -1) < part.first:
             rows = torch.zeros_like(rows)
         there = rows.nonzero().squeeze(1)
         # Of a node that is only there to fill an excerpt they may not have been read.

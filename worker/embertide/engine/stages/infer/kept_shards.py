@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from embertide.engine.stages.infer.beside import Beside
+from embertide.engine.stages.infer.base import Refreshing
+from embertide.engine.stages.infer.moved import Beside
 from embertide.engine.stages.infer.restoring import as_array, place_of
-from embertide.engine.stages.infer.taking_over import Refreshing
 from embertide.footprint import FLOAT_BYTES
 from embertide.io.versions.layers.seals import Damaged, KeptTensor, Patch
 from embertide.io.versions.layers.store import Range

@@ -1,4 +1,4 @@
-"""How far rows are from those that were kept: which have moved, and how wrong others are.
+"""Rows that were computed beside those that were kept: which have moved, and how wrong others are.
 
 Norms are Euclidean, in float64, of whole rows: where ranks have slices of columns, the ranks of the
 feature axis add their squares up.
@@ -6,12 +6,123 @@ feature axis add their squares up.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
 from embertide.graph.exchange import Channel
+from embertide.layouts import Shard
+from embertide.program.plans.wanted import Rows
 
 _ROWS = 1 << 14
 """Rows that are converted to float64 at a time."""
+AUDIT = "rows of {name} that did not change have other bits than those that were kept"
+MOVED = (
+    "rows of {name} that did not change are further than the tolerance from those that were kept"
+)
+NOT_FINITE = (
+    "rows of {name} that did not change are not finite, so that their distance from those that"
+    " were kept is unknown (refresh.tolerance)"
+)
+
+
+@dataclass(frozen=True)
+class RowsBeside:
+    """Some rows of our shard of a tensor, and what they were computed as.
+
+    Attributes:
+        shard: ours of all rows.
+        first: the dense id of its first row.
+        numbers: [k] int64, the rows of it, ascending.
+        values: [k, d] as they were computed.
+        new: [k] bool, of nodes that were not there before: what was kept means nothing.
+        axis: of the feature axis; None where each rank has whole rows.
+    """
+
+    shard: Shard
+    first: int
+    numbers: torch.Tensor
+    values: torch.Tensor
+    new: Rows
+    axis: Channel | None
+
+    @property
+    def kept(self) -> torch.Tensor:
+        """[k, d] as they were kept."""
+        return self.shard.data[self.numbers]
+
+    def differ(self) -> Rows:
+        """[k] bool, the rows that are new or have other bits. Collective: the ranks of the feature
+        axis must call."""
+        return moved_rows(self.kept, self.values, 0.0, self.axis) | self.new
+
+    def put(self, some: Rows) -> None:
+        """Put some of them in the place of those that were kept.
+
+        Args:
+            some: [k] bool.
+        """
+        self.shard.data[self.numbers[some]] = self.values[some]
+
+    def problem(self, name: str, wrong: Rows, tolerance: float) -> str:
+        """What is wrong where rows should not have moved; "": none is.
+
+        Args:
+            wrong: [k] bool, those that have.
+        """
+        if not bool(wrong.any()):
+            return ""
+        if tolerance == 0:
+            return AUDIT.format(name=name)
+        both = torch.cat([self.values[wrong], self.kept[wrong]])
+        finite = bool(finite_rows(both, self.axis).all())
+        return (MOVED if finite else NOT_FINITE).format(name=name)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What is kept of some rows of our shard of a tensor, beside those that dependents have seen.
+
+    Attributes:
+        rows: [k] int64, of the shard, ascending.
+        values: [k, d]; of exact rows our columns, as a run of all rows has them.
+    """
+
+    rows: torch.Tensor
+    values: torch.Tensor
+
+    def after(
+        self, shard: Shard, computed: torch.Tensor, values: torch.Tensor, dirty: torch.Tensor
+    ) -> Beside:
+        """The exact rows for the next run.
+
+        Args:
+            shard: what dependents see from now on.
+            computed: [n] int64, the rows of it that were computed, ascending.
+            values: [n, d] those rows.
+            dirty: [n] bool, those that may differ from the run before.
+        """
+        differ = dirty & (bits_of(values) != bits_of(shard.data[computed])).any(1)
+        again = torch.zeros(len(shard.data), dtype=torch.bool)
+        again[computed[dirty]] = True
+        stay = ~again[self.rows]
+        rows = torch.cat([self.rows[stay], computed[differ]])
+        order = rows.argsort()
+        every = torch.cat([self.values[stay], values[differ]])
+        return Beside(rows[order], every[order])
+
+    def put_into(self, data: torch.Tensor, picked: torch.Tensor) -> None:
+        """Put the exact rows among some of the shard's.
+
+        Args:
+            data: [n, d] those rows, which are changed.
+            picked: [n] int64, which rows they are, ascending.
+        """
+        if not len(picked):
+            return
+        at = torch.searchsorted(picked, self.rows).clamp(max=len(picked) - 1)
+        there = picked[at] == self.rows
+        data[at[there]] = self.values[there]
 
 
 def moved_rows(

@@ -1,0 +1,215 @@
+"""Every way to run: some rows are wanted, some are there, and the plan's parts run for the rest.
+
+=============  =============  ===============================  ============================
+run            wanted         there                            policy
+=============  =============  ===============================  ============================
+full           all            features                         checkpoints
+resumed        all            a sealed layer                   checkpoints
+refreshed      all            the base's but stale rows        audit, or tolerance; checkpoints
+some nodes     asked          features, or a sealed layer
+over kept      asked and new  the base's but these rows
+on disk        all            features                         where tensors are
+=============  =============  ===============================  ============================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Protocol, TypeVar
+
+import torch
+
+from embertide.engine.stages.infer.asked import (
+    Asked,
+    AskedOverKept,
+    Chosen,
+    OverKept,
+    ReadFeatures,
+    check_over_kept,
+    own_rows,
+)
+from embertide.engine.stages.infer.base import Doubt, Refreshing
+from embertide.engine.stages.infer.excerpt import Excerpts, Made, Need
+from embertide.engine.stages.infer.keeping import Keeping, LayerKeeper
+from embertide.engine.stages.infer.kept_rows import KeptRows
+from embertide.engine.stages.infer.loop import Engine, Part, parts_of
+from embertide.engine.stages.infer.stale import Audit, Stale
+from embertide.engine.stages.infer.tolerance import Tolerance
+from embertide.facts.telemetry.refresh import FULL_RUN
+from embertide.layouts import Shard
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Want(Protocol[R_co]):
+    """Rows that are wanted, and those that are there. Methods are collective: all ranks call."""
+
+    @property
+    def excerpts(self) -> Excerpts:
+        """Run a part for some rows."""
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """Those of the plan, in order, that compute anything."""
+
+    def need(self, part: Part) -> Need | None:
+        """The rows of what a part makes that are wanted and not there; None: all."""
+
+    def put(self, part: Part, made: Made) -> None:
+        """They are there."""
+
+    def results(self) -> R_co:
+        """All parts have run."""
+
+
+class All:
+    """All rows, of which none is there.
+
+    Args:
+        first: the operation to begin with.
+    """
+
+    def __init__(self, engine: Engine, first: int = 0) -> None:
+        self.parts, self.excerpts = parts_of(engine.plan, first), Excerpts(engine)
+        self._results: Mapping[str, torch.Tensor] = {}
+
+    def need(self, _part: Part) -> None:
+        """All."""
+
+    def put(self, _part: Part, made: Made) -> None:
+        """The tensors of all rows are where they were made."""
+        self._results = made.results
+
+    def results(self) -> dict[str, torch.Tensor]:
+        """Key of a result -> [N/(P*M), D'] float32, our rows."""
+        return dict(self._results)
+
+
+def drive(engine: Engine, want: Want[R_co], keeper: LayerKeeper | None = None) -> R_co:
+    """Run the parts of a plan for what is wanted. Collective: every rank must call.
+
+    Args:
+        keeper: what is kept where layers end; None: nothing is.
+    """
+    spilled = engine.spilled()
+    for part in want.parts:
+        if keeper is not None:
+            keeper.before(part.first)
+        need = want.need(part)
+        if need is None:
+            # The graph itself: no copy, no indirection.
+            after = None if keeper is None else keeper.after
+            results = engine.run(part, engine.whole, engine.checker, spilled=spilled, after=after)
+            made = Made(engine.whole, results)
+        else:
+            made = want.excerpts.run(part, need)
+        want.put(part, made)
+        if keeper is not None:
+            keeper.after()
+    return want.results()
+
+
+def infer(
+    engine: Engine,
+    *,
+    chosen: Chosen | None = None,
+    keeping: Keeping | None = None,
+    refreshing: Refreshing | None = None,
+) -> dict[str, torch.Tensor]:
+    """Compute the embeddings of our sub-ranges. Collective: every rank must call.
+
+    Args:
+        chosen: the rows that are wanted, of a run that keeps none; None: all.
+        keeping: where layers are kept; None: none is, nor is one read.
+        refreshing: rows that the base has kept, where they need not be computed.
+
+    Returns:
+        key of a result -> [N/(P*M), D'] float32 in the ``rows`` layout; only the chosen ones of
+        these rows, in their order, where some are chosen.
+    """
+    with torch.inference_mode():
+        if chosen is not None:
+            return _asked(engine, chosen, keeping)
+        if keeping is None:
+            return drive(engine, All(engine))
+        basis = "" if refreshing is None else refreshing.next_basis
+        with closing(LayerKeeper(engine, keeping, basis)) as keeper:
+            results = _kept(engine, keeper, refreshing)
+            names, widths = engine.plan.program.results, engine.plan.program.widths
+            keeper.keep_results(
+                {names[of]: Shard("rows", rows, widths[names[of]]) for of, rows in results.items()}
+            )
+            return results
+
+
+def _kept(engine: Engine, keeper: LayerKeeper, base: Refreshing | None) -> dict[str, torch.Tensor]:
+    """All rows: after a layer that an earlier attempt has kept, else over the base's."""
+    first = keeper.resume()
+    if base is None:
+        return drive(engine, All(engine, first), keeper)
+    facts, kept = engine.ctx.graph_facts.refresh, engine.ctx.graph_facts.kept
+    if first:
+        facts.resumed()
+        return drive(engine, All(engine, first), keeper)
+    excerpts = Excerpts(engine)
+    try:
+        audit = Tolerance(engine, excerpts, base) if base.tolerance > 0 else Audit()
+        return drive(engine, Stale(engine, base, excerpts, audit, keeper), keeper)
+    except Doubt as doubt:
+        facts.whole(str(doubt))
+        if engine.ctx.grid.rank == 0:
+            kept.warn(FULL_RUN.format(why=doubt))
+    if engine.checker:
+        engine.checker.parts.clear()
+    keeper.start_again()
+    engine.whole.tensors.forget(engine.plan.program.inputs.values())
+    return drive(engine, All(engine), keeper)
+
+
+def _asked(engine: Engine, chosen: Chosen, keeping: Keeping | None) -> dict[str, torch.Tensor]:
+    """The chosen rows of the results; after a layer that an earlier attempt has kept, if any."""
+    ctx, whole, first = engine.ctx, engine.whole, 0
+    facts = ctx.graph_facts.chosen
+    facts.rows = sum(int(rows.sum()) for rows in chosen.values())
+    facts.all_rows = sum(len(rows) for rows in chosen.values())
+    facts.why = _why_all_rows(engine)
+    if facts.why:
+        every = drive(engine, All(engine))
+        types, names = whole.program.types, whole.program.results
+        own = {key: own_rows(whole, chosen, types[name]) for key, name in names.items()}
+        return {key: rows[own[key].to(rows.device)] for key, rows in every.items()}
+    if keeping is not None:
+        with closing(LayerKeeper(engine, keeping)) as keeper:
+            first = keeper.resume()
+    return drive(engine, Asked(engine, chosen, first))
+
+
+def _why_all_rows(engine: Engine) -> str:
+    """Why all rows are computed, whichever are wanted; "": only those that these need."""
+    if engine.ctx.device.type != "cpu":
+        return "rows are computed alone on a CPU only"
+    if engine.ctx.scratch is not None:
+        return "tensors of nodes are on disk, since they exceed the memory of a worker"
+    return ""
+
+
+def infer_over_kept(
+    engine: Engine, features: ReadFeatures, kept: KeptRows, chosen: Chosen
+) -> OverKept:
+    """Compute the rows of some nodes on one worker, over the rows that a version has kept.
+
+    Args:
+        engine: its graphs have the in-edges of the chosen nodes and of all new ones; its features
+            say how they were loaded, and have no rows.
+        features: is called once for each node type, with the nodes whose features are needed.
+        chosen: a type may be left out.
+
+    Raises:
+        InputError: the model needs more of neighbours than the rows that are kept.
+        Damaged: what was kept is not what was written, or not of this model.
+    """
+    sampled = engine.ctx.job.spec.inference.fanout != "full"
+    check_over_kept(engine.plan, sampled=sampled)
+    with torch.inference_mode():
+        return drive(engine, AskedOverKept(engine, features, kept, chosen))

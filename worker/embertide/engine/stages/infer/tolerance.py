@@ -1,0 +1,329 @@
+"""Rows that move by no more than a tolerance stay as they were kept: the policy, and its bounds.
+
+A row that has not moved by more than the tolerance stays as it was kept, and the rows that are made
+of it are not computed for its sake: what is kept of a row is what they were made of. So each row is
+within the tolerance of what its layer makes of the rows before, however many runs have gone on from
+one another.
+
+All changes of inputs are followed to the rows that read them. So the rows of the first layer are
+computed with the bits of a run of all rows; what they are now stays beside what dependents have
+seen, and errors are measured from it on. Of rows of other layers it is kept how far they may be
+from what their layer makes of the rows before. Where a layer is sums of neighbours, products and
+functions whose values are no farther apart than what they read, a row moves by at most the sum of
+how far its neighbours have moved, times norms of the weights. As long as what has added up so is
+within the tolerance the row need not be computed. So rows with very many neighbours, which some
+change reaches every night, are seldom gone over.
+
+How wrong the results are is measured: rows are drawn among those that changes may reach, since no
+other row has another error than before, and computed over all rows that they are made of, from the
+end of the first layer on, or from the features where there is no other layer: with the bits of a
+run of all rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+
+from embertide.engine.stages.infer.base import Doubt, Refreshing
+from embertide.engine.stages.infer.excerpt import PRIMITIVE, Excerpts
+from embertide.engine.stages.infer.kept_shards import kept_distances, kept_exact
+from embertide.engine.stages.infer.loop import Engine, Part, all_of
+from embertide.engine.stages.infer.moved import (
+    Beside,
+    RowsBeside,
+    distances,
+    norms,
+    relative_errors,
+    within,
+)
+from embertide.engine.stages.infer.restoring import place_of
+from embertide.engine.stages.infer.stale import Audit
+from embertide.graph.exchange import Exchange
+from embertide.io.versions.layers.seals import KeptTensor
+from embertide.kernels.torch_threads import on_one_thread
+from embertide.layouts import Shard
+from embertide.program.plans.dirty import changed_inputs, dirty_in
+from embertide.program.plans.wanted import Rows
+from embertide.program.selfcheck.draw import draw
+from embertide.program.steps.aggregate import Aggregate
+from embertide.program.steps.base import Step
+from embertide.program.steps.execution import Execution
+from embertide.program.steps.run import Run
+
+_ROUNDING = 1.0 + 1e-6
+"""By which norms may be larger than they were computed."""
+_UP = 1.0 + 1e-6
+"""So that a distance is not rounded down where it is kept as float32."""
+Distances = dict[str, torch.Tensor]
+MEASURED_ROWS = (1, 4, 16, 64, 256)
+"""Rows of each result: the last number whose edges are few enough."""
+MOST_EDGES = 0.1
+"""The share of the edges of a run of all rows that measuring may go over,"""
+MOST_TIMES = 1.5
+"""or how many times the edges that the fewest rows need, if that is more."""
+TOO_WRONG = (
+    "of {rows} rows of the results that were computed from exact rows, one is wrong by"
+    " {error:.2g} of its norm, more than {limit:g} (refresh.maxError)"
+)
+NOT_FINITE = (
+    "of {rows} rows of the results that were computed from exact rows, one is not finite, so that"
+    " its error cannot be measured (refresh.tolerance)"
+)
+
+
+class Tolerance(Audit):
+    """Takes rows that have moved by more than the tolerance, and measures what that does to the
+    results.
+
+    Args:
+        excerpts: of the run.
+    """
+
+    def __init__(self, engine: Engine, excerpts: Excerpts, base: Refreshing) -> None:
+        super().__init__()
+        self._engine, self._excerpts, self._base = engine, excerpts, base
+        self._far: Distances = {}
+        """Tensor of the part that runs -> [N], how far rows may be from what their layer makes."""
+        inf = torch.tensor(float("inf"), dtype=torch.float64)
+        self._moved = {
+            name: torch.where(rows, inf, 0.0)
+            for name, rows in changed_inputs(engine.plan, base.changes).items()
+        }
+        self._exact = Excerpts(replace(engine, checker=None))
+        # Before columns of the graphs are dropped, which they are once a layer has all rows.
+        self._exact.open(all_of(self._exact.plan))
+        self._measured = 0
+        self._right = dict[str, tuple[torch.Tensor, torch.Tensor]]()
+        """Key of a result -> numbers of some of our rows, and what they are in a run of all."""
+
+    def begin(self, part: Part, tensors: Sequence[KeptTensor]) -> None:
+        """See :class:`Audit`."""
+        whole, base = self._engine.whole, self._base
+        self.beside, self._far = {}, {}
+        for tensor in tensors:
+            if part.first > 0:
+                self.beside[tensor.name, "bounds"] = kept_distances(whole, base, tensor)
+            elif part.is_read(tensor.name):
+                self.beside[tensor.name, "exact"] = kept_exact(whole, base, tensor)
+
+    def spare(
+        self, part: Part, stale: Mapping[str, Rows], shards: Mapping[str, Shard]
+    ) -> dict[str, Rows]:
+        """Those that cannot have moved by the tolerance."""
+        whole, changes, spared = self._engine.whole, self._base.changes, dict[str, Rows]()
+        # Rows that are rounded may move farther than what they are made of.
+        if not part.first or whole.row_type != torch.float32 or not have_bounds(part.ops):
+            return {}
+        none = {name: torch.zeros_like(moved != 0) for name, moved in self._moved.items()}
+        known = none | changed_inputs(part.plan, changes)
+        certain = dirty_in(part.plan, part.ops, known, changes, self._excerpts.targets)
+        added = bounds(self._excerpts, whole, part.ops, self._moved)
+        for name, rows in stale.items():
+            first, kept = self._first(name, shards[name]), self.beside[name, "bounds"]
+            before = kept.rows + first, kept.values[:, 0].double()
+            self._far[name] = added[name] + _of_all(whole.exchange, len(rows), *before)
+            maybe = rows & ~certain[name]
+            norm = self._norms(name, shards[name], maybe)
+            spared[name] = maybe & within(self._far[name], self._base.tolerance, norm)
+        return spared
+
+    def put(
+        self, part: Part, name: str, rows: RowsBeside, stale: Rows, computed: Rows, audited: Rows
+    ) -> tuple[Rows, str]:
+        """Those that later parts read if they have moved by more than the tolerance; others are
+        published as they are computed."""
+        is_read, exchange, count = part.is_read(name), self._engine.whole.exchange, len(computed)
+        if not is_read and name not in self._far:
+            return super().put(part, name, rows, stale, computed, audited)
+        tolerance, of_ours = self._base.tolerance, rows.numbers + rows.first
+        distance, norm = distances(rows.kept, rows.values, rows.axis)
+        distance[rows.new] = float("inf")
+        moved = ~within(distance, tolerance, norm)
+        why, gone = rows.problem(name, moved & audited, tolerance), stale & moved
+        if not is_read:
+            gone = stale & rows.differ()
+            # So were rows of which no neighbour has moved since then.
+            same = audited & (self._far[name][of_ours] == 0)
+            why = why or rows.problem(name, (distance > 0) & same, 0.0)
+            # No later part reads how far they have moved.
+            distance = torch.zeros_like(distance)
+        stay = stale & ~gone
+        self._moved[name] = _of_all(exchange, count, of_ours[gone], distance[gone])
+        if name in self._far:
+            far = _of_all(exchange, count, of_ours[stay], distance[stay])
+            self._far[name] = torch.where(computed, far, self._far[name])
+        rows.put(gone)
+        if (name, "exact") in self.beside:
+            kept = self.beside[name, "exact"]
+            self.beside[name, "exact"] = kept.after(rows.shard, rows.numbers, rows.values, stale)
+        return gone, why
+
+    def ended(self, part: Part, shards: Mapping[str, Shard]) -> None:
+        """Keep beside the rows how far they may be from what their layer makes."""
+        for name, far in self._far.items():
+            shard, first = shards[name], self._first(name, shards[name])
+            ours = far[first : first + len(shard.data)]
+            rows = ours.nonzero().squeeze(1)
+            values = (ours[rows] * _UP).float().unsqueeze(1)
+            self.beside[name, "bounds"] = Beside(rows, values.view(shard.data.dtype))
+        for name in {name for op in part.ops for name in op.frees}:
+            self._moved.pop(name, None)
+
+    def passed(self, part: Part) -> None:
+        """After the first part, whose exact rows are known: measure from there on."""
+        if part.first > 0:
+            return
+        self._exact.corrects({name: rows for (name, _), rows in self.beside.items()})
+        at = part.end.at if part.end.at < len(part.plan.ops) else 0
+        rest, program, whole = all_of(self._exact.plan, at), part.plan.program, self._engine.whole
+        with on_one_thread():
+            drawn = self._drawn(rest)
+            if not drawn:
+                return
+            need = self._exact.need(rest, drawn)
+        made = self._exact.run(rest, need, counted=False)
+        self._measured = sum(int(rows.sum()) for rows in drawn.values())
+        for key, name in program.results.items():
+            if name not in drawn:
+                continue
+            of_type, execution = program.types[name], made.execution
+            rows = made.excerpt.of_ours(whole, of_type, "rows")
+            start, stop = whole.ranges[of_type].worker(whole.grid.rank)
+            some = drawn[name][start:stop][rows]
+            right = execution.tensors.converted(name, "rows", execution.channel(0)).data[some]
+            self._right[key] = rows[some], right
+
+    def _drawn(self, rest: Part) -> dict[str, Rows]:
+        """Tensor -> [N] bool, the rows of the results to measure; {}: changes reach none."""
+        base, drawn, limit = self._base, dict[str, Rows](), 0.0
+        names = dict.fromkeys(rest.plan.program.results.values())
+        reached = {name: base.reached[name] for name in names}
+        reached = {name: rows for name, rows in reached.items() if bool(rows.any())}
+        for count in MEASURED_ROWS if reached else ():
+            some = {name: _some(rows, count, base.seed) for name, rows in reached.items()}
+            need = self._exact.need(rest, some)
+            edges = sum(self._exact.count_edges(need.graphs).values())
+            # Where few rows are made of most of the graph, many are made of little more.
+            limit = limit or max(MOST_EDGES * base.all_edges, MOST_TIMES * edges)
+            if edges > limit:
+                break
+            drawn = some
+        return drawn
+
+    def finish(self, results: Mapping[str, torch.Tensor]) -> None:
+        """Note the largest relative error.
+
+        Raises:
+            Doubt: it is larger than it may be.
+        """
+        facts, ours = self._engine.ctx.graph_facts.refresh, [0.0]
+        for key, (rows, right) in self._right.items():
+            ours += relative_errors(right, results[key][rows]).tolist()
+        facts.measured = self._measured
+        facts.error = max(self._engine.whole.exchange.all_objects(max(ours)))
+        if math.isinf(facts.error):
+            raise Doubt(NOT_FINITE.format(rows=facts.measured))
+        if not facts.error <= self._base.max_error:
+            raise Doubt(
+                TOO_WRONG.format(rows=facts.measured, error=facts.error, limit=self._base.max_error)
+            )
+
+    def _first(self, name: str, shard: Shard) -> int:
+        (first, _), _ = place_of(self._engine.whole, name, shard.layout)
+        return first
+
+    def _norms(self, name: str, shard: Shard, some: Rows) -> torch.Tensor:
+        """[N] float64 of some rows that were kept. Collective: every rank must call."""
+        whole, first = self._engine.whole, self._first(name, shard)
+        ours = some[first : first + len(shard.data)].nonzero().squeeze(1)
+        channel = whole.exchange.channel("feature", PRIMITIVE) if shard.layout == "tile" else None
+        return _of_all(whole.exchange, len(some), ours + first, norms(shard.data[ours], channel))
+
+
+def have_bounds(ops: Sequence[Run]) -> bool:
+    """Whether it is known of all steps of some operations how far their rows move at most."""
+    steps = [step for op in ops for step in op.steps]
+    return all(
+        step.commutes if isinstance(step, Aggregate) else step.gains(lambda _: 1.0) is not None
+        for step in steps
+    )
+
+
+def bounds(
+    excerpts: Excerpts, whole: Execution, ops: Sequence[Run], moved: Mapping[str, torch.Tensor]
+) -> Distances:
+    """Tensor -> [N] float64, how far each row moves at most. Collective: every rank must call.
+
+    Args:
+        excerpts: where the graphs of the operations are open.
+        moved: tensor that was there before -> [N] float64, how far its rows have moved.
+    """
+    norms, walk = dict[str, float](), dict[str, torch.Tensor]()
+    channel = whole.exchange.channel("graph", PRIMITIVE)
+
+    def norm(name: str) -> float:
+        if name not in norms:
+            param = whole.param(name).double()
+            norms[name] = float(
+                torch.linalg.matrix_norm(param, 2) if param.dim() == 2 else param.abs().max()
+            )
+        return norms[name] * _ROUNDING
+
+    def of(name: str) -> torch.Tensor:
+        """How far our partition's rows have moved, at most."""
+        if name in walk:
+            return walk[name]
+        first, last = whole.ranges_of(name).partition(whole.grid.p)
+        return moved[name][first:last]
+
+    def everywhere(name: str) -> torch.Tensor:
+        """[N] how far all rows have moved, at most. Collective: every rank must call."""
+        return torch.cat(channel.all_gather(walk[name])) if name in walk else moved[name]
+
+    def over(step: Step) -> torch.Tensor:
+        if isinstance(step, Aggregate):
+            csr = excerpts.edges_of(step.layer, step.relation)
+            return step.distances(whole, csr, everywhere(step.x))
+        gains = step.gains(norm)
+        assert gains is not None
+        return torch.stack([of(name) * gain for name, gain in gains]).sum(0)
+
+    for op in ops:
+        for step in op.steps:
+            walk[step.out] = over(step)
+        if op.scales and op.reader is not None:
+            factors = op.reader.source_factors(whole)
+            if factors is not None:
+                walk[op.out] = walk[op.out] * factors.double().abs()
+    return {name: everywhere(name) for name in dict.fromkeys(op.out for op in ops)}
+
+
+def _of_all(
+    exchange: Exchange, count: int, ids: torch.Tensor, values: torch.Tensor
+) -> torch.Tensor:
+    """[count] float64 with the values of all ranks; 0 elsewhere. Collective: every rank must call.
+
+    Args:
+        ids: [k] int64; ranks that have the same ones have the same values.
+        values: [k] float64.
+    """
+    every = torch.zeros(count, dtype=torch.float64)
+    if exchange.grid.world == 1:
+        every[ids] = values
+        return every
+    channel = exchange.channel("world", PRIMITIVE)
+    every[torch.cat(channel.all_gather(ids))] = torch.cat(channel.all_gather(values))
+    return every
+
+
+def _some(rows: Rows, count: int, seed: int) -> Rows:
+    """Some of the rows that are set."""
+    places = rows.nonzero().squeeze(1)
+    drawn = draw(min(count, len(places)), len(places), seed, 0)
+    some = torch.zeros_like(rows)
+    some[places[torch.from_numpy(drawn)]] = True
+    return some
