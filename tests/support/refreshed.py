@@ -26,7 +26,14 @@ from embertide.engine.stages.features import (
     loaded_features,
     locate_features,
 )
-from embertide.engine.stages.infer import Engine, Keeping, Refreshing, arrange, infer
+from embertide.engine.stages.infer import (
+    Engine,
+    Keeping,
+    Refreshing,
+    Request,
+    arrange,
+    infer,
+)
 from embertide.facts.telemetry.kept import KeptFacts
 from embertide.facts.telemetry.refresh import RefreshFacts
 from embertide.graph.exchange import Exchange
@@ -238,7 +245,7 @@ class Days:
         keeping = Keeping(store, range(99), results=True)
         at = {"": locations}
         engine = Engine.of(ctx, layers, graphs, loaded, at, NoClock(), checker)
-        rows = infer(engine, keeping=keeping, refreshing=refreshing)
+        rows = infer(engine, Request(base=refreshing, keeping=keeping))
         self.basis, answer.facts = facts.basis, facts
         answer.rows, answer.why, answer.edges = rows[""].numpy(), facts.why, facts.edges
         if checker is None:

@@ -18,7 +18,14 @@ from embertide.engine.pipeline.prepare import target_of
 from embertide.engine.pipeline.typed_graph import TypedGraph, build_types, drop_unread
 from embertide.engine.planning.matching import match_relations, narrow
 from embertide.engine.stages.features import LoadedNodes, RawFeatures, loaded_features
-from embertide.engine.stages.infer import Chosen, Engine, Keeping, arrange, infer
+from embertide.engine.stages.infer import (
+    Chosen,
+    Engine,
+    Keeping,
+    Request,
+    arrange,
+    infer,
+)
 from embertide.engine.stages.ingest import reverse
 from embertide.facts.telemetry.self_check import SelfCheck
 from embertide.graph.edge_chunks import EdgeChunk
@@ -254,7 +261,7 @@ class TypedRank:
         checker = None if rows is None else make_checker(self.ctx, layers, rows)
         graphs = layer_graphs(self.ctx, layers, self.graph, clock, checker)
         engine = Engine.of(self.ctx, layers, graphs, loaded, locations, clock, checker)
-        found = infer(engine, keeping=keeping, chosen=chosen)
+        found = infer(engine, Request(chosen=chosen, keeping=keeping))
         checked = None if checker is None else checker.finish()
         return {name: values.numpy() for name, values in found.items()}, checked
 

@@ -24,7 +24,15 @@ from embertide.engine.stages.features import (
     loaded_features,
     locate_features,
 )
-from embertide.engine.stages.infer import Arrangement, Chosen, Engine, Keeping, arrange, infer
+from embertide.engine.stages.infer import (
+    Arrangement,
+    Chosen,
+    Engine,
+    Keeping,
+    Request,
+    arrange,
+    infer,
+)
 from embertide.facts.telemetry.self_check import SelfCheck
 from embertide.graph.edge_chunks import EdgeChunk
 from embertide.graph.exchange import Exchange
@@ -223,7 +231,7 @@ class Rank:
         loaded = loaded_features(self.ctx, nodes)
         at = {"": locations}
         engine = Engine.of(self.ctx, layers, graphs, {"": loaded}, at, clock, checker)
-        embeddings = infer(engine, keeping=keeping, chosen=chosen)
+        embeddings = infer(engine, Request(chosen=chosen, keeping=keeping))
         found = None if checker is None else checker.finish()
         return embeddings[""].cpu().numpy(), found
 

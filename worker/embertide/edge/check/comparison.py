@@ -13,7 +13,7 @@ import torch
 
 from embertide.context import RunContext
 from embertide.engine.pipeline.compute import compute
-from embertide.engine.pipeline.prepare import Prepared, prepare
+from embertide.engine.pipeline.prepare import Prepared, Reading, prepare
 from embertide.engine.planning.inputs import Inputs
 from embertide.engine.stages.features import LoadedNodes
 from embertide.engine.stages.verify import Agreement, Expected, compare, read_expected
@@ -22,6 +22,7 @@ from embertide.facts.telemetry.memory import MemoryWatch
 from embertide.facts.telemetry.omissions import Omissions
 from embertide.io.readers.reference import ReferenceColumns
 from embertide.models.read import Model
+from embertide.program.plans.passes import make_plan
 from embertide.program.steps import Program
 from embertide.spec.result_names import node_type_of
 
@@ -64,8 +65,8 @@ class Check:
     def _embed(self, ctx: RunContext, program: Program) -> torch.Tensor:
         """[N/(P*M), D'] of our sub-range. Collective: every rank must call."""
         clock = Clock(MemoryWatch(), ctx.report)
-        copy = replace(self.prepared.copy(), ctx=ctx)
-        return compute(copy, clock, program=program)[self.key]
+        plan = make_plan(program, self.prepared.plan.target)
+        return compute(replace(self.prepared.copy(), ctx=ctx, plan=plan), clock)[self.key]
 
 
 def prepare_check(
@@ -94,13 +95,11 @@ def prepare_check(
         splits = inputs.by_nodes[of_type.node.name].reference
         return {key: read_expected(ctx, splits, of_type.node, of_type.ids, columns)}
 
-    prepared = prepare(
-        ctx,
-        inputs,
-        Clock(MemoryWatch(), ctx.report),
-        lambda _ctx: model,
+    reading = Reading(
+        model=lambda _ctx: model,
         choose=lambda _ctx, program: program,
         references=reference,
         complete=False,
     )
+    prepared = prepare(ctx, inputs, Clock(MemoryWatch(), ctx.report), reading)
     return Check(prepared=prepared, key=key)

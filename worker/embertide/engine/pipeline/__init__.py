@@ -9,7 +9,7 @@ compute         CSR -> layer graphs -> layers -> embeddings
 refresh         the current version's kept rows, from which a run may go on
 unchanged_rows  the rows that have not changed since
 reach           how far changes reach, and what computing them again takes
-keeping         layers that are kept for a next attempt or the next run
+keeping         what a run goes on from, and layers that are kept for another one
 graph_keeping   the graph that is kept beside them
 kept_graph      a graph that was kept: edges that have not changed are not read
 self_check      rows of the layers a second time, and that they agree
@@ -29,12 +29,10 @@ from functools import partial
 from embertide.context import RunContext
 from embertide.engine.pipeline.compute import compute
 from embertide.engine.pipeline.graph_keeping import graph_keeping
-from embertide.engine.pipeline.keeping import kept_layers, kept_rows_yield, store_of
-from embertide.engine.pipeline.prepare import prepare
+from embertide.engine.pipeline.keeping import going_on, kept_rows_yield
+from embertide.engine.pipeline.prepare import Reading, prepare
 from embertide.engine.pipeline.publish import publish
-from embertide.engine.pipeline.refresh import plan_refresh
 from embertide.engine.pipeline.self_check import SelfChecking
-from embertide.engine.pipeline.unchanged_rows import find_unchanged
 from embertide.engine.planning.order import WorkOrder
 from embertide.engine.stages.model import share_model
 from embertide.engine.stages.report import gather_report, keep_report
@@ -59,36 +57,19 @@ def run(
         EmbertideError: on the rank that found a problem, or on all.
     """
     make_room = partial(_make_room, clock, order)
-    with clock.memory:
-        read_model = partial(share_model, inputs=order.inputs, planned_digest=order.model_digest)
-        with graph_keeping(ctx, order.version) as graph:
-            prepared = prepare(
-                ctx, order.inputs, clock, read_model, only_targets=True,
-                kept=None if graph is None else graph.kept,
-            )  # fmt: skip
-            make_room()
-            self_check = SelfChecking(prepared, order.version)
-            with clock.stage("csr"):
-                refresh = plan_refresh(prepared, order)
-                if graph is not None and (refresh.keeps or order.keep):
-                    graph.keep(prepared.ctx, prepared.graph, store_of(ctx, order, refresh))
-                if graph is not None:
-                    graph.kept.release()
-            layers = prepared.plan.program.layers
-            with kept_layers(ctx, order, refresh, layers) as keeping:
-                with clock.stage("csr"):
-                    refreshing = find_unchanged(prepared, order, refresh)
-                embeddings = compute(
-                    prepared, clock, make_room, checker=self_check, keeping=keeping,
-                    refreshing=refreshing, chosen=prepared.chosen,
-                )  # fmt: skip
-                if graph is not None:
-                    graph.finish(ctx)
-                checked = self_check.finish(embeddings)
-                release_idle()
-                release_memory()
-                with kept_rows_yield(ctx, order):
-                    published = publish(prepared, order, embeddings, checked, clock)
+    model = partial(share_model, inputs=order.inputs, planned_digest=order.model_digest)
+    with clock.memory, graph_keeping(ctx, order.version) as graph:
+        reading = Reading(model=model, targets=True, kept=None if graph is None else graph.kept)
+        prepared = prepare(ctx, order.inputs, clock, reading)
+        make_room()
+        check = SelfChecking(prepared, order.version)
+        with going_on(prepared, order, graph, clock) as request:
+            embeddings = compute(prepared, clock, request, checker=check, make_room=make_room)
+            checked = check.finish(embeddings)
+            release_idle()
+            release_memory()
+            with kept_rows_yield(ctx, order, graph):
+                published = publish(prepared, order, embeddings, checked, clock)
     ctx = prepared.ctx
     report = gather_report(
         ctx,

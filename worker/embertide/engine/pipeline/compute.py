@@ -11,12 +11,11 @@ from embertide.engine.pipeline.prepare import Prepared
 from embertide.engine.pipeline.typed_graph import TypedGraph
 from embertide.engine.stages.csr import gather_partition
 from embertide.engine.stages.infer import (
+    EVERYTHING,
     Arrangement,
-    Chosen,
     Engine,
     Graphs,
-    Keeping,
-    Refreshing,
+    Request,
     arrange,
     infer,
 )
@@ -25,20 +24,16 @@ from embertide.facts.telemetry.clock import Clock
 from embertide.graph.graph import LayerGraph
 from embertide.kernels.csr import Csr
 from embertide.kernels.spilled_csr import AnyCsr, in_memory
-from embertide.program.plans.passes import make_plan
 from embertide.program.selfcheck.checker import Checker
-from embertide.program.steps import Program
 
 
 def compute(
     prepared: Prepared,
     clock: Clock,
-    make_room: Callable[[], None] = lambda: None,
-    program: Program | None = None,
+    request: Request = EVERYTHING,
+    *,
     checker: Callable[[Arrangement], Checker | None] = lambda _layers: None,
-    keeping: Keeping | None = None,
-    refreshing: Refreshing | None = None,
-    chosen: Chosen | None = None,
+    make_room: Callable[[], None] = lambda: None,
 ) -> dict[str, torch.Tensor]:
     """Key of a result -> [N/(P*M), D'] float32, the embeddings of our sub-range; only the chosen
     ones of its rows, in their order, where some are chosen.
@@ -46,25 +41,20 @@ def compute(
     Uses the prepared graph and features up. Collective: every rank must call.
 
     Args:
-        make_room: gives back idle pages that the layers' tensors would not fill.
-        program: another one than the prepared one, of the same features and relations.
         checker: makes what computes rows of the layers again, if anything does.
-        keeping: where layers are kept for a next attempt; None: none is, nor is one read.
-        refreshing: rows that the version before has kept, where they need not be computed.
-        chosen: the rows that are wanted; only these are in the result. None: all.
+        make_room: gives back idle pages that the layers' tensors would not fill.
     """
     ctx, graph, loaded = prepared.ctx, prepared.graph, prepared.loaded
-    plan = prepared.plan if program is None else make_plan(program, prepared.plan.target)
     with clock.stage("infer"):
         ranges, locations = graph.of_types(prepared.names)
-        layers = arrange(ctx, plan, ranges)
+        layers = arrange(ctx, prepared.plan, ranges)
         checking = checker(layers)
         graphs = layer_graphs(ctx, layers, graph, clock, checking)
         # Layer graphs have what they need of them.
         graph.sub_ranges.clear()
         make_room()
         engine = Engine.of(ctx, layers, graphs, loaded, locations, clock, checking)
-        embeddings = infer(engine, chosen=chosen, keeping=keeping, refreshing=refreshing)
+        embeddings = infer(engine, request)
         loaded.clear()
     return embeddings
 

@@ -17,7 +17,7 @@ import torch
 
 from embertide.context import RunContext
 from embertide.engine.pipeline.compute import compute
-from embertide.engine.pipeline.prepare import Prepared, prepare
+from embertide.engine.pipeline.prepare import Prepared, Reading, prepare
 from embertide.engine.planning.base_version import kept_key
 from embertide.engine.planning.inputs import Inputs, list_inputs
 from embertide.engine.planning.job_model import read_job_model
@@ -27,7 +27,7 @@ from embertide.engine.planning.publishing import chosen_result
 from embertide.engine.planning.readiness import describe, missing_inputs
 from embertide.engine.planning.unchanged import touched
 from embertide.engine.stages.features import LoadedNodes
-from embertide.engine.stages.infer import Keeping
+from embertide.engine.stages.infer import Keeping, Request
 from embertide.engine.stages.verify import Expected
 from embertide.errors import EmbertideError, InputError, InputsNotReady
 from embertide.facts.telemetry.clock import Clock
@@ -136,10 +136,12 @@ def embed_job(
         return {}
 
     clock = Clock(MemoryWatch(), on_progress)
-    prepared = prepare(
-        ctx, inputs, clock, lambda _ctx: model, choose=lambda _ctx, program: _only(program, key),
+    reading = Reading(
+        model=lambda _ctx: model,
+        choose=lambda _ctx, program: program.only({key: program.results[key]}),
         references=find,
-    )  # fmt: skip
+    )
+    prepared = prepare(ctx, inputs, clock, reading)
     layers = layer_key(job, inputs)
     return _embed(prepared, clock, key, asked, torch.from_numpy(dense[0]), layers)
 
@@ -155,10 +157,6 @@ def one_worker(job: EmbeddingJob, on_progress: OnProgress) -> RunContext:
         raise InputsNotReady(f"inputs are not ready: {describe(missing)}")
     exchange = Exchange(Grid(GridShape.of(1, 1)), torch.device("cpu"), NullRecorder())
     return RunContext(job, exchange, storage, on_progress, threads=torch.get_num_threads())
-
-
-def _only(program: Program, key: str) -> Program:
-    return program.only({key: program.results[key]})
 
 
 def check_kinds(ids: Sequence[Id], node: NodeInput) -> None:
@@ -230,8 +228,8 @@ def _embed(
         keeping = Keeping(
             layer_store, (), attempt.begin, lambda since: touched(ctx.storage, since, uris)
         )
-        chosen = {node_type_of(key): rows}
-        computed = compute(prepared, clock, keeping=keeping, chosen=chosen)[key]
+        request = Request(chosen={node_type_of(key): rows}, keeping=keeping)
+        computed = compute(prepared, clock, request)[key]
     facts = ctx.graph_facts
     places = torch.cumsum(rows, 0)[dense] - 1
     return SomeEmbeddings(

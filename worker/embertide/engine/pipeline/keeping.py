@@ -7,13 +7,17 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 
 from embertide.context import RunContext
-from embertide.engine.pipeline.refresh import RefreshPlan, on_one_machine
+from embertide.engine.pipeline.graph_keeping import GraphKeeping
+from embertide.engine.pipeline.prepare import Prepared
+from embertide.engine.pipeline.refresh import RefreshPlan, on_one_machine, plan_refresh
+from embertide.engine.pipeline.unchanged_rows import find_unchanged
 from embertide.engine.planning.base_version import kept_key
 from embertide.engine.planning.order import WorkOrder
 from embertide.engine.planning.unchanged import touched
-from embertide.engine.stages.infer import Keeping
+from embertide.engine.stages.infer import Keeping, Request
 from embertide.engine.stages.infer.restoring import NOT_USED
 from embertide.errors import EmbertideError
+from embertide.facts.telemetry.clock import Clock
 from embertide.io.versions.layers.attempts import Attempt
 from embertide.io.versions.layers.places import key_uri
 from embertide.io.versions.layers.store import LayerStore
@@ -37,7 +41,30 @@ ON_DISK = (
 
 
 @contextmanager
-def kept_layers(
+def going_on(
+    prepared: Prepared, order: WorkOrder, graph: GraphKeeping | None, clock: Clock
+) -> Iterator[Request]:
+    """What a run wants, what is there of the current version or a failed attempt, and where its
+    own layers are kept. The body computes and publishes. Collective: every rank must call.
+
+    Args:
+        graph: is kept, too, and let go of where it was read.
+    """
+    ctx, layers = prepared.ctx, prepared.plan.program.layers
+    with clock.stage("csr"):
+        refresh = plan_refresh(prepared, order)
+        if graph is not None and (refresh.keeps or order.keep):
+            graph.keep(ctx, prepared.graph, store_of(ctx, order, refresh))
+        if graph is not None:
+            graph.kept.release()
+    with _kept_layers(ctx, order, refresh, layers) as keeping:
+        with clock.stage("csr"):
+            base = find_unchanged(prepared, order, refresh)
+        yield Request(chosen=prepared.chosen, base=base, keeping=keeping)
+
+
+@contextmanager
+def _kept_layers(
     ctx: RunContext, order: WorkOrder, refresh: RefreshPlan, layers: int
 ) -> Iterator[Keeping | None]:
     """Where layers are kept, below the output; None where none is.
@@ -93,11 +120,15 @@ def kept_layers(
         _sweep(ctx, refresh)
 
 
-def kept_rows_yield(ctx: RunContext, order: WorkOrder) -> AbstractContextManager[None]:
+def kept_rows_yield(
+    ctx: RunContext, order: WorkOrder, graph: GraphKeeping | None = None
+) -> AbstractContextManager[None]:
     """While the block writes a version, a disk that is full gets back the room of all kept layers.
 
-    Nothing may read or write them for this run any more.
+    Nothing may read or write them for this run any more, once what is kept of a graph is sealed.
     """
+    if graph is not None:
+        graph.finish(ctx)
     output = ctx.job.spec.output.uri
     give = partial(give_back, ctx.storage, output, order.version)
     return ctx.storage.making_room(output, give)

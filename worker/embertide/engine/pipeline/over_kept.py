@@ -29,7 +29,7 @@ from embertide.engine.pipeline.embed import (
 )
 from embertide.engine.pipeline.kept_graph import KeptGraph
 from embertide.engine.pipeline.near import NearGraph, near_features, near_graph
-from embertide.engine.pipeline.prepare import Prepared, prepare, target_of, to_publish
+from embertide.engine.pipeline.prepare import Prepared, Reading, prepare, target_of, to_publish
 from embertide.engine.planning.inputs import Inputs, list_inputs
 from embertide.engine.planning.job_model import read_job_model
 from embertide.engine.planning.kept_version import KeptVersion, read_kept
@@ -55,7 +55,6 @@ from embertide.engine.stages.infer import (
     infer_over_kept,
     sealed_end,
 )
-from embertide.engine.stages.verify import Expected
 from embertide.errors import InputError
 from embertide.facts.telemetry.clock import Clock
 from embertide.facts.telemetry.memory import MemoryWatch
@@ -187,10 +186,14 @@ class _Work:
         clock = Clock(MemoryWatch(), self.ctx.report)
         there = KeptGraph(new_version(), self.kept.key)
         try:
-            prepared = prepare(
-                self.ctx, self.inputs, clock, lambda _ctx: self.model, references=_no_references,
-                later=True, edges_of=self._edges_of, kept=there,
-            )  # fmt: skip
+            reading = Reading(
+                model=lambda _ctx: self.model,
+                references=lambda *_: {},
+                later=True,
+                edges_of=self._edges_of,
+                kept=there,
+            )
+            prepared = prepare(self.ctx, self.inputs, clock, reading)
         finally:
             there.release()
         ctx, of = prepared.ctx, node_type_of(self.key)
@@ -309,10 +312,3 @@ class _Work:
         if seal is None:
             raise Damaged(f"{self.store.uri}: its digests of rows are gone")
         return seal
-
-
-def _no_references(
-    _ctx: RunContext, _inputs: Inputs, _program: Program, _nodes: Mapping[str, LoadedNodes]
-) -> dict[str, Expected]:
-    """Nothing is compared."""
-    return {}

@@ -167,50 +167,53 @@ def reference_of(references: Mapping[str, list[Split]], name: str) -> list[Split
     return references.get(name) or plain
 
 
-def prepare(
-    ctx: RunContext,
-    inputs: Inputs,
-    clock: Clock,
-    read_model: ReadModel,
-    *,
-    choose: Callable[[RunContext, Program], Program] = to_publish,
-    references: ReadReferences = model_references,
-    complete: bool = True,
-    only_targets: bool = False,
-    later: bool = False,
-    edges_of: EdgesOf | None = None,
-    kept: KeptGraph | None = None,
-) -> Prepared:
-    """Read the model and all inputs, and build the graph. Collective: every rank must call.
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What is read.
 
-    Args:
+    Attributes:
+        model: reads the job's model.
         choose: makes of the model's program the one that is computed.
         references: reads what embeddings are compared with.
         complete: refuse inputs that are too small, or that changed while they were read.
-        only_targets: read which nodes the job wants, where it names some.
+        targets: read which nodes the job wants, where it names some.
         later: read no features whose places are known, see :attr:`Prepared.later`.
         edges_of: the nodes into or out of which edges are kept in memory; None: all edges are.
         kept: finds graphs that an earlier run has kept, whose edges are not read.
+    """
+
+    model: ReadModel
+    choose: Callable[[RunContext, Program], Program] = to_publish
+    references: ReadReferences = model_references
+    complete: bool = True
+    targets: bool = False
+    later: bool = False
+    edges_of: EdgesOf | None = None
+    kept: KeptGraph | None = None
+
+
+def prepare(ctx: RunContext, inputs: Inputs, clock: Clock, what: Reading) -> Prepared:
+    """Read the model and all inputs, and build the graph. Collective: every rank must call.
 
     Raises:
         EmbertideError: on the rank that found a problem, or on all.
     """
-    job = ctx.job
+    job, kept = ctx.job, what.kept
     ctx = replace(ctx, job=with_tables(job, inputs.model_tables))
     with clock.stage("features"):
-        model = read_model(ctx)
-        plan, facts = _plan(ctx, model, choose)
+        model = what.model(ctx)
+        plan, facts = _plan(ctx, model, what.choose)
         program, tolerance = plan.program, model.reference_tolerance
         decoder = scoring(ctx.job, program)
         reading = replace(ctx, job=narrow(ctx.job, program))
-        nodes = load_types(reading, inputs, later=later)
+        nodes = load_types(reading, inputs, later=what.later)
         counts = {name: of_type.ids.count for name, of_type in nodes.items()}
         ctx.graph_facts.nodes = sum(counts.values())
         names = check_model(ctx.job, inputs, plan.sliced, ctx.grid.shape, counts)
         by_program = {name: nodes[of_type] for name, of_type in names.items()}
-        expected = references(ctx, inputs, program, by_program)
-        chosen = _chosen(ctx, inputs, program, by_program) if only_targets else None
-        only = None if edges_of is None else edges_of(ctx, program, by_program)
+        expected = what.references(ctx, inputs, program, by_program)
+        chosen = _chosen(ctx, inputs, program, by_program) if what.targets else None
+        only = None if what.edges_of is None else what.edges_of(ctx, program, by_program)
     with clock.stage("ingest"):
         read = match_relations(ctx.job, program)
         stand_ins, to_read = dict[Relation, Edges](), reading.job.spec.input.edges
@@ -220,7 +223,7 @@ def prepare(
         edges = ingest_types(reading, inputs, nodes, masks, stand_ins)
         ctx.graph_facts.omissions = omissions_of(reading.job, inputs, nodes, edges)
         warnings = weight_warnings(ctx.job, program)
-        if complete:
+        if what.complete:
             ctx.graph_facts.read = check_read(ctx, inputs, edges).to_json()
             warnings += check_unchanged(ctx, inputs)
         pairs = pairs_of(reading, inputs, nodes)

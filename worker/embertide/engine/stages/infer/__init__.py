@@ -10,18 +10,20 @@ asked       rows that are asked for, and what they are made of
 base        the rows that a version has kept
 stale       rows that differ from the base's
 tolerance   rows that move by little stay
+spill       tensors on disk, or in host memory beside a GPU
 ==========  ===============================================================================
 """
 
 from embertide.engine.stages.infer.asked import Chosen, OverKept, check_over_kept, sealed_end
 from embertide.engine.stages.infer.base import Refreshing
-from embertide.engine.stages.infer.drive import infer, infer_over_kept
+from embertide.engine.stages.infer.drive import EVERYTHING, Request, infer, infer_over_kept
 from embertide.engine.stages.infer.keeping import Keeping
 from embertide.engine.stages.infer.kept_rows import KeptRows
 from embertide.engine.stages.infer.loop import Arrangement, Engine, arrange
 from embertide.program.steps.execution import Graphs
 
 __all__ = [
+    "EVERYTHING",
     "Arrangement",
     "Chosen",
     "Engine",
@@ -30,6 +32,7 @@ __all__ = [
     "KeptRows",
     "OverKept",
     "Refreshing",
+    "Request",
     "arrange",
     "check_over_kept",
     "infer",

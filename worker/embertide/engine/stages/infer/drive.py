@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import torch
@@ -92,7 +93,7 @@ def drive(engine: Engine, want: Want[R_co], keeper: LayerKeeper | None = None) -
     Args:
         keeper: what is kept where layers end; None: nothing is.
     """
-    spilled = engine.spilled()
+    placement = engine.placement()
     for part in want.parts:
         if keeper is not None:
             keeper.before(part.first)
@@ -100,7 +101,9 @@ def drive(engine: Engine, want: Want[R_co], keeper: LayerKeeper | None = None) -
         if need is None:
             # The graph itself: no copy, no indirection.
             after = None if keeper is None else keeper.after
-            results = engine.run(part, engine.whole, engine.checker, spilled=spilled, after=after)
+            results = engine.run(
+                part, engine.whole, engine.checker, placement=placement, after=after
+            )
             made = Made(engine.whole, results)
         else:
             made = want.excerpts.run(part, need)
@@ -110,32 +113,40 @@ def drive(engine: Engine, want: Want[R_co], keeper: LayerKeeper | None = None) -
     return want.results()
 
 
-def infer(
-    engine: Engine,
-    *,
-    chosen: Chosen | None = None,
-    keeping: Keeping | None = None,
-    refreshing: Refreshing | None = None,
-) -> dict[str, torch.Tensor]:
-    """Compute the embeddings of our sub-ranges. Collective: every rank must call.
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a run wants, what is there, and what it keeps.
 
-    Args:
+    Attributes:
         chosen: the rows that are wanted, of a run that keeps none; None: all.
+        base: has kept rows, where they need not be computed.
         keeping: where layers are kept; None: none is, nor is one read.
-        refreshing: rows that the base has kept, where they need not be computed.
+    """
+
+    chosen: Chosen | None = None
+    base: Refreshing | None = None
+    keeping: Keeping | None = None
+
+
+EVERYTHING = Request()
+
+
+def infer(engine: Engine, request: Request = EVERYTHING) -> dict[str, torch.Tensor]:
+    """Compute the embeddings of our sub-ranges. Collective: every rank must call.
 
     Returns:
         key of a result -> [N/(P*M), D'] float32 in the ``rows`` layout; only the chosen ones of
         these rows, in their order, where some are chosen.
     """
+    base, keeping = request.base, request.keeping
     with torch.inference_mode():
-        if chosen is not None:
-            return _asked(engine, chosen, keeping)
+        if request.chosen is not None:
+            return _asked(engine, request.chosen, keeping)
         if keeping is None:
             return drive(engine, All(engine))
-        basis = "" if refreshing is None else refreshing.next_basis
+        basis = "" if base is None else base.next_basis
         with closing(LayerKeeper(engine, keeping, basis)) as keeper:
-            results = _kept(engine, keeper, refreshing)
+            results = _kept(engine, keeper, base)
             names, widths = engine.plan.program.results, engine.plan.program.widths
             keeper.keep_results(
                 {names[of]: Shard("rows", rows, widths[names[of]]) for of, rows in results.items()}

@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
 
 import torch
 
 from embertide.context import RunContext
-from embertide.engine.stages.infer.spilled import SpilledLayers
+from embertide.engine.stages.infer.spill import Spilled
 from embertide.facts.telemetry.clock import Clock
 from embertide.graph.exchange import Exchange
 from embertide.graph.merging import Merging
@@ -185,12 +186,11 @@ class Engine:
             whole = replace(whole, on_hop=partial(checker.hop, whole))
         return cls(ctx=ctx, plan=plan, whole=whole, loaded=loaded, clock=clock, checker=checker)
 
-    def spilled(self) -> SpilledLayers | None:
-        """Runs operations whose tensors are on disk; None where they are in memory."""
+    def placement(self) -> Placement:
+        """Where the tensors of all rows are."""
         if self.ctx.scratch is None:
-            return None
-        warn = self.ctx.graph_facts.kept.warn
-        return SpilledLayers(self.whole, self.plan, self.ctx.scratch, warn)
+            return InMemory(self.whole, self.plan)
+        return Spilled(self.whole, self.plan, self.ctx.scratch, self.ctx.graph_facts.kept.warn)
 
     def run(
         self,
@@ -198,7 +198,7 @@ class Engine:
         execution: Execution,
         checker: Checker | None,
         *,
-        spilled: SpilledLayers | None = None,
+        placement: Placement | None = None,
         after: Callable[[], None] | None = None,
         counted: bool = True,
     ) -> dict[str, torch.Tensor]:
@@ -206,7 +206,7 @@ class Engine:
 
         Args:
             part: of the execution's program.
-            spilled: where its tensors are, if they are on disk.
+            placement: where its tensors are; None: in memory.
             after: called when an operation is over.
             counted: as time and progress of the run.
 
@@ -215,6 +215,7 @@ class Engine:
             none.
         """
         plan, tensors, layers = part.plan, execution.tensors, part.plan.program.layers
+        placement = placement or InMemory(execution, plan)
         layer = self.clock.layer if counted else nullcontext
         work = _LayerWork(self.ctx, execution, plan.ops) if counted else None
         for at, op in enumerate(part.ops, part.first):
@@ -224,10 +225,7 @@ class Engine:
                 tensors.begin(op.inputs, op.frees)
                 if checker:
                     checker.begins(execution, at)
-                if spilled is None:
-                    tensors.keep(op.out, op.lower(execution))
-                else:
-                    spilled.run(at)
+                placement.run(at)
                 if checker:
                     checker.ended(execution, at)
                 if after is not None:
@@ -239,10 +237,37 @@ class Engine:
         if counted:
             self.ctx.progress("infer", 1.0, layers, layers)
         with layer(layers):
-            results = results_in_rows(execution) if spilled is None else spilled.results()
+            results = placement.results()
             if checker:
                 checker.results(execution, results)
         return results
+
+
+class Placement(Protocol):
+    """Where the tensors of an execution are. Methods are collective: every rank must call."""
+
+    def run(self, at: int) -> None:
+        """Make the result of operation ``at``, and free what no later one reads."""
+
+    def results(self) -> dict[str, torch.Tensor]:
+        """Key of a result -> [N/(P*M), D'] float32."""
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """Whole tensors, in the memory of the device."""
+
+    execution: Execution
+    plan: Plan
+
+    def run(self, at: int) -> None:
+        """See :class:`Placement`."""
+        op = self.plan.ops[at]
+        self.execution.tensors.keep(op.out, op.lower(self.execution))
+
+    def results(self) -> dict[str, torch.Tensor]:
+        """See :class:`Placement`."""
+        return results_in_rows(self.execution)
 
 
 def results_in_rows(execution: Execution) -> dict[str, torch.Tensor]:
