@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from embertide.program.plans.dirty import why_whole
+from embertide.program.plans.flow import why_whole
 from embertide.program.plans.plan import Target
 from embertide.program.steps.base import KINDS
 from embertide.program.steps.shapes import Shapes

@@ -41,7 +41,7 @@ from embertide.io.storage.opening import open_storage
 from embertide.io.versions.layers.seals import KeptTensor, Seal
 from embertide.io.versions.layers.store import LayerStore
 from embertide.program.plans.boundaries import Boundary, boundaries, boundary_digest, results_of
-from embertide.program.plans.dirty import why_whole
+from embertide.program.plans.flow import why_whole
 from embertide.program.plans.plan import Plan
 from embertide.program.steps import Program
 from tests.support.plans import as_given

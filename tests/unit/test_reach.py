@@ -12,10 +12,11 @@ from embertide.graph.exchange import Exchange
 from embertide.grid import Grid
 from embertide.kernels.csr import Csr
 from embertide.kernels.some_rows import targets_of
-from embertide.program.plans.dirty import Changes, dirty_rows
+from embertide.program.plans.flow import stale_rows
 from embertide.program.plans.plan import Plan
 from embertide.program.steps import Aggregate, Linear, Program
 from embertide.program.steps.base import Step
+from embertide.program.steps.frontier import Changes
 from embertide.spec.grid import GridShape
 from tests.support.plans import in_slices
 
@@ -58,7 +59,7 @@ def reach(changes: Changes, following: Following) -> Reach:
 
 def expected(changes: Changes) -> tuple[dict[str, torch.Tensor], int]:
     """The rows of each tensor that differ, and the in-edges of those of sums."""
-    dirty = dirty_rows(plan(), changes, lambda _name, rows: targets_of(graph(), rows))
+    dirty = stale_rows(plan(), changes, lambda _name, rows: targets_of(graph(), rows))
     sums = [f"s{layer}" for layer in range(LAYERS)]
     return dirty, sum(int(dirty[name].sum()) * EDGES for name in sums)
 

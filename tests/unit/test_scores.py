@@ -95,7 +95,8 @@ def test_a_product_that_anything_else_needs_stays(keep: str) -> None:
             HeadDot(out=f"more.{at}", layer=0, x="item", vector="of.v", heads=HEADS)
             for at in range(3)
         ]
-        program = replace(program, steps=(*program.steps, *more))
+        widths = program.widths | {step.out: HEADS for step in more}
+        program = replace(program, steps=(*program.steps, *more), widths=widths)
     assert "item" in kinds(narrowed(program))
 
 

@@ -38,6 +38,7 @@ a step is. The class has
 | what that holds and moves, for the plans of memory and traffic | `cost` |
 | what it computes, for the estimate of a run's time | `values_per_edge`, `flops_per_node` |
 | the layer graph that it reads, if it does | `edges` |
+| which rows it reads for some, which are stale, how far they move | `wants`, `stale`, `moves` |
 
 To add a kind: write the file, with `class Mine(Step, kind="mine")`, and name it in
 `program/steps/__init__.py`. `nodewise.py` has what steps without edges have in common, `base.py`

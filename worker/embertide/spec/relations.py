@@ -37,3 +37,11 @@ class Relation:
         """
         source, name, destination = text.split(_BETWEEN)
         return cls(source, name, destination)
+
+
+def ends_of(relation: str) -> tuple[str, str]:
+    """Source and destination type of a relation, as a program names it: "" where there is one."""
+    if not relation:
+        return "", ""
+    ends = Relation.parse(relation)
+    return ends.source, ends.destination

@@ -15,10 +15,11 @@ from embertide.io.versions.layers.patches import MOST_SHARE
 from embertide.kernels.csr import Csr
 from embertide.kernels.some_rows import targets_of
 from embertide.program.plans.boundaries import boundaries, results_of
-from embertide.program.plans.dirty import Changes, changed_inputs, dirty_in, dirty_rows, ends_of
+from embertide.program.plans.flow import stale_in, stale_inputs, stale_rows
 from embertide.program.plans.plan import Plan
-from embertide.program.plans.wanted import Rows
 from embertide.program.steps.base import EdgeStep
+from embertide.program.steps.frontier import Changes, Rows
+from embertide.spec.relations import ends_of
 
 _KEPT_READ_BYTES = 4e8
 """Bytes of kept rows that all workers of a machine read, check and put in order in a second."""
@@ -103,11 +104,11 @@ class _Follow:
 
     def reach(self) -> Reach:
         """See :func:`count_reach`."""
-        known, first = changed_inputs(self._plan, self._changes), 0
+        known, first = stale_inputs(self._plan, self._changes), 0
         dirty, edges, seconds = dict(known), dict[str, int](), 0.0
         for end in (*boundaries(self._plan), results_of(self._plan)):
             ops, first = self._plan.ops[first : end.at], end.at
-            part = dirty_in(self._plan, ops, known, self._changes, self._targets)
+            part = stale_in(self._plan, ops, known, self._changes, self._targets)
             dirty |= {name: rows for name, rows in part.items() if name not in known}
             edges = self._edges(dirty)
             seconds = self._cost(dirty, edges)
@@ -118,7 +119,7 @@ class _Follow:
                 part |= {name: self._new(name) for name in end.tensors}
             known = part
         if self._following.tolerance > 0:
-            dirty = dirty_rows(self._plan, self._changes, self._targets)
+            dirty = stale_rows(self._plan, self._changes, self._targets)
             edges = self._edges(dirty)
         return self._reach(dirty, edges, seconds)
 

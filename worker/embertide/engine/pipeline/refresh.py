@@ -21,7 +21,7 @@ from embertide.engine.planning.order import WorkOrder
 from embertide.facts.telemetry.refresh import FULL_RUN
 from embertide.graph.objects import broadcast_object
 from embertide.kernels.describe import instruction_set, is_compiled
-from embertide.program.plans.dirty import why_whole
+from embertide.program.plans.flow import why_whole
 
 _log = logging.getLogger("embertide")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from embertide.footprint import FLOAT_BYTES, GraphSize
 from embertide.program.plans.degrees import kinds_read
-from embertide.program.plans.dirty import ends_of
 from embertide.program.plans.plan import Plan
+from embertide.spec.relations import ends_of
 
 DIGEST_BYTES = 16
 _DEGREE_BYTES = 8

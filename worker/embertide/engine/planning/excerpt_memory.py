@@ -9,7 +9,7 @@ from embertide.engine.planning.graph import PlannedGraph
 from embertide.engine.planning.keeping import kept_bytes
 from embertide.footprint import FLOAT_BYTES
 from embertide.program.plans.boundaries import boundaries, results_of
-from embertide.program.plans.dirty import why_whole
+from embertide.program.plans.flow import why_whole
 from embertide.program.plans.plan import Plan
 
 _CUT_BYTES = 32

@@ -18,7 +18,7 @@ from embertide.facts.telemetry.report import PlannedTraffic
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, GraphSize
 from embertide.graph.shuffle import histogram_size
 from embertide.program.plans.boundaries import Boundary, boundaries, results_of
-from embertide.program.plans.dirty import why_whole
+from embertide.program.plans.flow import why_whole
 from embertide.program.plans.plan import Plan
 from embertide.spec.manifest import EmbeddingJob
 

@@ -13,6 +13,8 @@ whole_rows   whether workers of one host compute whole rows, whatever the grid s
 layouts      in which layouts operations read and make tensors, and what they free
 phases       where an operation needs rows of other nodes, or a statistic over all
 checking     the last pass: what holds for every plan
+flow         rows that are stale or wanted, from step to step through a plan
+boundaries   where layers end, and the identity of what is computed by then
 summary      a plan as plain data, for ``embertide show``
 ===========  ==============================================================================
 """

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from embertide.graph.views import EdgeView, Loops
-from embertide.program.plans.dirty import ends_of
 from embertide.program.steps import Program
 from embertide.program.steps.reference import End
+from embertide.spec.relations import ends_of
 
 
 class DegreeKind(NamedTuple):

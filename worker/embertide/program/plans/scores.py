@@ -6,11 +6,11 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from embertide.program.plans.plan import Plan
-from embertide.program.steps import HeadDot, Linear, Program, Step
+from embertide.program.steps.base import Step
+from embertide.program.steps.program import Program
 
 
 def narrow_scores(plan: Plan) -> Plan:
@@ -19,29 +19,20 @@ def narrow_scores(plan: Plan) -> Plan:
 
 
 def _narrow(program: Program) -> Program:
-    kept = {*program.results.values(), *program.outputs}
-    scores = {
-        step.out: dots
-        for step in program.steps
-        if isinstance(step, Linear) and step.out not in kept and (dots := _scores(program, step))
-    }
-    replaced = {dot.out for dots in scores.values() for dot in dots}
+    kept, narrower = {*program.results.values(), *program.outputs}, dict[str, list[Step]]()
+    for step in program.steps:
+        if step.product is None or step.out in kept:
+            continue
+        (x,) = step.reads()
+        readers = [reader for reader in program.steps if step.out in reader.reads()]
+        others = [other for one in readers if (other := one.of_product(x, step.product))]
+        fewer = sum(program.widths[reader.out] for reader in readers) < program.widths[step.out]
+        if others and len(others) == len(readers) and fewer:
+            narrower[step.out] = others
+    replaced = {other.out for others in narrower.values() for other in others}
     steps: list[Step] = []
     for step in program.steps:
-        if isinstance(step, Linear) and step.out in scores:
-            steps += [
-                replace(dot, x=step.x, weight=step.weight, bias=step.bias)
-                for dot in scores[step.out]
-            ]
-        elif step.out not in replaced:
-            steps.append(step)
-    widths = {name: width for name, width in program.widths.items() if name not in scores}
+        if step.out not in replaced:
+            steps += narrower.get(step.out, [step])
+    widths = {name: width for name, width in program.widths.items() if name not in narrower}
     return replace(program, steps=tuple(steps), widths=widths)
-
-
-def _scores(program: Program, product: Linear) -> Sequence[HeadDot]:
-    """The scores of a product that nothing else reads, if they are fewer than its columns."""
-    readers = [step for step in program.steps if product.out in step.reads()]
-    scores = [step for step in readers if isinstance(step, HeadDot) and step.weight is None]
-    fewer = sum(step.heads for step in scores) < program.widths[product.out]
-    return scores if len(scores) == len(readers) and fewer else ()

@@ -28,12 +28,11 @@ from embertide.program.selfcheck.row_edges import RowEdges, special_rows
 from embertide.program.selfcheck.some import Complete, complete_rows, join_checks, ours_of
 from embertide.program.selfcheck.tally import NameOf, Tally, difference, joined, worst_of
 from embertide.program.selfcheck.units import Unit, units_of
-from embertide.program.steps.base import Step
+from embertide.program.steps.base import EdgeStep, Step
 from embertide.program.steps.execution import Execution
-from embertide.program.steps.propagate import Propagate
 from embertide.program.steps.reference import End
 from embertide.program.steps.run import Run
-from embertide.spec.relations import Relation
+from embertide.spec.relations import ends_of
 
 
 @dataclass
@@ -131,7 +130,7 @@ class Checker:
     def hop(
         self,
         execution: Execution,
-        step: Step,
+        step: EdgeStep,
         number: int,
         shard: Shard,
         *,
@@ -139,8 +138,7 @@ class Checker:
         columns: Sequence[slice] | None = None,
     ) -> None:
         """One of the sums of a step that sums several times is there: compare all but the last."""
-        assert isinstance(step, Propagate)
-        if number == step.times:
+        if number == step.passes:
             return
         with self._timed():
             (own,) = (one for one in self._in_progress if one.unit.over_edges is step)
@@ -386,10 +384,7 @@ class Checker:
 
 def _type_at(relation: str, end: End) -> str:
     """The node type at an end of a relation."""
-    if not relation:
-        return ""
-    ends = Relation.parse(relation)
-    return ends.destination if end == "in" else ends.source
+    return ends_of(relation)[1 if end == "in" else 0]
 
 
 def _why_skipped(run: Run) -> str:

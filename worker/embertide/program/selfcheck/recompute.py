@@ -15,11 +15,10 @@ from embertide.program.selfcheck.draw import Nodes
 from embertide.program.selfcheck.memory import CHUNK_VALUES
 from embertide.program.selfcheck.row_edges import RowEdges
 from embertide.program.selfcheck.units import Unit
-from embertide.program.steps.base import Step
+from embertide.program.steps.base import EdgeStep, Step
 from embertide.program.steps.program import Program
-from embertide.program.steps.propagate import Propagate
 from embertide.program.steps.reference import Degrees, End, LayerGraph, ReferenceRun
-from embertide.spec.relations import Relation
+from embertide.spec.relations import ends_of
 
 Change = Callable[[Tensor], Tensor]
 """What is done to each tensor that a step reads or makes."""
@@ -82,7 +81,7 @@ class Recomputation:
     def compute_hop(self, at: Nodes, change: Change = unchanged) -> Tensor:
         """[k, D] the next of the sums of a step that sums several times."""
         step = self.unit.over_edges
-        assert isinstance(step, Propagate)
+        assert step is not None
         return torch.cat([_Part(self, some, change).hop(step) for some in self._chunks(at)])
 
     def with_columns(self, number: int, rows: Rows, columns: Sequence[slice] | None) -> Rows | None:
@@ -111,11 +110,11 @@ class Recomputation:
         self.pieces[number] = whole, there
         return None
 
-    def passed(self, step: Propagate, number: int, after: Rows) -> None:
+    def passed(self, step: EdgeStep, number: int, after: Rows) -> None:
         """A sum was compared: the next one follows from it, and the result has its share of it."""
         total = self.hop[1] if self.hop else None
-        if step.hops is not None:
-            share = step.hops[number] * after.at(self.rows)
+        if step.shares is not None:
+            share = step.shares[number] * after.at(self.rows)
             total = share if total is None else total + share
         self.hop, self.compared = (after, total), number
 
@@ -144,10 +143,8 @@ class Recomputation:
 
     def within(self, view: EdgeView) -> bool:
         """Whether a graph's edges lead from a type to itself."""
-        if not view.relation:
-            return True
-        relation = Relation.parse(view.relation)
-        return relation.source == relation.destination
+        source, destination = ends_of(view.relation)
+        return source == destination
 
 
 @dataclass
@@ -184,7 +181,7 @@ class _Part:
 
     def make(self, step: Step) -> Tensor:
         """[k, width] the result of a step."""
-        if isinstance(step, Propagate):
+        if isinstance(step, EdgeStep) and step.passes > 1:
             return self._sums(step)
         if step.own_edges is not None:
             run, _ = self._over(step, step.own_edges)
@@ -194,23 +191,23 @@ class _Part:
             self._run(step, tensors, {self.whole.unit.node_type: len(self.places)})
         )
 
-    def hop(self, step: Propagate) -> Tensor:
+    def hop(self, step: EdgeStep) -> Tensor:
         """[k, D] a sum of the result before it."""
         run, sources = self._over(step, step.edges)
         before = self.whole.hop[0] if self.whole.hop else self.whole.captured[step.x]
         values = self._of_sources(step, before, sources)
-        return step.reference_hop(run, values)[: len(self.places)]
+        return step.reference_pass(run, values)[: len(self.places)]
 
-    def _sums(self, step: Propagate) -> Tensor:
+    def _sums(self, step: EdgeStep) -> Tensor:
         """The result of a step that sums several times, by its last sum."""
         last = self.change(self.hop(step))
-        if step.hops is None:
+        if step.shares is None:
             return last
         total = self.whole.hop[1] if self.whole.hop else None
-        before = self.read(step.x) * step.hops[0]
+        before = self.read(step.x) * step.shares[0]
         if total is not None:
             before = before + self.change(total[torch.from_numpy(self.places)])
-        return before + step.hops[-1] * last
+        return before + step.shares[-1] * last
 
     # -- over edges --------------------------------------------------------------------------
 
@@ -233,8 +230,8 @@ class _Part:
                 tensors[name] = self._of_sources(step, whole.captured[name], sources)
             else:
                 tensors[name] = _padded(self.read(name), targets)
-        ends = (view.relation and Relation.parse(view.relation)) or None
-        nodes = {ends.destination: targets, ends.source: len(sources)} if ends else {"": targets}
+        source, destination = ends_of(view.relation)
+        nodes = {destination: targets, source: len(sources)}
         run = self._run(step, tensors, nodes, {view.relation: graph}, view.layer)
         return replace(run, degrees=self._known(step, view, run, sources)), sources
 

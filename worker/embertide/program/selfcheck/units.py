@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +10,7 @@ from embertide.program.plans.plan import Plan
 from embertide.program.steps.base import EdgeStep, Step
 from embertide.program.steps.reach import Reach
 from embertide.program.steps.run import Run
-from embertide.spec.relations import Relation
+from embertide.spec.relations import ends_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,15 +52,12 @@ class Unit:
 
     def are_rows(self, view: EdgeView) -> bool:
         """Whether the rows are destinations of a layer graph, and not sources alone."""
-        return not view.relation or Relation.parse(view.relation).destination == self.node_type
+        return not view.relation or ends_of(view.relation)[1] == self.node_type
 
     @cached_property
     def at_sources(self) -> list[str]:
         """Tensors whose rows are read at the sources of edges."""
-        step = self.over_edges
-        if step is None:
-            return []
-        return list(Counter(step.reads()) - Counter(at_destination(step)))
+        return self.over_edges.reads_at_sources() if self.over_edges else []
 
     @cached_property
     def at_rows(self) -> list[str]:
@@ -71,19 +67,12 @@ class Unit:
         for op in self.ops:
             names += [op.onto] if op.onto is not None else []
             for step in op.steps:
-                own = at_destination(step) if step is self.over_edges else step.reads()
+                own = step.reads_at_rows()
                 # A sum of products is read as the tensor that it is added to.
                 names += [] if op.onto is not None and step.summed else own
                 made.add(step.out)
         there = {*made, *self.at_sources}
         return [name for name in dict.fromkeys(names) if name not in there]
-
-
-def at_destination(step: Step) -> list[str]:
-    """The tensors that a step over edges reads at their destinations."""
-    fields = step.at_destination if isinstance(step, EdgeStep) else ()
-    names = [getattr(step, field) for field in fields]
-    return [name for name in names if name is not None]
 
 
 def units_of(plan: Plan) -> list[list[Unit]]:

@@ -11,7 +11,6 @@ import torch
 from embertide.errors import ModelError
 from embertide.graph.gemm import linear, ring_gemm
 from embertide.graph.spmm import Reduction, spmm, spmm_each, spmm_linear
-from embertide.kernels.csr import Csr
 from embertide.kernels.distances import add_at_targets
 from embertide.kernels.epilogue import NOTHING
 from embertide.kernels.memory import as_type
@@ -21,6 +20,7 @@ from embertide.program.steps.alive import Alive
 from embertide.program.steps.base import EdgeStep, Leader
 from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
+from embertide.program.steps.frontier import Moved
 from embertide.program.steps.norms import (
     WITHIN_A_TYPE,
     Norm,
@@ -161,15 +161,18 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         target = target_factors(self.norm, self.edges, graph)
         return Reduction(self.reduce, weighted, target), source
 
-    def distances(self, execution: Execution, csr: Csr, of_x: torch.Tensor) -> torch.Tensor:
-        """[N/P] float64, how far our rows of a sum move at most.
+    @property
+    def has_bounds(self) -> bool:
+        """A sum has."""
+        return self.commutes
 
-        Collective: every rank must call.
-
-        Args:
-            csr: the edges of our partition as they are stored, without the view's self-loops.
-            of_x: [N] float64, how far the rows of ``x`` move.
-        """
+    def moves(self, at: Moved) -> torch.Tensor:
+        """The sum of how far its sources move. Collective: every rank must call."""
+        execution, csr, of_x = (
+            at.execution,
+            at.edges_of(self.layer, self.relation),
+            at.everywhere(self.x),
+        )
         reduction, source = self._reduction(execution)
         if source is not None:
             channel = execution.channel(self.layer, "graph", "refresh", self.relation)

@@ -8,8 +8,9 @@ costs. A new kind of step is one file with one class; no other code asks for the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_type_hints
 
@@ -18,9 +19,10 @@ import torch
 from embertide.errors import ModelError
 from embertide.graph.views import EdgeView, Loops
 from embertide.layouts import Shard
+from embertide.program.steps.frontier import Moved, Rows, Stale, Wants, join
 from embertide.program.steps.reach import Reach
 from embertide.program.steps.run import Input, Product, RowActivation, Run
-from embertide.spec.relations import Relation
+from embertide.spec.relations import ends_of
 
 if TYPE_CHECKING:
     from embertide.program.steps.alive import Alive
@@ -87,6 +89,14 @@ class Step(ABC):
     def reads(self) -> list[str]:
         """Names of the tensors that the step reads; one that is read twice, twice."""
         return _named(self, "read")
+
+    def reads_at_sources(self) -> list[str]:
+        """Those whose rows are read at the sources of a row's edges."""
+        return []
+
+    def reads_at_rows(self) -> list[str]:
+        """Those whose rows are read at the row itself."""
+        return self.reads()
 
     def param_names(self) -> list[str]:
         """Names of the parameters that the step reads."""
@@ -161,6 +171,61 @@ class Step(ABC):
         """
         return None
 
+    @property
+    def label(self) -> str:
+        """The step as messages name it."""
+        return f"{self.out} ({self.kind_name}, layer {self.layer + 1})"
+
+    # -- which rows it reads, and how far it moves them --------------------------------------
+
+    def wants(self, rows: Rows, at: Wants) -> dict[str, Rows]:
+        """Tensor -> the rows of it that the step reads for some rows of its result.
+
+        Collective where ``at.sources`` is.
+        """
+        if self.reach is Reach.GRAPH:
+            return {name: at.every(name) for name in self.reads()}
+        return dict.fromkeys(self.reads(), rows)
+
+    def stale(self, at: Stale) -> Rows:
+        """Rows of the result that differ from an earlier run's, or may, of nodes that it had.
+
+        A row does where its features or its in-edges do, where a degree that it is multiplied by
+        does, or where a row that it is made of does. Collective where ``at.targets`` is.
+        """
+        own, view = at.types[self.out], self.own_edges
+        rows = at.degrees(self, own)
+        for name in self.reads():
+            if at.types[name] == own:
+                rows = rows | at.rows[name]
+        if view is not None and ends_of(view.relation)[1] == own:
+            rows = rows | at.changes.edges[view.relation]
+        return rows
+
+    def gains(self, _norms: Norms) -> list[tuple[str, float]] | None:
+        """How far a row of the result moves at most, for how far the same rows of what it reads do.
+
+        Distances are Euclidean. None: it is not known, or rows of other nodes count.
+
+        Returns:
+            (name of a tensor that it reads, factor); one that is read twice, twice.
+        """
+        return None
+
+    @property
+    def has_bounds(self) -> bool:
+        """Whether :meth:`moves` knows how far rows of the result move at most."""
+        return self.gains(lambda _: 1.0) is not None
+
+    def moves(self, at: Moved) -> torch.Tensor:
+        """[N/P] float64, how far our partition's rows of the result move at most.
+
+        Of a step that :attr:`has_bounds`. Collective: every rank must call.
+        """
+        gains = self.gains(at.norm)
+        assert gains is not None
+        return torch.stack([at.ours(name) * gain for name, gain in gains]).sum(0)
+
     # -- how it runs, and what that costs ----------------------------------------------------
 
     def wants_rows(self, name: str) -> bool:
@@ -229,21 +294,18 @@ class Step(ABC):
         """The step for so many columns of its result: whole groups."""
         return self
 
-    def gains(self, _norms: Norms) -> list[tuple[str, float]] | None:
-        """How far a row of the result moves at most, for how far the same rows of what it reads do.
-
-        Distances are Euclidean. None: it is not known, or rows of other nodes count.
-
-        Returns:
-            (name of a tensor that it reads, factor); one that is read twice, twice.
-        """
-        return None
-
     # -- how passes may combine it with other steps -----------------------------------------------
 
     @property
     def product(self) -> Product | None:
         """The matrix product that the step is, if it is one."""
+        return None
+
+    def of_product(self, _x: str, _product: Product) -> Step | None:
+        """A narrower step that makes the result of a product of ``x`` which is then never made.
+
+        Of a step that reads the product and nothing else; None where there is none.
+        """
         return None
 
     @property
@@ -317,8 +379,53 @@ class EdgeStep(Step):
 
     @property
     def passes(self) -> int:
-        """How often it goes over all edges."""
+        """How often it goes over all edges, each time for the rows that it has just made."""
         return 1
+
+    def reads_at_sources(self) -> list[str]:
+        """All but those of the destination type, and those that are read at both ends."""
+        return list(Counter(self.reads()) - Counter(self.reads_at_rows()))
+
+    def reads_at_rows(self) -> list[str]:
+        """Those of the destination type."""
+        names = [getattr(self, field) for field in self.at_destination]
+        return [name for name in names if name is not None]
+
+    def wants(self, rows: Rows, at: Wants) -> dict[str, Rows]:
+        """Sources of edges too; a row is its own neighbour where the step adds self-loops."""
+        source, own = ends_of(self.relation)
+        frontier = rows
+        for _ in range(self.passes):
+            # Sums of sums read the same graph again, for the sources of the rows before.
+            join(at.graphs, (self.layer, self.relation), frontier)
+            reached = at.sources(self.relation, frontier)
+            frontier = reached | frontier if source == own else reached
+        wanted = {name: rows for name in self.reads() if at.types[name] == own}
+        return wanted | dict.fromkeys(self.reads_at_sources(), frontier)
+
+    def stale(self, at: Stale) -> Rows:
+        """Also rows whose neighbours are stale, or have another factor."""
+        source, own = ends_of(self.relation)
+        rows, frontier = super().stale(at), torch.zeros_like(at.changes.new[source])
+        if self.out not in at.scaled:
+            frontier = at.degrees(self, source)
+        for name in self.reads_at_sources():
+            frontier = frontier | at.rows[name]
+        for _ in range(self.passes):
+            rows = rows | at.targets(self.relation, frontier)
+            if source == own:
+                # A row is its own neighbour where the step adds self-loops.
+                rows = frontier = rows | frontier
+        return rows
+
+    @property
+    def shares(self) -> tuple[float, ...] | None:
+        """By what ``x`` and the rows after each pass are added up; None: the last are it."""
+        return None
+
+    def reference_pass(self, run: ReferenceRun, before: torch.Tensor) -> torch.Tensor:
+        """The rows after a pass in float64, of those before it [N, D]."""
+        return self.reference(replace(run, tensors={**run.tensors, self.x: before}))
 
     @property
     def shares_rows(self) -> bool:
@@ -332,11 +439,8 @@ class EdgeStep(Step):
 
     def node_type(self, types: dict[str, str]) -> str:
         """The destination type of the relation."""
-        source = destination = ""
-        if self.relation:
-            relation = Relation.parse(self.relation)
-            source, destination = relation.source, relation.destination
-        at_destination = [getattr(self, field) for field in self.at_destination]
+        source, destination = ends_of(self.relation)
+        at_destination = self.reads_at_rows()
         for name in self.reads():
             wanted = destination if name in at_destination else source
             if types[name] != wanted:

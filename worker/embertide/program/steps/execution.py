@@ -16,7 +16,7 @@ from embertide.kernels.edge_features import LoopFill
 from embertide.kernels.epilogue import Epilogue
 from embertide.kernels.memory import as_type, copy_of
 from embertide.layouts import Layout, Shard
-from embertide.program.steps.base import Step
+from embertide.program.steps.base import EdgeStep
 from embertide.program.steps.program import Program
 from embertide.program.steps.run import Run
 from embertide.program.steps.tensors import Tensors
@@ -33,7 +33,7 @@ class OnHop(Protocol):
 
     def __call__(
         self,
-        step: Step,
+        step: EdgeStep,
         number: int,
         shard: Shard,
         *,
@@ -44,7 +44,7 @@ class OnHop(Protocol):
 
 
 def ignored(
-    step: Step,
+    step: EdgeStep,
     number: int,
     shard: Shard,
     *,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -20,7 +20,7 @@ from embertide.program.steps.execution import Execution
 from embertide.program.steps.linear import multiply, place_product, product_cost
 from embertide.program.steps.nodewise import RowStep
 from embertide.program.steps.reference import ReferenceRun
-from embertide.program.steps.run import Run
+from embertide.program.steps.run import Product, Run
 from embertide.program.steps.shapes import Shapes
 
 
@@ -86,6 +86,12 @@ class HeadDot(RowStep, kind="head_dot"):
     def compute(self, execution: Execution, x: Tensor) -> Tensor:
         """[n, H*F] -> [n, H]."""
         return nodewise.head_dot(x, execution.param(self.vector).reshape(self.heads, -1))
+
+    def of_product(self, x: str, product: Product) -> HeadDot | None:
+        """(x W) a = x (W a)."""
+        if self.weight is not None:
+            return None
+        return replace(self, x=x, weight=product.weight, bias=product.bias)
 
     def cost(self, costs: Costs, op: Run) -> None:
         """The inputs and the result."""

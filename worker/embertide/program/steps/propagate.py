@@ -69,6 +69,11 @@ class Propagate(EdgeStep, kind="propagate"):
         return self.times
 
     @property
+    def shares(self) -> tuple[float, ...] | None:
+        """See ``hops``."""
+        return self.hops
+
+    @property
     def only_gathers(self) -> bool:
         """The first h is summed, and not added as it is."""
         return not self.alpha and self.hops is None
@@ -92,12 +97,12 @@ class Propagate(EdgeStep, kind="propagate"):
         """One sum after the other."""
         every = [run.tensors[self.x]]
         for _ in range(self.times):
-            every.append(self.reference_hop(run, every[-1]))
+            every.append(self.reference_pass(run, every[-1]))
         if self.hops is None:
             return every[-1]
         return sum((hop * h for hop, h in zip(self.hops, every, strict=True)), every[0] * 0)
 
-    def reference_hop(self, run: ReferenceRun, h: Tensor) -> Tensor:
+    def reference_pass(self, run: ReferenceRun, before: Tensor) -> Tensor:
         """h_t in float64 of h_(t-1) [N, D]."""
         once = Aggregate(
             out=self.out,
@@ -109,7 +114,7 @@ class Propagate(EdgeStep, kind="propagate"):
             edge_weight=self.edge_weight,
             relation=self.relation,
         )
-        summed = once.reference(replace(run, tensors={self.out: h}))
+        summed = once.reference(replace(run, tensors={self.out: before}))
         return (1 - self.alpha) * summed + self.alpha * run.tensors[self.x]
 
     @property

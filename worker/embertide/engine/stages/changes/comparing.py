@@ -24,7 +24,8 @@ from embertide.io.versions.layers.patches import EarlierRows
 from embertide.io.versions.layers.seals import Damaged, KeptTensor, Seal
 from embertide.io.versions.layers.store import LayerStore
 from embertide.kernels.hashing import Words
-from embertide.program.plans.dirty import Changes, ends_of
+from embertide.program.steps.frontier import Changes
+from embertide.spec.relations import ends_of
 
 Dense = npt.NDArray[np.int64]
 

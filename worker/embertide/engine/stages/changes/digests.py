@@ -24,7 +24,7 @@ from embertide.kernels.hashing import Words, hash_bytes, hash_integers, hash_str
 from embertide.kernels.ids import Ids
 from embertide.kernels.owners import split_by_owner
 from embertide.layouts import Loaded
-from embertide.program.plans.dirty import ends_of
+from embertide.spec.relations import ends_of
 
 PRIMITIVE = "refresh"
 """Under which the transfers are counted."""

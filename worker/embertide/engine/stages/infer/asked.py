@@ -25,13 +25,12 @@ from embertide.io.versions.layers.seals import Damaged, Seal
 from embertide.io.versions.layers.store import LayerStore
 from embertide.kernels.torch_threads import on_one_thread
 from embertide.program.plans.boundaries import Boundary, boundary_digest
-from embertide.program.plans.dirty import ends_of
+from embertide.program.plans.flow import why_more
 from embertide.program.plans.plan import Plan
-from embertide.program.plans.wanted import Neighbours, Rows, read_at_sources
-from embertide.program.steps.base import EdgeStep, Step
+from embertide.program.steps.base import EdgeStep
 from embertide.program.steps.execution import Execution
-from embertide.program.steps.propagate import Propagate
-from embertide.program.steps.reach import Reach
+from embertide.program.steps.frontier import Expand, Rows, join
+from embertide.spec.relations import ends_of
 
 Chosen = Mapping[str, Rows]
 """Node type, by the program's name -> [N] bool, the rows of its results that are wanted."""
@@ -53,7 +52,7 @@ def needed(
     parts: list[Part],
     chosen: Chosen,
     computable: Mapping[str, Rows] | None = None,
-    neighbours: Neighbours | None = None,
+    neighbours: Expand | None = None,
 ) -> list[tuple[Part, Need]]:
     """The parts that compute any row, in order, with what they need.
 
@@ -85,7 +84,7 @@ def needed(
             rows = need.nodes.get(types[name])
             if rows is not None:
                 rows = rows & computable[types[name]]
-                wants[name] = rows | wants[name] if name in wants else rows
+                join(wants, name, rows)
     return found
 
 
@@ -132,7 +131,7 @@ class Asked:
         facts.all_edges = sum(every.get(key, of_relation.get(key[1], 0)) for key in read)
 
 
-def _near_all(engine: Engine, excerpts: Excerpts) -> Neighbours:
+def _near_all(engine: Engine, excerpts: Excerpts) -> Expand:
     """The in-neighbours of some rows; all nodes where that is about as many, of which none is
     counted any more (DGI, section 4.1).
 
@@ -199,32 +198,8 @@ def check_over_kept(plan: Plan, *, sampled: bool) -> None:
         InputError: says which step does.
     """
     for part in parts_of(plan):
-        steps = [step for op in part.ops for step in op.steps]
-        if why := _why_more(steps, sampled=sampled):
+        if why := why_more(part.ops, sampled=sampled):
             raise InputError(NOT_OVER_KEPT.format(why=why))
-
-
-def _why_more(steps: list[Step], *, sampled: bool) -> str:
-    """What steps between two ends of layers need of neighbours; "": kept rows are enough."""
-    reached = set[str]()
-    for step in steps:
-        name = f"{step.out} ({step.kind_name}, layer {step.layer + 1})"
-        if step.reach is Reach.GRAPH:
-            return f"{name} needs a statistic over all nodes"
-        degrees = step.degrees_read | step.degrees_counted
-        if sampled and degrees:
-            return f"{name} reads degrees of samples"
-        if ("out", True) in degrees:
-            return f"{name} reads sums of the weights of out-edges"
-        if not isinstance(step, EdgeStep):
-            if reached.intersection(step.reads()):
-                reached.add(step.out)
-            continue
-        several = isinstance(step, Propagate) and step.times > 1
-        if several or reached.intersection(read_at_sources(step)):
-            return f"{name} reads sums of its neighbours within one layer"
-        reached.add(step.out)
-    return ""
 
 
 class AskedOverKept:

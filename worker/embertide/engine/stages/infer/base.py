@@ -12,10 +12,9 @@ from embertide.graph.exchange import Exchange
 from embertide.io.versions.layers.seals import Damaged, Seal
 from embertide.io.versions.layers.store import LayerStore
 from embertide.program.plans.boundaries import boundary_digest
-from embertide.program.plans.dirty import Changes
 from embertide.program.plans.plan import Plan
-from embertide.program.plans.wanted import Rows
 from embertide.program.steps.execution import Execution
+from embertide.program.steps.frontier import Changes, Rows
 
 OTHER_WAY = (
     "layer {layer} was kept by {by}, which computed it in another way than version {version}: on"

@@ -27,14 +27,15 @@ from embertide.kernels.some_rows import sources_of as sources_in
 from embertide.kernels.spilled_csr import in_memory
 from embertide.kernels.torch_threads import on_one_thread
 from embertide.layouts import Layout, Loaded, Shard
-from embertide.program.plans.dirty import ends_of
+from embertide.program.plans.flow import wanted_in
 from embertide.program.plans.layouts import with_placed
 from embertide.program.plans.plan import Plan
-from embertide.program.plans.wanted import GraphRows, Neighbours, Rows, wanted_in
 from embertide.program.selfcheck.checker import Checker
 from embertide.program.selfcheck.part import check_some
 from embertide.program.steps.execution import Execution, ignored
+from embertide.program.steps.frontier import Expand, GraphRows, Rows
 from embertide.program.steps.tensors import Tensors
+from embertide.spec.relations import ends_of
 
 PRIMITIVE = "refresh"
 """Under which the transfers are counted."""
@@ -258,7 +259,7 @@ class Excerpts:
         return any_rank(self._whole.exchange, found, PRIMITIVE)
 
     def need(
-        self, part: Part, results: Mapping[str, Rows], neighbours: Neighbours | None = None
+        self, part: Part, results: Mapping[str, Rows], neighbours: Expand | None = None
     ) -> Need:
         """What some rows of what a part makes are made of, whose graphs are open.
 

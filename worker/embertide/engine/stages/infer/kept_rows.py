@@ -18,9 +18,9 @@ from embertide.io.versions.layers.store import LayerStore
 from embertide.kernels.memory import empty
 from embertide.layouts import ROW_TYPES, Loaded, Shard
 from embertide.program.plans.degrees import DegreeKind, kind_of
-from embertide.program.plans.dirty import ends_of
-from embertide.program.plans.wanted import Rows
+from embertide.program.steps.frontier import Rows
 from embertide.program.steps.reference import End
+from embertide.spec.relations import ends_of
 
 
 @dataclass(frozen=True, kw_only=True)

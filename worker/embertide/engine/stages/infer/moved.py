@@ -12,7 +12,7 @@ import torch
 
 from embertide.graph.exchange import Channel
 from embertide.layouts import Shard
-from embertide.program.plans.wanted import Rows
+from embertide.program.steps.frontier import Rows
 
 _ROWS = 1 << 14
 """Rows that are converted to float64 at a time."""

@@ -26,10 +26,10 @@ from embertide.io.versions.layers.patches import EarlierRows
 from embertide.io.versions.layers.seals import Damaged, KeptTensor
 from embertide.kernels.torch_threads import on_one_thread
 from embertide.layouts import Shard
-from embertide.program.plans.dirty import changed_inputs, dirty_in
-from embertide.program.plans.wanted import Rows
+from embertide.program.plans.flow import stale_in, stale_inputs
 from embertide.program.selfcheck.draw import draw
 from embertide.program.steps.base import EdgeStep
+from embertide.program.steps.frontier import Rows, join
 
 if TYPE_CHECKING:
     from embertide.engine.stages.infer.keeping import LayerKeeper
@@ -118,7 +118,7 @@ class Stale:
         row_type = engine.ctx.job.spec.inference.rows
         self._seals = find_parts(excerpts.plan, engine.whole, row_type, base)
         self.parts = list(self._seals)
-        self._moved: dict[str, Rows] = changed_inputs(engine.plan, base.changes)
+        self._moved: dict[str, Rows] = stale_inputs(engine.plan, base.changes)
         self._same_places: dict[str, bool] = {}
         self._shards: dict[str, Shard] = {}
         self._stale: dict[str, Rows] = {}
@@ -132,7 +132,7 @@ class Stale:
         with self._engine.clock.layer(part.layer), on_one_thread():
             self._shards = shards = self._kept(part)
             self.excerpts.open(part)
-            every = dirty_in(plan, part.ops, self._moved, changes, self.excerpts.targets)
+            every = stale_in(plan, part.ops, self._moved, changes, self.excerpts.targets)
             stale = {name: every[name] for name in shards}
             spared = self._audit.spare(part, stale, shards)
             self._facts.unmoved += sum(int(rows.sum()) for rows in spared.values())
@@ -201,8 +201,7 @@ class Stale:
         """
         types, of_types = part.plan.program.types, dict[str, Rows]()
         for name, rows in self._stale.items():
-            of = types[name]
-            of_types[of] = rows | of_types[of] if of in of_types else rows
+            join(of_types, types[name], rows)
         computed = {
             step.out: every[step.out] & of_types.get(types[step.out], every[step.out])
             for op in part.ops

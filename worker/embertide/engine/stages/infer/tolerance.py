@@ -46,12 +46,11 @@ from embertide.graph.exchange import Exchange
 from embertide.io.versions.layers.seals import KeptTensor
 from embertide.kernels.torch_threads import on_one_thread
 from embertide.layouts import Shard
-from embertide.program.plans.dirty import changed_inputs, dirty_in
-from embertide.program.plans.wanted import Rows
+from embertide.program.plans.flow import forward, stale_in, stale_inputs
 from embertide.program.selfcheck.draw import draw
-from embertide.program.steps.aggregate import Aggregate
-from embertide.program.steps.base import Step
+from embertide.program.steps.base import Leader
 from embertide.program.steps.execution import Execution
+from embertide.program.steps.frontier import Moved, Rows
 from embertide.program.steps.run import Run
 
 _ROUNDING = 1.0 + 1e-6
@@ -91,7 +90,7 @@ class Tolerance(Audit):
         inf = torch.tensor(float("inf"), dtype=torch.float64)
         self._moved = {
             name: torch.where(rows, inf, 0.0)
-            for name, rows in changed_inputs(engine.plan, base.changes).items()
+            for name, rows in stale_inputs(engine.plan, base.changes).items()
         }
         self._exact = Excerpts(replace(engine, checker=None))
         # Before columns of the graphs are dropped, which they are once a layer has all rows.
@@ -119,8 +118,8 @@ class Tolerance(Audit):
         if not part.first or whole.row_type != torch.float32 or not have_bounds(part.ops):
             return {}
         none = {name: torch.zeros_like(moved != 0) for name, moved in self._moved.items()}
-        known = none | changed_inputs(part.plan, changes)
-        certain = dirty_in(part.plan, part.ops, known, changes, self._excerpts.targets)
+        known = none | stale_inputs(part.plan, changes)
+        certain = stale_in(part.plan, part.ops, known, changes, self._excerpts.targets)
         added = bounds(self._excerpts, whole, part.ops, self._moved)
         for name, rows in stale.items():
             first, kept = self._first(name, shards[name]), self.beside[name, "bounds"]
@@ -246,11 +245,7 @@ class Tolerance(Audit):
 
 def have_bounds(ops: Sequence[Run]) -> bool:
     """Whether it is known of all steps of some operations how far their rows move at most."""
-    steps = [step for op in ops for step in op.steps]
-    return all(
-        step.commutes if isinstance(step, Aggregate) else step.gains(lambda _: 1.0) is not None
-        for step in steps
-    )
+    return all(step.has_bounds for op in ops for step in op.steps)
 
 
 def bounds(
@@ -284,21 +279,14 @@ def bounds(
         """[N] how far all rows have moved, at most. Collective: every rank must call."""
         return torch.cat(channel.all_gather(walk[name])) if name in walk else moved[name]
 
-    def over(step: Step) -> torch.Tensor:
-        if isinstance(step, Aggregate):
-            csr = excerpts.edges_of(step.layer, step.relation)
-            return step.distances(whole, csr, everywhere(step.x))
-        gains = step.gains(norm)
-        assert gains is not None
-        return torch.stack([of(name) * gain for name, gain in gains]).sum(0)
+    def scaled(reader: Leader, out: str) -> torch.Tensor:
+        factors = reader.source_factors(whole)
+        return walk[out] if factors is None else walk[out] * factors.double().abs()
 
-    for op in ops:
-        for step in op.steps:
-            walk[step.out] = over(step)
-        if op.scales and op.reader is not None:
-            factors = op.reader.source_factors(whole)
-            if factors is not None:
-                walk[op.out] = walk[op.out] * factors.double().abs()
+    at = Moved(
+        execution=whole, ours=of, everywhere=everywhere, norm=norm, edges_of=excerpts.edges_of
+    )
+    forward(ops, walk, lambda step: step.moves(at), scaled)
     return {name: everywhere(name) for name in dict.fromkeys(op.out for op in ops)}
 
 

@@ -15,9 +15,10 @@ from embertide.engine.stages.infer.moved import moved_rows, relative_errors
 from embertide.kernels.csr import Csr
 from embertide.kernels.hashing import hash_bytes
 from embertide.kernels.some_rows import targets_of
-from embertide.program.plans.dirty import Changes, dirty_in, dirty_rows, why_whole
+from embertide.program.plans.flow import stale_in, stale_rows, why_whole
 from embertide.program.plans.plan import Plan
 from embertide.program.steps import Activation, Aggregate, Linear, Program, Propagate
+from embertide.program.steps.frontier import Changes
 from embertide.spec.grid import GridShape
 from tests.support.plans import in_slices
 
@@ -43,10 +44,10 @@ def rows(*some: int) -> torch.Tensor:
     return every
 
 
-def dirty(plan: Plan, **changes: torch.Tensor) -> dict[str, list[int]]:
+def stale(plan: Plan, **changes: torch.Tensor) -> dict[str, list[int]]:
     """Tensor -> the rows that differ."""
     given = {name: {"": changes.get(name, rows())} for name in ("new", "features", "edges", "out")}
-    found = dirty_rows(plan, Changes(**given), lambda _name, sources: targets_of(path(), sources))
+    found = stale_rows(plan, Changes(**given), lambda _name, sources: targets_of(path(), sources))
     return {name: of.nonzero().flatten().tolist() for name, of in found.items()}
 
 
@@ -59,19 +60,19 @@ TWO_SUMS = (
 
 def test_changes_reach_one_neighbour_more_with_each_sum() -> None:
     plan = plan_of(*TWO_SUMS, layers=2)
-    assert dirty(plan, features=rows(2)) == {"x": [2], "a": [2], "b": [2, 3], "out": [2, 3, 4]}
-    assert dirty(plan, edges=rows(5)) == {"x": [], "a": [], "b": [5], "out": [5, 6]}
-    new = dirty(plan, new=rows(7), features=rows(7), edges=rows(7))
+    assert stale(plan, features=rows(2)) == {"x": [2], "a": [2], "b": [2, 3], "out": [2, 3, 4]}
+    assert stale(plan, edges=rows(5)) == {"x": [], "a": [], "b": [5], "out": [5, 6]}
+    new = stale(plan, new=rows(7), features=rows(7), edges=rows(7))
     assert new == {"x": [7], "a": [7], "b": [7], "out": [7]}
 
 
 def test_rows_that_read_the_degree_of_a_source_differ_with_it() -> None:
     by_out = plan_of(Aggregate(out="out", layer=0, x="x", norm="both"))
-    assert dirty(by_out, out=rows(3))["out"] == [3, 4]
+    assert stale(by_out, out=rows(3))["out"] == [3, 4]
     by_in = plan_of(Aggregate(out="out", layer=0, x="x", norm="sym_in"))
-    assert dirty(by_in, edges=rows(3))["out"] == [3, 4]
+    assert stale(by_in, edges=rows(3))["out"] == [3, 4]
     alone = plan_of(Aggregate(out="out", layer=0, x="x", norm="in"))
-    assert dirty(alone, edges=rows(3))["out"] == [3]
+    assert stale(alone, edges=rows(3))["out"] == [3]
 
 
 def test_factors_that_are_in_the_rows_count_where_the_rows_differ() -> None:
@@ -89,12 +90,12 @@ def test_factors_that_are_in_the_rows_count_where_the_rows_differ() -> None:
         calls.append(sources.nonzero().flatten().tolist())
         return targets_of(path(), sources)
 
-    found = dirty_in(plan, plan.ops[-1:], {"b": rows()}, changes, targets)
+    found = stale_in(plan, plan.ops[-1:], {"b": rows()}, changes, targets)
     # Its own factor is not in its row.
     assert found["out"].nonzero().flatten().tolist() == [3]
     assert calls == [[]]
     # All of it, where rows with another factor differ.
-    assert dirty(plan, out=rows(3))["out"] == [3, 4, 5]
+    assert stale(plan, out=rows(3))["out"] == [3, 4, 5]
 
 
 CHANGES: dict[str, tuple[int, ...]] = {"new": (), "features": (), "edges": (), "out": (3,)}
@@ -102,7 +103,7 @@ CHANGES: dict[str, tuple[int, ...]] = {"new": (), "features": (), "edges": (), "
 
 def test_sums_of_sums_reach_as_far_as_they_are_many() -> None:
     plan = plan_of(Propagate(out="out", layer=0, x="x", times=3, norm="in"))
-    assert dirty(plan, features=rows(1))["out"] == [1, 2, 3, 4]
+    assert stale(plan, features=rows(1))["out"] == [1, 2, 3, 4]
 
 
 def test_plans_say_why_all_rows_are_computed() -> None:
