@@ -1,7 +1,4 @@
-"""A whole release in dist/, and what was seen of each part here; nothing is published.
-
-``make release`` builds and checks, ``make release-try`` installs and runs the wheels in dist/, and
-``make release-check`` does both. .github/workflows/publish.yaml runs the same.
+"""The packages of a release: built into dist/, checked, installed and run.
 
 Native wheels are compiled by Zig's clang against glibc 2.28, whatever this machine has: one for
 Python 3.11, and one for Python's stable ABI from 3.12 on, for each processor. A wheel without
@@ -10,7 +7,6 @@ kernels is for every other machine.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
@@ -23,23 +19,17 @@ import tempfile
 import tomllib
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from tests.support.go_programs import program
 from tests.support.paths import ROOT
+from tools.release import DIST, UV, WORKFLOW, Part, Wrong, run
 
-DIST = ROOT / "dist"
 PYTHONS = ("3.11", "3.12", "3.13")
 PROCESSORS = ("x86_64", "aarch64")
 GLIBC = "2.28"
-UV = next((str(own) for own in [ROOT / ".cache/uv/bin/uv"] if own.exists()), "uv")
-WORKFLOW = "publish.yaml"
 IMAGES = ("operator", "worker, cpu", "worker, cuda", "worker, push")
 
 _MODULE = re.compile(r"embertide/kernels/native/_native\.[\w.-]+\.so")
@@ -48,31 +38,6 @@ _STABLE = "3.12"
 _CONSTRAINTS = ("--all-extras", "--no-hashes", "--no-annotate", "--no-header")
 _SHIPPED = ("worker", "operator", "otel", "tables", "lancedb", "milvus", "pgvector", "qdrant")
 """The extras that the list of components is about: those that are not for developers."""
-
-
-class Wrong(Exception):
-    """What keeps the release from being one, for people to read."""
-
-
-@dataclass
-class Part:
-    """A file of the release, or one that could not be made here, and what is known of it."""
-
-    name: str
-    built: str
-    seen: list[str] = field(default_factory=list)
-
-
-def run(*command: str | Path, **env: str) -> str:
-    """Standard output and errors of a command in the checkout; `Wrong` with them where it fails."""
-    ended = subprocess.run(
-        [str(word) for word in command], cwd=ROOT, env=os.environ | env, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-    )  # fmt: skip
-    if ended.returncode:
-        words = " ".join(Path(str(word)).name for word in command[:3])
-        raise Wrong(f"{words} ended with {ended.returncode}:\n{ended.stdout[-12000:]}")
-    return ended.stdout
 
 
 def versions() -> dict[str, str]:
@@ -353,36 +318,3 @@ def try_wheel(wheel: Path, python: str, folder: Path, constraints: Path) -> str:
     ):
         raise Wrong(f"{wheel.name} runs with kernels of {kernels}, a build of here with {own}")
     return re.split(r",| \(the", kernels)[0].replace("(", "") + " kernels"
-
-
-def show(parts: list[Part]) -> None:
-    """The table: what there is, how large, what was seen of it."""
-    table = Table("part", "built", "MB", "seen", box=box.SIMPLE)
-    for part in parts:
-        path = DIST / part.name
-        size = f"{path.stat().st_size / 1e6:.2f}" if path.exists() else ""
-        table.add_row(part.name, part.built, size, "; ".join(part.seen))
-    Console(width=160).print(table)
-
-
-def main() -> int:
-    """Build, try, or both; 1 where something is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("steps", nargs="+", choices=["build", "try"])
-    parser.add_argument("--tag", default="", help="the version that is released: v0.1.0")
-    given = parser.parse_args()
-    parts: list[Part] = []
-    try:
-        if "build" in given.steps:
-            parts = build_release(given.tag)
-        if "try" in given.steps:
-            try_wheels(parts)
-    except Wrong as error:
-        print(f"[release] {error}", file=sys.stderr)
-        return 1
-    show(parts)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,43 @@
+"""A whole release in dist/, and what was seen of each part here; nothing is published.
+
+``make release`` builds and checks, ``make release-try`` installs and runs the wheels in dist/, and
+``make release-check`` does both. .github/workflows/publish.yaml runs the same.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.paths import ROOT
+
+DIST = ROOT / "dist"
+UV = next((str(own) for own in [ROOT / ".cache/uv/bin/uv"] if own.exists()), "uv")
+WORKFLOW = "publish.yaml"
+
+
+class Wrong(Exception):
+    """What keeps the release from being one, for people to read."""
+
+
+@dataclass
+class Part:
+    """A file of the release, or one that could not be made here, and what is known of it."""
+
+    name: str
+    built: str
+    seen: list[str] = field(default_factory=list)
+
+
+def run(*command: str | Path, **env: str) -> str:
+    """Standard output and errors of a command in the checkout; `Wrong` with them where it fails."""
+    ended = subprocess.run(
+        [str(word) for word in command], cwd=ROOT, env=os.environ | env, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+    )  # fmt: skip
+    if ended.returncode:
+        words = " ".join(Path(str(word)).name for word in command[:3])
+        raise Wrong(f"{words} ended with {ended.returncode}:\n{ended.stdout[-12000:]}")
+    return ended.stdout
