@@ -41,6 +41,13 @@ RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
     python3 -m venv --without-pip venv; \
     /opt/tools/bin/uv pip install --require-hashes -r requirements/locked.txt
 
+# What was built from what: docker/build-arguments prints these, and labels alone depend on them. They
+# stand before a RUN: buildah takes the labels of an earlier build where no RUN has had other arguments.
+ARG BASE
+ARG SOURCE=
+ARG REVISION=
+ARG VERSION=
+ARG CREATED=
 COPY --from=package /dist/ dist/
 RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
     VIRTUAL_ENV=/opt/embertide/venv /opt/tools/bin/uv pip install --no-cache --offline --no-deps \
@@ -53,13 +60,6 @@ ENV PATH="/opt/embertide/venv/bin:${PATH}" \
 USER 65532:65532
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["python", "-m", "embertide_operator"]
-
-# What was built from what: docker/build-arguments prints these, and nothing else depends on them.
-ARG BASE
-ARG SOURCE=
-ARG REVISION=
-ARG VERSION=
-ARG CREATED=
 LABEL org.opencontainers.image.source="${SOURCE}" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.version="${VERSION}" \

@@ -42,15 +42,8 @@ RUN useradd --uid 65532 --user-group --no-create-home --home-dir /scratch \
         --shell /usr/sbin/nologin embertide
 WORKDIR /opt/embertide
 
-# Triton compiles a launcher of its kernels where they run first, beside the GPU's driver.
-ARG TORCH=cuda
-# hadolint ignore=DL3008
-RUN if [ "${TORCH}" = cuda ]; then \
-        apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev libpython3-dev \
-        && rm -rf /var/lib/apt/lists/*; \
-    fi
-
-# The largest layer; rebuilt only when the locked requirements change.
+# The largest layer; rebuilt only when the locked requirements change, and the same for both values of
+# TORCH where these have the same torch.
 COPY --from=requirements /requirements/ requirements/
 RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
     --mount=type=cache,id=embertide-uv,target=/var/cache/uv \
@@ -64,6 +57,21 @@ RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
         /opt/tools/bin/uv pip install "$@" --no-deps -r requirements/torch.txt; \
     fi
 
+# Triton compiles a launcher of its kernels where they run first, beside the GPU's driver.
+ARG TORCH=cuda
+# hadolint ignore=DL3008
+RUN if [ "${TORCH}" = cuda ]; then \
+        apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev libpython3-dev \
+        && rm -rf /var/lib/apt/lists/*; \
+    fi
+
+# What was built from what: docker/build-arguments prints these, and labels alone depend on them. They
+# stand before a RUN: buildah takes the labels of an earlier build where no RUN has had other arguments.
+ARG BASE
+ARG SOURCE=
+ARG REVISION=
+ARG VERSION=
+ARG CREATED=
 COPY --from=package /dist/ dist/
 RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
     VIRTUAL_ENV=/opt/embertide/venv /opt/tools/bin/uv pip install --no-cache --offline --no-deps \
@@ -76,13 +84,6 @@ ENV PATH="/opt/embertide/venv/bin:${PATH}" \
 USER 65532:65532
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["python", "-m", "embertide.pod"]
-
-# What was built from what: docker/build-arguments prints these, and nothing else depends on them.
-ARG BASE
-ARG SOURCE=
-ARG REVISION=
-ARG VERSION=
-ARG CREATED=
 LABEL org.opencontainers.image.source="${SOURCE}" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.version="${VERSION}" \
