@@ -42,8 +42,8 @@ RUN useradd --uid 65532 --user-group --no-create-home --home-dir /scratch \
         --shell /usr/sbin/nologin embertide
 WORKDIR /opt/embertide
 
-# The largest layer; rebuilt only when the locked requirements change, and the same for both values of
-# TORCH where these have the same torch.
+# The largest layers: CUDA's libraries, and the others; rebuilt only when the locked requirements change,
+# and the same for both values of TORCH where these have the same torch.
 COPY --from=requirements /requirements/ requirements/
 RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
     --mount=type=cache,id=embertide-uv,target=/var/cache/uv \
@@ -51,6 +51,14 @@ RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
     export UV_CACHE_DIR=/var/cache/uv UV_LINK_MODE=copy UV_COMPILE_BYTECODE=1 \
         VIRTUAL_ENV=/opt/embertide/venv; \
     python3 -m venv --without-pip venv; \
+    if [ -f requirements/cuda.txt ]; then \
+        /opt/tools/bin/uv pip install --no-deps --require-hashes -r requirements/cuda.txt; \
+    fi
+RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
+    --mount=type=cache,id=embertide-uv,target=/var/cache/uv \
+    set -eu; \
+    export UV_CACHE_DIR=/var/cache/uv UV_LINK_MODE=copy UV_COMPILE_BYTECODE=1 \
+        VIRTUAL_ENV=/opt/embertide/venv; \
     /opt/tools/bin/uv pip install --require-hashes -r requirements/locked.txt; \
     if [ -f requirements/torch.txt ]; then \
         if grep -q sha256: requirements/torch.txt; then set -- --require-hashes; fi; \

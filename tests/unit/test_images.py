@@ -197,7 +197,11 @@ def test_cuda_requirements_are_the_lock(tmp_path: Path) -> None:
     found = requirements((tmp_path / "locked.txt").read_text())
     assert {"torch", "triton", "numpy", "opentelemetry-sdk"} <= set(found)
     assert all("--hash=sha256:" in line for line in found.values())
-    assert [path.name for path in tmp_path.iterdir()] == ["locked.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cuda.txt", "locked.txt"]
+    libraries = requirements((tmp_path / "cuda.txt").read_text())
+    assert libraries.items() <= found.items()
+    assert {"triton", "nvidia-cudnn-cu13"} <= set(libraries)
+    assert all(re.match("triton|cuda|nvidia", name) for name in libraries)
 
 
 @pytest.fixture
