@@ -48,8 +48,8 @@ help:
 	@echo "make format   set up, format the code"
 	@echo "make docs     set up, build the site of docs/ into .cache/site"
 	@echo "make sanitize set up, test the native kernels under AddressSanitizer and UBSan"
-	@echo "make release-check  set up, build a whole release into dist/, install and run it; nothing is published"
-	@echo "make release  build it alone (TAG=v0.1.0 demands that version)"
+	@echo "make release-check  set up, build a whole release (dist/, images), install and run it; nothing is published"
+	@echo "make release  build its packages alone (TAG=v0.1.0 demands that version)"
 	@echo "make release-try  install and run what make release built"
 	@echo "make setup    install uv if needed, then .venv from uv.lock"
 	@echo "make setup-all  the same with all that make test-all and make lint need"
@@ -189,8 +189,9 @@ sanitize-anew:
 	  $(BIN)/python -m pytest -q -p no:cacheprovider --capture=sys $(JOBS) -k "not fallback" \
 	  tests/unit/test_native*.py $(ARGS) || exit; done
 
-# A release in dist/: packages, chart, list of components, sums, notes. Nothing is published. TAG=v0.1.0
-# demands that it is the version that is released. Two runs differ in minutes: kernels are kept.
+# A release in dist/: packages, chart, list of components, sums, notes; and its images, in a registry that
+# ends with the command. Nothing is published. TAG=v0.1.0 demands that it is the version that is released.
+# Two runs differ in minutes: kernels are kept. TORCH_INDEX and SOURCE: docker/build-arguments.
 TAG ?=
 RELEASE = $(BIN)/python -m tools.release
 $(STAMP_RELEASE): $(STAMP_ALL) $(filter .cache/%,$(UV))
@@ -204,7 +205,7 @@ release-try: $(STAMP_RELEASE)
 	@$(RELEASE) try
 
 release-check: $(STAMP_RELEASE)
-	@$(RELEASE) build try $(if $(TAG),--tag $(TAG))
+	@$(RELEASE) build try images $(if $(TAG),--tag $(TAG))
 
 format: $(STAMP_ALL)
 	@$(BIN)/ruff format

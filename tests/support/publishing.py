@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import time
@@ -23,12 +24,16 @@ def registry(folder: Path | None = None) -> Iterator[str]:
             has it in memory, up to twice.
     """
     port = free_port()
-    disk = [] if folder is None else ["--disk", folder]
-    command = [program("crane"), "registry", "serve", "--address", f"127.0.0.1:{port}", *disk]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+    address = f"127.0.0.1:{port}"
+    command: list[str | Path] = [program("crane"), "registry", "serve", "--address", address]
+    if folder is not None:
+        command += ["--disk", folder]
+    frugal = os.environ | {"GOGC": "10"}
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, env=frugal, stdout=quiet, stderr=quiet) as server:
         try:
             _await(port, server)
-            yield f"127.0.0.1:{port}"
+            yield address
         finally:
             server.kill()
 

@@ -82,9 +82,9 @@ LEFT_OUT = {
     "docker build --file docker/worker": "the cluster's images are built from the same file",
     "docker build --file docker/push": "the cluster's tests build it, and push from its pods",
     "kubectl annotate --overwrite ej products": "tests/cluster/test_push.py asks for a push so",
-    "docker push registry.example": "tests/cluster/test_publishing.py pushes to a registry",
+    "docker push registry.example": "make release-check pushes to a registry",
     "cosign verify": "needs a signature that a workflow has made with its identity",
-    "helm upgrade --install embertide oci://": "tests/cluster/test_publishing.py pulls the chart",
+    "helm upgrade --install embertide oci://": "make release-check pulls the chart",
     "CRANE=crane docker/pin-base-images": "tests/unit/test_images.py, with a registry of its own",
     "UV=uv docker/pin-torch-cpu": "tests/unit/test_images.py, with an index of its own",
 }

@@ -1,7 +1,8 @@
 """A whole release in dist/, and what was seen of each part here; nothing is published.
 
-``make release`` builds and checks, ``make release-try`` installs and runs the wheels in dist/, and
-``make release-check`` does both. .github/workflows/publish.yaml runs the same.
+``make release`` builds and checks the packages, ``make release-try`` installs and runs the wheels
+in dist/, and ``make release-check`` does both and sees the images and the chart in a registry of
+this machine. The workflow runs the first two and builds images in a job apart.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class Part:
     name: str
     built: str
     seen: list[str] = field(default_factory=list)
+    bytes: int = 0
+    """Of what is no file in `DIST`: an image's layers as they are pushed."""
 
 
 def run(*command: str | Path, **env: str) -> str:

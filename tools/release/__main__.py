@@ -11,6 +11,7 @@ from rich.table import Table
 
 import tools.release
 from tools.release import DIST, Part, Wrong
+from tools.release.images import publish
 from tools.release.packages import build_release, try_wheels
 
 
@@ -19,15 +20,15 @@ def show(parts: list[Part]) -> None:
     table = Table("part", "built", "MB", "seen", box=box.SIMPLE)
     for part in parts:
         path = DIST / part.name
-        size = f"{path.stat().st_size / 1e6:.2f}" if path.exists() else ""
-        table.add_row(part.name, part.built, size, "; ".join(part.seen))
+        size = path.stat().st_size if path.exists() else part.bytes
+        table.add_row(part.name, part.built, f"{size / 1e6:.2f}" * (size > 0), "; ".join(part.seen))
     Console(width=160).print(table)
 
 
 def main() -> int:
-    """Build, try, or both; 1 where something is wrong."""
+    """The steps that are named; 1 where something is wrong."""
     parser = argparse.ArgumentParser(description=tools.release.__doc__)
-    parser.add_argument("steps", nargs="+", choices=["build", "try"])
+    parser.add_argument("steps", nargs="+", choices=["build", "try", "images"])
     parser.add_argument("--tag", default="", help="the version that is released: v0.1.0")
     given = parser.parse_args()
     parts: list[Part] = []
@@ -36,7 +37,9 @@ def main() -> int:
             parts = build_release(given.tag)
         if "try" in given.steps:
             try_wheels(parts)
-    except Wrong as error:
+        if "images" in given.steps:
+            publish(parts)
+    except (Wrong, RuntimeError) as error:
         print(f"[release] {error}", file=sys.stderr)
         return 1
     show(parts)

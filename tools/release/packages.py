@@ -30,7 +30,6 @@ from tools.release import DIST, UV, WORKFLOW, Part, Wrong, run
 PYTHONS = ("3.11", "3.12", "3.13")
 PROCESSORS = ("x86_64", "aarch64")
 GLIBC = "2.28"
-IMAGES = ("operator", "worker, cpu", "worker, cuda", "worker, push")
 
 _MODULE = re.compile(r"embertide/kernels/native/_native\.[\w.-]+\.so")
 _STABLE = "3.12"
@@ -161,8 +160,6 @@ def build_release(tag: str) -> list[Part]:
     (DIST / "SHA256SUMS").write_text("".join(sums))
     parts.append(Part("SHA256SUMS", "yes"))
     check_files(parts)
-    for image in IMAGES:
-        parts.append(Part(f"image {image}", f"no: {WORKFLOW}, job images; tests build by buildah"))
     return parts
 
 

@@ -20,9 +20,13 @@ _PIP_SETTINGS = ("index-url", "extra-index-url", "trusted-host", "timeout")
 
 
 class Buildah:
-    """Builds images into one store."""
+    """Builds images into one store.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        registry: host and port of a registry on this machine, which speaks plain HTTP.
+    """
+
+    def __init__(self, folder: Path, registry: str | None = None) -> None:
         self.folder = folder
         self.store = folder / "storage"
         self._command = (
@@ -33,6 +37,10 @@ class Buildah:
         # Here buildah keeps what Dockerfiles mount as caches, and large files while it works.
         self._environment = os.environ | {"TMPDIR": str(folder / "tmp")}
         (folder / "tmp").mkdir(parents=True, exist_ok=True)
+        if registry is not None:
+            settings = folder / "registries.conf"
+            settings.write_text(f'[[registry]]\nlocation = "{registry}"\ninsecure = true\n')
+            self._environment["CONTAINERS_REGISTRIES_CONF"] = str(settings)
 
     def run(self, *arguments: str | Path) -> str:
         """One command of buildah; RuntimeError with its words if it fails."""
@@ -49,22 +57,11 @@ class Buildah:
         self.run("config", *config, container)
         self.run("commit", "--quiet", "--rm", container, name)
 
-    def build(
-        self, dockerfile: Path, context: Path, arguments: Mapping[str, str], *, cached: bool = True
-    ) -> str:
-        """Build a Dockerfile as docker would; returns the image's identifier (64 hex digits).
-
-        Args:
-            cached: use layers of earlier builds; their labels may be those of other arguments.
-        """
+    def build(self, dockerfile: Path, context: Path, arguments: Mapping[str, str]) -> str:
+        """Build a Dockerfile as docker would; returns the image's identifier (64 hex digits)."""
         self._share_caches()
         result = self.folder / f"{dockerfile.stem}.id"
-        options = [
-            "--quiet",
-            "--layers" if cached else "--no-cache",
-            "--isolation=chroot",
-            "--network=host",
-        ]
+        options = ["--quiet", "--layers", "--isolation=chroot", "--network=host"]
         options += [f"--build-arg={name}={value}" for name, value in arguments.items()]
         options += [f"--volume={source}:{target}:ro" for source, target in self._mounts().items()]
         self.run("bud", *options, f"--iidfile={result}", f"--file={dockerfile}", context)

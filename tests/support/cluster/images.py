@@ -31,7 +31,9 @@ BASE_IMAGE = (
 )
 _FOLDER = CACHE / "images"
 IMAGE_STORE = _FOLDER / "storage"
-_LARGE_BYTES = 1 << 30
+LARGE_BYTES = 1 << 30
+_LARGE_LAYERS = 2
+"""Of an image: CUDA's libraries, torch with all others."""
 _MANY_IMAGES = 200
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -54,9 +56,9 @@ def build_images(say: Callable[[str], None] = print) -> dict[str, str]:
 
 
 @contextmanager
-def locked_store() -> Iterator[Buildah]:
-    """The images' store, while nobody else builds in it."""
-    buildah = Buildah(_FOLDER)
+def locked_store(registry: str | None = None) -> Iterator[Buildah]:
+    """The images' store, while nobody else builds in it; `Buildah` has the argument."""
+    buildah = Buildah(_FOLDER, registry)
     with (buildah.folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield buildah
@@ -100,7 +102,8 @@ def _prune(buildah: Buildah, wanted: set[str]) -> None:
     """
     sizes = [layer.get("diff-size", 0) for layer in read_layers(buildah.store).values()]
     images = buildah.run("images", "--all", "--format", "{{.Name}}:{{.Tag}}").splitlines()
-    if sum(size > _LARGE_BYTES for size in sizes) <= 1 and len(images) <= _MANY_IMAGES:
+    large = sum(size > LARGE_BYTES for size in sizes)
+    if large <= _LARGE_LAYERS and len(images) <= _MANY_IMAGES:
         return
     # A build that was killed leaves a container, whose image could not go. The store is ours.
     buildah.run("rm", "--all")
