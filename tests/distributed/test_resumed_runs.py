@@ -166,7 +166,7 @@ def test_random_kills_lose_nothing(tmp_path: Path, pytestconfig: pytest.Config) 
 
 
 FAULT = """
-from embertide.program.steps.run import Run
+from embertide.program.steps.op import Run
 
 plain = Run.lower
 

@@ -89,7 +89,7 @@ def test_with_all_rows_a_changed_row_is_always_caught() -> None:
 
 
 FAULT = """
-from embertide.program.steps.run import Run
+from embertide.program.steps.op import Run
 
 plain = Run.lower
 

@@ -18,7 +18,7 @@ from embertide.graph.graph import LayerGraph
 from embertide.layouts import Shard
 from embertide.program.steps import Program
 from embertide.program.steps.execution import Execution
-from embertide.program.steps.run import Input, Run
+from embertide.program.steps.op import Input, Op
 from embertide.program.steps.tensors import Tensors
 from tests.support.world import Graph, Rank, make_features, make_job
 
@@ -71,9 +71,9 @@ Change = Callable[[torch.Tensor, np.ndarray], torch.Tensor]
 
 def _kernel(change: Change, _program: Program) -> tuple[type, str, Any]:
     """What an operation of the layer has made."""
-    plain = Run.lower
+    plain = Op.lower
 
-    def lower(self: Run, execution: Execution) -> Shard:
+    def lower(self: Op, execution: Execution) -> Shard:
         made = plain(self, execution)
         if self.steps[0].layer == 1 and self.steps[0].edges is not None:
             made = Shard(
@@ -81,7 +81,7 @@ def _kernel(change: Change, _program: Program) -> tuple[type, str, Any]:
             )
         return made
 
-    return Run, "lower", lower
+    return Op, "lower", lower
 
 
 def _exchange(change: Change, _program: Program) -> tuple[type, str, Any]:

@@ -10,7 +10,7 @@ from embertide.program.plans.passes import MARKING, ORDERING, make_plan
 from embertide.program.plans.plan import Plan, Target
 from embertide.program.plans.whole_rows import choose_whole_rows
 from embertide.program.steps import Program
-from embertide.program.steps.run import Run
+from embertide.program.steps.op import Op
 from embertide.spec.grid import GridShape
 
 AS_GIVEN = (fuse, partial(choose_whole_rows, again=(*ORDERING, fuse)), *MARKING)
@@ -37,7 +37,7 @@ def in_slices(program: Program, grid: GridShape) -> Plan:
     return make_plan(program, Target(grid=grid), (fuse, *MARKING))
 
 
-def ops_of(program: Program) -> list[Run]:
+def ops_of(program: Program) -> list[Op]:
     """The operations of a program whose steps run in the order that they have."""
     return list(in_slices(program, GridShape()).ops)
 

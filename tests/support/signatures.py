@@ -14,7 +14,7 @@ from embertide.program.plans.passes import make_plan
 from embertide.program.plans.plan import Plan, Target
 from embertide.program.steps import Program
 from embertide.program.steps.base import Step
-from embertide.program.steps.run import Run
+from embertide.program.steps.op import Op
 from embertide.spec.grid import GridShape
 
 TARGETS = {
@@ -47,7 +47,7 @@ def _choices(step: Step) -> Iterator[str]:
             yield f"{step.kind_name} {field.name} {value}"
 
 
-def _op(plan: Plan, op: Run) -> str:
+def _op(plan: Plan, op: Op) -> str:
     """``kinds(layouts read) -> layout``, and what is decided beside these."""
     decided = {
         "product": op.product is not None,

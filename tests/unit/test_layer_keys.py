@@ -25,7 +25,7 @@ from embertide.program.plans.boundaries import boundaries, boundary_digest
 from embertide.program.plans.passes import make_plan
 from embertide.program.plans.plan import Plan, Target
 from embertide.program.steps import Program
-from embertide.program.steps.run import Input, Product, RowActivation
+from embertide.program.steps.op import Input, Product, RowActivation
 from embertide.spec.edge_columns import EdgeFeatures
 from embertide.spec.grid import GridShape
 from embertide.spec.identity import digest_of
@@ -103,7 +103,7 @@ def test_a_name_is_of_no_class_or_module(program: Program) -> None:
     ops = make_plan(program, HERE).ops
     products = (op.product for op in ops if op.product is not None)
     parts = {type(part) for part in (*ops, *program.steps, *products)}
-    assert {kind.__qualname__ for kind in parts} >= {"Run", "Aggregate", "Linear", "Product"}
+    assert {kind.__qualname__ for kind in parts} >= {"Op", "Aggregate", "Linear", "Product"}
     names = [(kind.__qualname__, kind.__module__) for kind in parts]
     try:
         for kind in parts:

@@ -16,7 +16,7 @@ from embertide.program.plans.layouts import with_placed
 from embertide.program.plans.passes import make_plan
 from embertide.program.plans.plan import Plan, Target
 from embertide.program.steps import Activation, Aggregate, Combine, Linear, Program
-from embertide.program.steps.run import Input, Run
+from embertide.program.steps.op import Input, Op
 from embertide.program.steps.tensors import Tensors
 from embertide.spec.grid import GridShape
 from tests.support.plans import in_slices
@@ -39,13 +39,13 @@ def convolution(norm: str = "both") -> Program:
     return Program(steps=steps, params=params, widths=widths, layers=2)
 
 
-def ops_on(p: int, m: int, program: Program | None = None) -> dict[str, Run]:
+def ops_on(p: int, m: int, program: Program | None = None) -> dict[str, Op]:
     """The operations by the tensors they make."""
     plan = in_slices(program or convolution(), GridShape.of(p, m))
     return {op.out: op for op in plan.ops}
 
 
-def read_by(op: Run) -> dict[str, str]:
+def read_by(op: Op) -> dict[str, str]:
     return {one.name: one.layout for one in op.inputs}
 
 

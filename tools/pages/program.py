@@ -42,7 +42,7 @@ a step is. The class has
 
 To add a kind: write the file, with `class Mine(Step, kind="mine")`, and name it in
 `program/steps/__init__.py`. `nodewise.py` has what steps without edges have in common, `base.py`
-the rest. `place` returns the operation with what it decides (`run.py`); `lower` and `cost` read it
+the rest. `place` returns the operation with what it decides (`op.py`); `lower` and `cost` read it
 there. By default tensors are read as rows or tiles, as `wants_rows` says, and the result is beside
 them. A step whose rows can be finished as they are made (a bias, an activation, a product) is a
 `Leader`, and runs as one with the steps after it; `program/plans/fuse.py` and

@@ -1,6 +1,6 @@
 """What layers take whose tensors are on disk: memory of the parts, and bytes to the disk and back.
 
-Each operation is counted as it counts itself (:meth:`Run.cost`), of the columns, the rows or the
+Each operation is counted as it counts itself (:meth:`Op.cost`), of the columns, the rows or the
 whole tensors that it runs for at a time.
 """
 
@@ -34,7 +34,7 @@ from embertide.program.plans.spill import (
 )
 from embertide.program.steps.base import EdgeStep
 from embertide.program.steps.costs import Costs
-from embertide.program.steps.run import Held, Run
+from embertide.program.steps.op import Held, Op
 from embertide.spec.manifest import EmbeddingJob
 
 _READ_BYTES, _WRITTEN_BYTES = 2e9, 2e9
@@ -204,7 +204,7 @@ class SpilledCosts:
             for step in op.steps:
                 graph.read_degrees(step)
 
-    def _panels_read(self, op: Run, name: str, held: Held) -> float:
+    def _panels_read(self, op: Op, name: str, held: Held) -> float:
         """Bytes of a tensor that are read for the panels of a result.
 
         Columns that are stored together are read together, also for a few of them: so features
@@ -239,7 +239,7 @@ class SpilledCosts:
                 return self._cost(disk.ops, Costs(self.plan.program, self.size, (), self.building))
         return 0.0
 
-    def _by_columns(self, op: Run) -> float:
+    def _by_columns(self, op: Op) -> float:
         """Bytes while some columns are made, and those before written or the next read."""
         program, columns = self.plan.program, self._columns_at_once(op.out)
         own = for_panel(self.plan, op, [slice(0, columns)])
@@ -264,7 +264,7 @@ class SpilledCosts:
         factors = sum(FLOAT_BYTES * self._rows(op.out) for op in disk.ops if op.scales)
         return self._cost(disk.ops, costs) + sum(costs.whole(name) for name in beside) + factors
 
-    def _cost(self, ops: Sequence[Run], costs: Costs) -> float:
+    def _cost(self, ops: Sequence[Op], costs: Costs) -> float:
         """The most bytes of operations that run one after another, over what is read from disk."""
         layouts: dict[str, tuple[Held, ...]] = {}
         for read in stored_reads(self.plan, from_before(ops)):

@@ -12,14 +12,14 @@ from typing import TypeVar
 from embertide.program.plans.plan import Plan
 from embertide.program.steps.base import EdgeStep, Leader, Step
 from embertide.program.steps.frontier import Changes, Expand, GraphRows, Rows, Stale, Wants, join
+from embertide.program.steps.op import Op
 from embertide.program.steps.reach import Reach
-from embertide.program.steps.run import Run
 
 Value = TypeVar("Value")
 
 
 def forward(
-    ops: Iterable[Run],
+    ops: Iterable[Op],
     values: dict[str, Value],
     over: Callable[[Step], Value],
     scaled: Callable[[Leader, str], Value],
@@ -39,7 +39,7 @@ def forward(
 
 
 def stale_in(
-    plan: Plan, ops: Sequence[Run], known: Mapping[str, Rows], changes: Changes, targets: Expand
+    plan: Plan, ops: Sequence[Op], known: Mapping[str, Rows], changes: Changes, targets: Expand
 ) -> dict[str, Rows]:
     """Tensor -> its rows that differ from an earlier run's, or may, after some operations.
 
@@ -73,7 +73,7 @@ def stale_inputs(plan: Plan, changes: Changes) -> dict[str, Rows]:
 
 def wanted_in(
     plan: Plan,
-    ops: Sequence[Run],
+    ops: Sequence[Op],
     results: Mapping[str, Rows],
     nodes: Mapping[str, int],
     sources: Expand,
@@ -123,7 +123,7 @@ def why_whole(plan: Plan, *, sampled: bool) -> str:
     return ""
 
 
-def why_more(ops: Sequence[Run], *, sampled: bool) -> str:
+def why_more(ops: Sequence[Op], *, sampled: bool) -> str:
     """What operations need of neighbours but rows that were there before; "": nothing.
 
     Args:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from embertide.program.plans.plan import Plan
 from embertide.program.steps.base import Leader, Step
+from embertide.program.steps.op import Op, Product
 from embertide.program.steps.program import Program
-from embertide.program.steps.run import Product, Run
 
 
 def fuse(plan: Plan) -> Plan:
@@ -20,7 +20,7 @@ def fuse(plan: Plan) -> Plan:
     program = plan.program
     ops, at, links = [], 0, chains(program)
     while at < len(program.steps):
-        op = _run_at(program, at, links, multiplies=not plan.target.panel)
+        op = _op_at(program, at, links, multiplies=not plan.target.panel)
         if plan.target.sampled:
             # The graph whose factors these are is not there before the reader's own layer.
             op = replace(op, reader=None)
@@ -68,15 +68,15 @@ def chains(program: Program) -> dict[str, Link]:
     return links
 
 
-def _run_at(program: Program, at: int, links: dict[str, Link], *, multiplies: bool) -> Run:
-    """The longest run that starts with a step.
+def _op_at(program: Program, at: int, links: dict[str, Link], *, multiplies: bool) -> Op:
+    """The longest operation that starts with a step.
 
     Args:
         multiplies: sums may be multiplied as they are made, which takes all their columns.
     """
     leader, rest = program.steps[at], list(program.steps[at + 1 :])
     if not isinstance(leader, Leader):
-        return Run((leader,))
+        return Op((leader,))
     taken: list[Step] = [leader]
 
     def follows() -> Step | None:
@@ -107,4 +107,4 @@ def _run_at(program: Program, at: int, links: dict[str, Link], *, multiplies: bo
         reader = None
     onto = link.onto if link else None
     part = link is not None and link.total is None
-    return Run(tuple(taken), leader, product, shift, activation, reader, onto, part)
+    return Op(tuple(taken), leader, product, shift, activation, reader, onto, part)

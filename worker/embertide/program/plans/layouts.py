@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from embertide.program.plans.plan import Plan, Target
 from embertide.program.steps.alive import Alive
-from embertide.program.steps.run import Run
+from embertide.program.steps.op import Op
 
 
 def choose_layouts(plan: Plan) -> Plan:
     """Every operation with its layouts, for what is there as it begins."""
-    target, last, ops = plan.target, plan.last_reads, list[Run]()
+    target, last, ops = plan.target, plan.last_reads, list[Op]()
     # On disk features are put in order where sums read every row in place: bits are the same.
     in_order = plan.program.inputs.keys() if target.panel and plan.reads_all else target.placed
     at = Alive(plan.program, plan.grid, target.in_place, in_order)
@@ -34,7 +34,7 @@ def choose_layouts(plan: Plan) -> Plan:
     return replace(plan, ops=tuple(ops))
 
 
-def _as_in_memory(op: Run, own: Run, target: Target) -> Run:
+def _as_in_memory(op: Op, own: Op, target: Target) -> Op:
     """An operation on disk that rounds where it would in memory, so that the bits are the same."""
     loaded = any(read.layout == "loaded" for read in own.inputs)
     travels = loaded and own.onto is not None and not target.in_place

@@ -10,7 +10,7 @@ from embertide.grid import ColumnSlices
 from embertide.program.plans.plan import Plan
 from embertide.program.plans.spill import Change, parts_of
 from embertide.program.steps.base import EdgeStep
-from embertide.program.steps.run import Held, Run
+from embertide.program.steps.op import Held, Op
 
 _READS = 3
 """Times that features are read where they are stored panel by panel first: twice, and written."""
@@ -41,7 +41,7 @@ class PanelOp:
         widths: columns of the tensors that it reads and makes, by name.
     """
 
-    op: Run
+    op: Op
     reads: dict[str, tuple[slice, ...]]
     widths: dict[str, int]
 
@@ -95,7 +95,7 @@ def narrower(plan: Plan, width: int, panel: Panel, most: int) -> Iterator[Panel]
         yield Panel(part, part, (part,))
 
 
-def for_panel(plan: Plan, op: Run, each: Sequence[slice]) -> PanelOp:
+def for_panel(plan: Plan, op: Op, each: Sequence[slice]) -> PanelOp:
     """An operation for some columns of its result, slice by slice."""
     full, count = plan.program.widths, count_columns(each)
     first, reads = op.steps[0], dict[str, tuple[slice, ...]]()

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from embertide.program.steps.op import Op
 from embertide.program.steps.program import Program
-from embertide.program.steps.run import Run
 from embertide.spec.grid import GridShape
 
 
@@ -50,7 +50,7 @@ class Plan:
     target: Target
     sliced: Program
     whole_rows: bool = False
-    ops: tuple[Run, ...] = ()
+    ops: tuple[Op, ...] = ()
     phases: tuple[int, ...] = ()
 
     @property

@@ -19,8 +19,8 @@ from embertide.footprint import FLOAT_BYTES
 from embertide.kernels.scratch import PAGE_ROWS
 from embertide.layouts import Layout
 from embertide.program.plans.plan import Plan
+from embertide.program.steps.op import Held, Input, Op
 from embertide.program.steps.reach import Reach
-from embertide.program.steps.run import Held, Input, Run
 from embertide.program.steps.shapes import Shapes
 
 Parts = Literal["columns", "rows", "whole", "ready", "later"]
@@ -63,14 +63,14 @@ class DiskOp:
         frees: tensors that are on disk and that no later operation reads.
     """
 
-    ops: tuple[Run, ...]
+    ops: tuple[Op, ...]
     parts: Parts
     changes: tuple[Change, ...]
     stores: dict[str, Layout]
     frees: tuple[str, ...]
 
     @property
-    def op(self) -> Run:
+    def op(self) -> Op:
         """The operation itself."""
         return self.ops[-1]
 
@@ -88,7 +88,7 @@ class DiskPlan:
     results: tuple[Change, ...]
 
 
-def parts_of(plan: Plan, op: Run) -> Parts:
+def parts_of(plan: Plan, op: Op) -> Parts:
     """In which parts an operation runs with its tensors on disk."""
     first, slices = op.steps[0], plan.grid.feature
     if op.reach is Reach.ROW:
@@ -135,7 +135,7 @@ def on_disk(plan: Plan) -> DiskPlan:
     return DiskPlan(disk, tuple(_changes(plan, there, reads[-1:], layers)))
 
 
-def _groups(plan: Plan) -> Iterator[list[Run]]:
+def _groups(plan: Plan) -> Iterator[list[Op]]:
     """Operations that run together: functions of rows of a node type that follow each other."""
     ops, types = map(_as_read, plan.ops), plan.program.types
     for _, alike in groupby(
@@ -145,18 +145,18 @@ def _groups(plan: Plan) -> Iterator[list[Run]]:
         yield [op for _, op in alike]
 
 
-def from_before(ops: Sequence[Run]) -> list[Input]:
+def from_before(ops: Sequence[Op]) -> list[Input]:
     """What operations read that none of them makes."""
     inside = {op.out for op in ops}
     return [read for op in ops for read in op.inputs if read.name not in inside]
 
 
-def _last_read(op: Run) -> list[str]:
+def _last_read(op: Op) -> list[str]:
     """The tensors that no operation after this one reads."""
     return [*op.frees, *filter(None, [op.onto])]
 
 
-def _as_read(op: Run) -> Run:
+def _as_read(op: Op) -> Op:
     """A product of features where they were loaded is one of their rows in order, on disk."""
     if op.reach is not Reach.ROW or not any(read.layout == "loaded" for read in op.inputs):
         return op
@@ -193,7 +193,7 @@ def _changes(
         there[name] = (layouts - {origin} if ends else layouts) | {wanted}
 
 
-def block_rows(plan: Plan, ops: Sequence[Run]) -> int:
+def block_rows(plan: Plan, ops: Sequence[Op]) -> int:
     """Rows of a block of operations that run together for some rows at a time.
 
     Also what is read for the next block, and written of the one before, has a place.

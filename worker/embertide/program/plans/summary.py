@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from embertide.program.plans.plan import Plan
-from embertide.program.steps.run import Run
+from embertide.program.steps.op import Op
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def summarise_plan(plan: Plan) -> PlanSummary:
     )
 
 
-def _op(plan: Plan, at: int, op: Run) -> OpSummary:
+def _op(plan: Plan, at: int, op: Op) -> OpSummary:
     first, program = op.steps[0], plan.program
     outputs = {step.out for step in op.steps}
     reads = list(dict.fromkeys(n for step in op.steps for n in step.reads() if n not in outputs))

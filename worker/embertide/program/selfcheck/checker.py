@@ -30,8 +30,8 @@ from embertide.program.selfcheck.tally import NameOf, Tally, difference, joined,
 from embertide.program.selfcheck.units import Unit, units_of
 from embertide.program.steps.base import EdgeStep, Step
 from embertide.program.steps.execution import Execution
+from embertide.program.steps.op import Op
 from embertide.program.steps.reference import End
-from embertide.program.steps.run import Run
 from embertide.spec.relations import ends_of
 
 
@@ -387,9 +387,9 @@ def _type_at(relation: str, end: End) -> str:
     return ends_of(relation)[1 if end == "in" else 0]
 
 
-def _why_skipped(run: Run) -> str:
-    step = run.steps[0]
+def _why_skipped(op: Op) -> str:
+    step = op.steps[0]
     return (
-        f"{run.out} ({step.kind_name}, layer {step.layer}) needs a statistic over all nodes: its"
+        f"{op.out} ({step.kind_name}, layer {step.layer}) needs a statistic over all nodes: its"
         " rows were not computed again, but those that are made of them were"
     )

@@ -8,8 +8,8 @@ from functools import cached_property
 from embertide.graph.views import EdgeView
 from embertide.program.plans.plan import Plan
 from embertide.program.steps.base import EdgeStep, Step
+from embertide.program.steps.op import Op
 from embertide.program.steps.reach import Reach
-from embertide.program.steps.run import Run
 from embertide.spec.relations import ends_of
 
 
@@ -24,8 +24,8 @@ class Unit:
 
     phase: int
     node_type: str
-    ops: tuple[Run, ...]
-    skipped: Run | None = None
+    ops: tuple[Op, ...]
+    skipped: Op | None = None
 
     @cached_property
     def steps(self) -> list[Step]:

@@ -16,8 +16,8 @@ from embertide.layouts import Shard
 from embertide.program.steps.base import Norms, Param
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.nodewise import ElementStep
+from embertide.program.steps.op import RowActivation
 from embertide.program.steps.reference import ReferenceRun
-from embertide.program.steps.run import RowActivation
 from embertide.program.steps.shapes import Shapes
 
 _NO_FARTHER = ("relu", "leaky_relu", "tanh", "sigmoid")

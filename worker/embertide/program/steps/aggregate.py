@@ -33,8 +33,8 @@ from embertide.program.steps.norms import (
     target_factors,
     weighs,
 )
+from embertide.program.steps.op import Op, Product
 from embertide.program.steps.reference import Degrees, End, ReferenceRun
-from embertide.program.steps.run import Product, Run
 from embertide.program.steps.shapes import Shapes
 
 
@@ -87,14 +87,14 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         """If rows are taken as they are: factors of sources differ by relation."""
         return not self.scales_sources
 
-    def place(self, op: Run, at: Alive) -> Run:
+    def place(self, op: Op, at: Alive) -> Op:
         """A ``tile``; ``rows`` after a product. Sums of other relations may be made with ours."""
         travel = at.grid.graph > 1 and not source_rows.are_in_place(self.x, at)
         steps, source = at.group_of(self, travel=travel), source_rows.place(self.x, at)
         layout: Layout = "rows" if op.product else "tile"
         return op.placed([source], layout, brings=None if len(steps) == 1 else steps)
 
-    def lower(self, execution: Execution, op: Run) -> Shard:
+    def lower(self, execution: Execution, op: Op) -> Shard:
         """Collective: every rank must call."""
         if op.brings:
             execution.tensors.add(op.brings, self._sum_all(execution, op))
@@ -121,7 +121,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         del sources, operand
         return self._multiplied(execution, op, op.product, sums)
 
-    def _sum_all(self, execution: Execution, op: Run) -> list[Shard]:
+    def _sum_all(self, execution: Execution, op: Op) -> list[Shard]:
         """The sums of all relations that need the same rows. Collective: every rank must call."""
         steps = [step for step in op.brings if isinstance(step, Aggregate)]
         channel, sources, operand = source_rows.find(execution, op, steps, None)
@@ -130,14 +130,14 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         sums = spmm_each(channel, sources, operand, reductions, lasts, depth=execution.depth)
         return [Shard("tile", own, execution.program.widths[self.x]) for own in sums]
 
-    def _finish(self, execution: Execution, op: Run, sums: torch.Tensor) -> Shard:
+    def _finish(self, execution: Execution, op: Op, sums: torch.Tensor) -> Shard:
         """Apply what follows the sums to their rows. Collective: every rank must call."""
         if op.product is not None:
             return self._multiplied(execution, op, op.product, sums)
         return execution.result(op, execution.epilogue(op, "tile").apply_(sums))
 
     def _multiplied(
-        self, execution: Execution, op: Run, product: Product, sums: torch.Tensor
+        self, execution: Execution, op: Op, product: Product, sums: torch.Tensor
     ) -> Shard:
         """Sums, times the weight of a product. Collective: every rank must call."""
         execution.tensors.read(self.x)
@@ -199,7 +199,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
 
     # -- what it costs -----------------------------------------------------------------------
 
-    def cost(self, costs: Costs, op: Run) -> None:
+    def cost(self, costs: Costs, op: Op) -> None:
         """The sums and their sources; a product of several sums follows once sources are freed."""
         if op.brings:
             beside = source_rows.cost(costs, op, op.brings, scaled=False)
@@ -219,14 +219,14 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
             costs.need(beside + self._growing(costs, op, self._sum_bytes(costs)))
             self._product_cost(costs, op, op.product)
 
-    def _finish_cost(self, costs: Costs, op: Run) -> None:
+    def _finish_cost(self, costs: Costs, op: Op) -> None:
         """All that follows sums is in place, except a product."""
         if op.product is not None:
             self._product_cost(costs, op, op.product)
         else:
             costs.need(costs.whole(self.out))
 
-    def _product_cost(self, costs: Costs, op: Run, product: Product) -> None:
+    def _product_cost(self, costs: Costs, op: Op, product: Product) -> None:
         """The tensor that was summed is freed before the product of the sums."""
         costs.read(self.x)
         costs.need(self._sum_bytes(costs) + costs.result(op))
@@ -238,7 +238,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         """Bytes of sums that are multiplied next, which travel first where there are slices."""
         return (costs.sent(self.out) if costs.grid.feature > 1 else 0.0) or costs.whole(self.out)
 
-    def _growing(self, costs: Costs, op: Run, kept: float) -> float:
+    def _growing(self, costs: Costs, op: Op, kept: float) -> float:
         """Bytes of sums that take ``kept`` when done, while groups are added to them in float32."""
         whole = costs.whole(self.out)
         groups = costs.grid.graph > 1 and not costs.size.in_place

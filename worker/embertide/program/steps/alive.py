@@ -7,8 +7,8 @@ from dataclasses import InitVar, dataclass, field
 
 from embertide.layouts import Layout
 from embertide.program.steps.base import EdgeStep
+from embertide.program.steps.op import Held, Input, Op
 from embertide.program.steps.program import Program
-from embertide.program.steps.run import Held, Input, Run
 from embertide.spec.grid import GridShape
 
 
@@ -91,7 +91,7 @@ class Alive:
         self.layouts.pop(name, None)
         self.sums.discard(name)
 
-    def make(self, op: Run) -> None:
+    def make(self, op: Op) -> None:
         """Add the sums that an operation brings; it finishes one of them itself."""
         for step in op.brings:
             self.layouts[step.out] = ("sums",)
@@ -99,7 +99,7 @@ class Alive:
         if op.finishes_sums:
             self.drop(op.steps[0].out)
 
-    def end(self, op: Run) -> None:
+    def end(self, op: Op) -> None:
         """Add the result, and remove what no later operation reads."""
         for name in (*self.frees, *filter(None, [op.onto])):
             self.drop(name)

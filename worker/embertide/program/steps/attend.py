@@ -18,8 +18,8 @@ from embertide.program.steps.base import Read
 from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.moves import HeadScores, TileRows
+from embertide.program.steps.op import Input, Op
 from embertide.program.steps.reference import ReferenceRun
-from embertide.program.steps.run import Input, Run
 from embertide.program.steps.shapes import Shapes
 from embertide.program.steps.together import TogetherStep
 
@@ -56,7 +56,7 @@ class Attend(TogetherStep, kind="attend"):
         lit = functional.leaky_relu(scores, self.negative_slope)
         return edges.weigh(lit, run.heads(self.x, self.heads))
 
-    def place(self, op: Run, at: Alive) -> Run:
+    def place(self, op: Op, at: Alive) -> Op:
         """Scores of both ends of each relation, then the values; the result is as of a sum."""
         steps = self._alike(at.group_of(self, travel=at.grid.graph > 1))
         ends = [name for step in steps for name in (step.source, step.target)]

@@ -20,8 +20,8 @@ from embertide.errors import ModelError
 from embertide.graph.views import EdgeView, Loops
 from embertide.layouts import Shard
 from embertide.program.steps.frontier import Moved, Rows, Stale, Wants, join
+from embertide.program.steps.op import Input, Op, Product, RowActivation
 from embertide.program.steps.reach import Reach
-from embertide.program.steps.run import Input, Product, RowActivation, Run
 from embertide.spec.relations import ends_of
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ class Step(ABC):
             return self.reads_rows
         return name in {getattr(self, field) for field in self.reads_rows}
 
-    def place(self, op: Run, _at: Alive) -> Run:
+    def place(self, op: Op, _at: Alive) -> Op:
         """Choose the layouts that an operation led by the step reads and makes.
 
         By default each tensor is read in the layout that the step wants, and the result is rows.
@@ -245,13 +245,13 @@ class Step(ABC):
         )
 
     @abstractmethod
-    def lower(self, execution: Execution, op: Run) -> Shard:
+    def lower(self, execution: Execution, op: Op) -> Shard:
         """Our shard of the result of an operation that the step leads.
 
         Collective: every rank must call.
         """
 
-    def cost(self, costs: Costs, op: Run) -> None:
+    def cost(self, costs: Costs, op: Op) -> None:
         """Count what :meth:`lower` holds and moves; by default the inputs and the result."""
         costs.make(op)
 

@@ -17,9 +17,9 @@ from embertide.program.steps.base import Read, Step
 from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.moves import Statistics
+from embertide.program.steps.op import Op
 from embertide.program.steps.reach import Reach
 from embertide.program.steps.reference import ReferenceRun
-from embertide.program.steps.run import Run
 from embertide.program.steps.shapes import Shapes
 
 Statistic = Literal["mean", "sum", "var", "std", "norm", "max", "min"]
@@ -79,11 +79,11 @@ class ColumnStatistic(Step, kind="column_statistic"):
                 counted = x if self.count is None else x[run.tensors[self.count][:, 0] != 0]
                 return _extreme(counted, self.of)
 
-    def place(self, op: Run, at: Alive) -> Run:
+    def place(self, op: Op, at: Alive) -> Op:
         """In rows; ``x`` is changed into the result where no later step reads it."""
         return replace(super().place(op, at), reuses=at.last_free([self.x]))
 
-    def lower(self, execution: Execution, op: Run) -> Shard:
+    def lower(self, execution: Execution, op: Op) -> Shard:
         """In ``rows``. Collective: every rank must call."""
         x = execution.shard(self.x, "rows", self.layer)
         row = self._extremes(execution, x) if self.of in _NOTHING else self._moments(execution, x)
@@ -112,7 +112,7 @@ class ColumnStatistic(Step, kind="column_statistic"):
         variance = moments.squares / divisor
         return variance if self.of == "var" else variance.sqrt()
 
-    def cost(self, costs: Costs, op: Run) -> None:
+    def cost(self, costs: Costs, op: Op) -> None:
         """Two numbers per column of each worker move, or one; the rows that count are copied."""
         costs.make(op, 0.0 if self.count is None else costs.whole(self.x))
         axis = axis_of("rows", costs.grid.feature)

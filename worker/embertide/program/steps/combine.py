@@ -15,8 +15,8 @@ from embertide.program.steps.alive import Alive
 from embertide.program.steps.base import Norms, Read, Step
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.nodewise import place_together
+from embertide.program.steps.op import Op
 from embertide.program.steps.reference import ReferenceRun
-from embertide.program.steps.run import Run
 from embertide.program.steps.shapes import Shapes
 
 
@@ -39,11 +39,11 @@ class Combine(Step, kind="combine"):
         """alpha * a + beta * b."""
         return self.alpha * run.tensors[self.a] + self.beta * run.tensors[self.b]
 
-    def place(self, op: Run, at: Alive) -> Run:
+    def place(self, op: Op, at: Alive) -> Op:
         """In tiles if both are tiles already; else in rows."""
         return place_together(op, at, self.reads())
 
-    def lower(self, execution: Execution, op: Run) -> Shard:
+    def lower(self, execution: Execution, op: Op) -> Shard:
         """Collective: every rank must call."""
         a, b = (execution.shard(name, op.layout, self.layer) for name in (self.a, self.b))
         data = b.data if op.reuses else copy_of(b.data)
@@ -83,7 +83,7 @@ class Concat(Step, kind="concat"):
         """One each."""
         return [(name, 1.0) for name in self.inputs]
 
-    def lower(self, execution: Execution, _op: Run) -> Shard:
+    def lower(self, execution: Execution, _op: Op) -> Shard:
         """In rows: columns of a tile are cut by the width of the whole, not of its inputs.
 
         Collective: every rank must call.

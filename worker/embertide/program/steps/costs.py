@@ -16,8 +16,8 @@ from embertide.graph.views import EdgeView
 from embertide.layouts import Layout
 from embertide.program.steps.alive import Alive
 from embertide.program.steps.moves import Conversion, Degrees, Landing, Move
+from embertide.program.steps.op import Held, Input, Op
 from embertide.program.steps.program import Program
-from embertide.program.steps.run import Held, Input, Run
 from embertide.spec.grid import GridShape
 
 _LANDING_BATCHES = 5
@@ -51,7 +51,7 @@ class Costs:
     def __post_init__(self, placed: Collection[str]) -> None:
         self.alive = Alive(self.program, self.size.grid, self.size.in_place, placed)
 
-    def count(self, ops: Sequence[Run]) -> Self:
+    def count(self, ops: Sequence[Op]) -> Self:
         """Count from the inputs to the results as rows."""
         for op in ops:
             self.alive.frees, self.layer = op.frees, op.steps[0].layer
@@ -84,7 +84,7 @@ class Costs:
         """Columns of a tensor."""
         return self.program.widths[name]
 
-    def columns(self, op: Run) -> float:
+    def columns(self, op: Op) -> float:
         """Columns of an operation's result that a worker holds."""
         width = self.width(op.out)
         return width / self.grid.feature if op.layout == "tile" else float(width)
@@ -124,7 +124,7 @@ class Costs:
         """Count bytes that are allocated in addition to what is alive."""
         self.peak = max(self.peak, self.alive_bytes() + more)
 
-    def make(self, op: Run, more: float = 0.0) -> None:
+    def make(self, op: Op, more: float = 0.0) -> None:
         """Count the inputs in their layouts, then the result, unless an input becomes it.
 
         Args:
@@ -133,7 +133,7 @@ class Costs:
         self.take_inputs(op)
         self.need((0.0 if op.reuses else self.tensor(op.out)) + more)
 
-    def take_inputs(self, op: Run) -> None:
+    def take_inputs(self, op: Op) -> None:
         """Count all inputs in their layouts."""
         for read in op.inputs:
             self.take(read)
@@ -151,7 +151,7 @@ class Costs:
             self.convert(name, self.layer, primitive, "rows" if layout == "rows" else "tile")
         self.alive.convert(read)
 
-    def result(self, op: Run) -> float:
+    def result(self, op: Op) -> float:
         """Bytes of a result in ``rows``: none where it is added to another tensor in place."""
         if op.onto is None:
             return self.tensor(op.out)
@@ -173,7 +173,7 @@ class Costs:
         if self.grid.feature > 1:
             self.moves.append(Conversion(layer, name, self.width(name), primitive, to))
 
-    def land_product(self, x: str, op: Run) -> None:
+    def land_product(self, x: str, op: Op) -> None:
         """Count a row-wise function of loaded features; its result is sent to the rows' owners."""
         result = self.tensor(op.out)
         self.need(result + self._landing(x, result))

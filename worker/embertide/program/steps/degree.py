@@ -13,8 +13,8 @@ from embertide.program.steps.base import Step
 from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.nodewise import ElementStep
+from embertide.program.steps.op import Op
 from embertide.program.steps.reference import End, ReferenceRun
-from embertide.program.steps.run import Run
 from embertide.program.steps.shapes import Shapes
 from embertide.spec.relations import Relation
 
@@ -102,7 +102,7 @@ class Degree(Step, kind="degree"):
             return edges.weighted_degree(ends)[:, None]
         return edges.degree(ends)[:, None]
 
-    def lower(self, execution: Execution, _op: Run) -> Shard:
+    def lower(self, execution: Execution, _op: Op) -> Shard:
         """In ``rows``. Collective: every rank must call."""
         graph = execution.graph(self.edges)
         match self.of:
@@ -117,7 +117,7 @@ class Degree(Step, kind="degree"):
         own = execution.of_ours(degree, "rows", self.out)
         return Shard("rows", own.unsqueeze(1).clone(), 1)
 
-    def cost(self, costs: Costs, op: Run) -> None:
+    def cost(self, costs: Costs, op: Op) -> None:
         """A number a row; those of sources are counted together."""
         costs.build(self.edges)
         if self.of in ("out", "out_weight"):

@@ -15,8 +15,8 @@ from embertide.program.steps.alive import Alive
 from embertide.program.steps.base import Norms, Read, Step
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.nodewise import place_together
+from embertide.program.steps.op import Op
 from embertide.program.steps.reference import ReferenceRun
-from embertide.program.steps.run import Run
 from embertide.program.steps.shapes import Shapes
 
 ElementOp = Literal["sum", "mean", "max", "min", "product"]
@@ -53,11 +53,11 @@ class Elementwise(Step, kind="elementwise"):
             case "product":
                 return stacked.prod(0)
 
-    def place(self, op: Run, at: Alive) -> Run:
+    def place(self, op: Op, at: Alive) -> Op:
         """In tiles if all are tiles already; else in rows."""
         return place_together(op, at, self.inputs)
 
-    def lower(self, execution: Execution, op: Run) -> Shard:
+    def lower(self, execution: Execution, op: Op) -> Shard:
         """Collective: every rank must call."""
         *others, last = (execution.shard(name, op.layout, self.layer) for name in self.inputs)
         owned = last.data if op.reuses else copy_of(last.data)

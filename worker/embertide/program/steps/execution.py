@@ -17,8 +17,8 @@ from embertide.kernels.epilogue import Epilogue
 from embertide.kernels.memory import as_type, copy_of
 from embertide.layouts import Layout, Shard
 from embertide.program.steps.base import EdgeStep
+from embertide.program.steps.op import Op
 from embertide.program.steps.program import Program
-from embertide.program.steps.run import Run
 from embertide.program.steps.tensors import Tensors
 
 Graphs = Callable[[int, str], LayerGraph]
@@ -69,7 +69,7 @@ class Execution:
         scaled: tensors whose rows are multiplied by the factors of sources of the sum that reads
             them.
         some: layout -> the rows of our partition in it that operations are run for; None: all.
-        factors: [N/P] of sources by which the run multiplies its rows, where they are known.
+        factors: [N/P] of sources by which the op multiplies its rows, where they are known.
         on_hop: called with a step that sums several times, the number of a sum from 1, its result,
             and whether that is multiplied by the factors of sources already.
             Collective: every rank calls it.
@@ -161,42 +161,40 @@ class Execution:
         assert param is not None
         return param
 
-    def onto(self, run: Run) -> torch.Tensor | None:
-        """[N/(P*M), D'] what the run adds its product to, in place; None: to nothing.
+    def onto(self, op: Op) -> torch.Tensor | None:
+        """[N/(P*M), D'] what the op adds its product to, in place; None: to nothing.
 
         Collective: every rank must call.
         """
-        if run.onto is None:
+        if op.onto is None:
             return None
-        self.tensors.settle(run.onto)
-        return self.rows(run.onto, run.steps[-1].layer)
+        self.tensors.settle(op.onto)
+        return self.rows(op.onto, op.steps[-1].layer)
 
-    def result(self, run: Run, data: torch.Tensor) -> Shard:
-        """Our shard of the run's result."""
-        return Shard(run.layout, data, self.program.widths[run.out])
+    def result(self, op: Op, data: torch.Tensor) -> Shard:
+        """Our shard of the op's result."""
+        return Shard(op.layout, data, self.program.widths[op.out])
 
-    def with_factors(self, run: Run) -> Execution:
-        """The same for some rows of a run at a time: all rows' factors are made once.
+    def with_factors(self, op: Op) -> Execution:
+        """The same for some rows of an op at a time: all rows' factors are made once.
 
         Collective: every rank must call.
         """
-        if not run.scales or run.reader is None:
+        if not op.scales or op.reader is None:
             return self
-        return replace(self, factors=run.reader.source_factors(self))
+        return replace(self, factors=op.reader.source_factors(self))
 
-    def epilogue(self, run: Run, layout: Layout) -> Epilogue:
-        """Bias and activation of a run, cut to our columns of its result, whatever its rows are.
+    def epilogue(self, op: Op, layout: Layout) -> Epilogue:
+        """Bias and activation of an op, cut to our columns of its result, whatever its rows are.
 
-        Where the run multiplies its rows by the next sum's factors of sources, these too: they are
+        Where the op multiplies its rows by the next sum's factors of sources, these too: they are
         read once per node, and not once per edge. Collective: every rank must call.
         """
-        shard = Shard(layout, torch.empty(0), self.program.widths[run.out])
-        last = Epilogue(self.tensors.columns(run.shift, shard))
-        if run.activation is not None:
-            last = replace(last, activation=run.activation.kind, slope=run.activation.slope)
-        if not run.scales or run.reader is None:
+        shard = Shard(layout, torch.empty(0), self.program.widths[op.out])
+        last = Epilogue(self.tensors.columns(op.shift, shard))
+        if op.activation is not None:
+            last = replace(last, activation=op.activation.kind, slope=op.activation.slope)
+        if not op.scales or op.reader is None:
             return last
-        source = run.reader.source_factors(self) if self.factors is None else self.factors
-        return (
-            last if source is None else replace(last, scale=self.of_ours(source, layout, run.out))
-        )
+        source = op.reader.source_factors(self) if self.factors is None else self.factors
+        return last if source is None else replace(last, scale=self.of_ours(source, layout, op.out))

@@ -19,9 +19,9 @@ from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.moves import Statistics
 from embertide.program.steps.nodewise import ElementStep
+from embertide.program.steps.op import Op
 from embertide.program.steps.reach import Reach
 from embertide.program.steps.reference import ReferenceRun
-from embertide.program.steps.run import Run
 from embertide.program.steps.shapes import Shapes
 
 Over = Literal["columns", "rows", "all", "none"]
@@ -116,7 +116,7 @@ class GraphNorm(ElementStep, kind="graph_norm"):
             case "none":
                 return torch.ones_like(mean)
 
-    def cost(self, costs: Costs, op: Run) -> None:
+    def cost(self, costs: Costs, op: Op) -> None:
         """Two numbers per column and worker move."""
         costs.make(op)
         columns, axis = costs.columns(op), axis_of(op.layout, costs.grid.feature)

@@ -19,8 +19,8 @@ from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.linear import multiply, place_product, product_cost
 from embertide.program.steps.nodewise import RowStep
+from embertide.program.steps.op import Op, Product
 from embertide.program.steps.reference import ReferenceRun
-from embertide.program.steps.run import Product, Run
 from embertide.program.steps.shapes import Shapes
 
 
@@ -65,13 +65,13 @@ class HeadDot(RowStep, kind="head_dot"):
         vector = run.params[self.vector].reshape(self.heads, -1)
         return (x.reshape(len(x), self.heads, x.shape[1] // self.heads) * vector).sum(2)
 
-    def place(self, op: Run, at: Alive) -> Run:
+    def place(self, op: Op, at: Alive) -> Op:
         """Rows; of loaded features it is computed where they were loaded."""
         if self.weight is None:
             return super().place(op, at)
         return place_product(self.x, op, at, landed="rows")
 
-    def lower(self, execution: Execution, op: Run) -> Shard:
+    def lower(self, execution: Execution, op: Op) -> Shard:
         """Collective: every rank must call."""
         if self.weight is None:
             return super().lower(execution, op)
@@ -93,7 +93,7 @@ class HeadDot(RowStep, kind="head_dot"):
             return None
         return replace(self, x=x, weight=product.weight, bias=product.bias)
 
-    def cost(self, costs: Costs, op: Run) -> None:
+    def cost(self, costs: Costs, op: Op) -> None:
         """The inputs and the result."""
         if self.weight is None:
             costs.make(op)

@@ -18,8 +18,8 @@ from embertide.program.steps.alive import Alive
 from embertide.program.steps.base import Leader, Norms, Param, Read
 from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
+from embertide.program.steps.op import Input, Op, Product
 from embertide.program.steps.reference import ReferenceRun
-from embertide.program.steps.run import Input, Product, Run
 from embertide.program.steps.shapes import Shapes
 
 
@@ -48,17 +48,17 @@ class Linear(Leader, kind="linear"):
         """x @ W.T + b."""
         return functional.linear(run.tensors[self.x], run.params[self.weight], run.param(self.bias))
 
-    def place(self, op: Run, at: Alive) -> Run:
+    def place(self, op: Op, at: Alive) -> Op:
         """``rows``, or of loaded features the layout that the readers of the result want."""
         rows = at.program.wants_rows(op.out) or op.part or op.onto is not None
         return place_product(self.x, op, at, landed="rows" if rows else "tile")
 
-    def lower(self, execution: Execution, op: Run) -> Shard:
+    def lower(self, execution: Execution, op: Op) -> Shard:
         """Collective: every rank must call."""
         onto, last = execution.onto(op), execution.epilogue(op, "rows")
         return multiply(execution, op, self.x, execution.param(self.weight), last, onto)
 
-    def cost(self, costs: Costs, op: Run) -> None:
+    def cost(self, costs: Costs, op: Op) -> None:
         """The inputs and the result; a tile is multiplied while it becomes rows."""
         product_cost(costs, op, self.x)
 
@@ -76,7 +76,7 @@ class Linear(Leader, kind="linear"):
         return Product(self.weight, self.bias, self.layer)
 
 
-def place_product(x: str, op: Run, at: Alive, *, landed: Layout) -> Run:
+def place_product(x: str, op: Op, at: Alive, *, landed: Layout) -> Op:
     """A product is made of loaded features where they are, of rows, or of a tile in a ring.
 
     Args:
@@ -91,7 +91,7 @@ def place_product(x: str, op: Run, at: Alive, *, landed: Layout) -> Run:
 
 def multiply(
     execution: Execution,
-    op: Run,
+    op: Op,
     x: str,
     weight: Tensor,
     last: Epilogue,
@@ -124,7 +124,7 @@ def multiply(
     return Shard("rows", data, width)
 
 
-def product_cost(costs: Costs, op: Run, x: str) -> None:
+def product_cost(costs: Costs, op: Op, x: str) -> None:
     """Count what :func:`multiply` holds and moves."""
     result = costs.result(op)
     if op.reads(x, "loaded"):

@@ -16,10 +16,10 @@ from embertide.program.steps.base import Read, Step
 from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.moves import Statistics
+from embertide.program.steps.op import Op
 from embertide.program.steps.ops import in_chunks
 from embertide.program.steps.reach import Reach
 from embertide.program.steps.reference import ReferenceRun
-from embertide.program.steps.run import Run
 from embertide.program.steps.shapes import Shapes
 
 CHUNK_VALUES = 1 << 19
@@ -58,7 +58,7 @@ class LinearAttend(Step, kind="linear_attend"):
         q, k, v = (run.heads(name, self.heads) for name in (self.q, self.k, self.v))
         return torch.einsum("nhf,hfg->nhg", q, torch.einsum("nhf,nhg->hfg", k, v)).flatten(1)
 
-    def lower(self, execution: Execution, _op: Run) -> Shard:
+    def lower(self, execution: Execution, _op: Op) -> Shard:
         """In ``rows``. Collective: every rank must call."""
         q, k, v = (execution.rows(name, self.layer) for name in (self.q, self.k, self.v))
         total = sum_over_all(execution.exchange, self._own_sum(k, v), self.layer).float()
@@ -82,7 +82,7 @@ class LinearAttend(Step, kind="linear_attend"):
     def _chunks(self, rows: int, columns: int) -> list[slice]:
         return in_chunks(rows, max(1, CHUNK_VALUES // columns))
 
-    def cost(self, costs: Costs, op: Run) -> None:
+    def cost(self, costs: Costs, op: Op) -> None:
         """The sums of all workers and a chunk's values beside the result; one sum of each moves."""
         widths = {name: costs.width(name) for name in self.reads()}
         numbers = float(widths[self.k] * widths[self.v] // self.heads)

@@ -26,9 +26,9 @@ from embertide.program.steps.base import Param, Read
 from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.moves import WholeRows
+from embertide.program.steps.op import Input, Op
 from embertide.program.steps.ops import RESULT, RowShapes, run, shapes_of, width_of
 from embertide.program.steps.reference import ReferenceEdges, ReferenceRun
-from embertide.program.steps.run import Input, Run
 from embertide.program.steps.shapes import Shapes
 from embertide.program.steps.together import TogetherStep
 
@@ -121,7 +121,7 @@ class Message(TogetherStep, kind="message"):
 
     # -- how it runs -------------------------------------------------------------------------
 
-    def place(self, op: Run, at: Alive) -> Run:
+    def place(self, op: Op, at: Alive) -> Op:
         """Both ends' rows for each relation, since all edges of a sub-range are in one place."""
         steps = at.group_of(self, travel=at.grid.workers > 1)
         ends = [Input(name, "rows") for step in steps for name in step.reads()]

@@ -14,7 +14,7 @@ from embertide.layouts import Layout, Shard
 from embertide.program.steps.alive import Alive
 from embertide.program.steps.base import Read, Step
 from embertide.program.steps.execution import Execution
-from embertide.program.steps.run import Input, Run
+from embertide.program.steps.op import Input, Op
 from embertide.program.steps.shapes import Shapes
 
 
@@ -30,7 +30,7 @@ class RowStep(Step):
     def compute(self, execution: Execution, x: Tensor) -> Tensor:
         """[n, D] -> [n, D'], a new tensor."""
 
-    def lower(self, execution: Execution, _op: Run) -> Shard:
+    def lower(self, execution: Execution, _op: Op) -> Shard:
         """Collective: every rank must call."""
         data = self.compute(execution, execution.rows(self.x, self.layer))
         return Shard("rows", data, data.shape[1])
@@ -50,12 +50,12 @@ class ElementStep(Step):
         """The width of ``x``."""
         return shapes.width(self.x)
 
-    def place(self, op: Run, at: Alive) -> Run:
+    def place(self, op: Op, at: Alive) -> Op:
         """A copy where a later step reads ``x``."""
         layout = at.any(self.x)
         return op.placed([Input(self.x, layout)], layout, reuses=at.last_free([self.x]))
 
-    def lower(self, execution: Execution, op: Run) -> Shard:
+    def lower(self, execution: Execution, op: Op) -> Shard:
         """Collective: every rank must call."""
         x = execution.shard(self.x, op.layout, self.layer)
         if op.reuses is None:
@@ -63,7 +63,7 @@ class ElementStep(Step):
         return Shard(op.layout, self.change(execution, x), x.width)
 
 
-def place_together(op: Run, at: Alive, names: Sequence[str]) -> Run:
+def place_together(op: Op, at: Alive, names: Sequence[str]) -> Op:
     """Element by element of several: in tiles if all are tiles already; else in rows.
 
     The last one is changed into the result where no later step reads it.

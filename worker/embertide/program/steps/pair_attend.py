@@ -23,8 +23,8 @@ from embertide.program.steps.base import Param, Read
 from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.moves import Conversion, HeadScores, TileRows, WholeRows
+from embertide.program.steps.op import Input, Op
 from embertide.program.steps.reference import ReferenceRun
-from embertide.program.steps.run import Input, Run
 from embertide.program.steps.shapes import Shapes
 from embertide.program.steps.together import TogetherStep
 
@@ -98,7 +98,7 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         """Keys and values."""
         return (self.key, self.x)
 
-    def place(self, op: Run, at: Alive) -> Run:
+    def place(self, op: Op, at: Alive) -> Op:
         """Targets' ends of each relation, keys and values; the result is as of a sum.
 
         It is rows where the softmax has parts.

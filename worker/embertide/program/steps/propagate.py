@@ -34,8 +34,8 @@ from embertide.program.steps.norms import (
     target_factors,
     weighs,
 )
+from embertide.program.steps.op import Input, Op
 from embertide.program.steps.reference import Degrees, End, ReferenceRun
-from embertide.program.steps.run import Input, Run
 from embertide.program.steps.shapes import Shapes
 
 
@@ -128,11 +128,11 @@ class Propagate(EdgeStep, kind="propagate"):
 
     # -- how it runs -------------------------------------------------------------------------
 
-    def place(self, op: Run, _at: Alive) -> Run:
+    def place(self, op: Op, _at: Alive) -> Op:
         """From tile to tile."""
         return op.placed([Input(self.x, "tile")], "tile")
 
-    def lower(self, execution: Execution, _op: Run) -> Shard:
+    def lower(self, execution: Execution, _op: Op) -> Shard:
         """Collective: every rank must call."""
         tensors, width = execution.tensors, execution.program.widths[self.out]
         h = execution.gathered(self.x, "tile", self.layer)
@@ -179,7 +179,7 @@ class Propagate(EdgeStep, kind="propagate"):
 
     # -- what it costs -----------------------------------------------------------------------
 
-    def cost(self, costs: Costs, op: Run) -> None:
+    def cost(self, costs: Costs, op: Op) -> None:
         """Two sums at a time and what stays; the rows of neighbours for each."""
         costs.take_inputs(op)
         costs.build(self.edges)

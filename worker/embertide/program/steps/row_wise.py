@@ -13,9 +13,9 @@ from embertide.layouts import Shard
 from embertide.program.steps.base import Param, Read, Step
 from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
+from embertide.program.steps.op import Op
 from embertide.program.steps.ops import RESULT, RowShapes, in_chunks, run, shapes_of, width_of
 from embertide.program.steps.reference import ReferenceRun
-from embertide.program.steps.run import Run
 from embertide.program.steps.shapes import Shapes
 
 CHUNK_VALUES = 1 << 21
@@ -52,7 +52,7 @@ class RowWise(Step, kind="row_wise"):
         values |= {f"p{at}": run_.params[name] for at, name in enumerate(self.params)}
         return run(self.lines, values)[RESULT]
 
-    def lower(self, execution: Execution, _op: Run) -> Shard:
+    def lower(self, execution: Execution, _op: Op) -> Shard:
         """In ``rows``, a bounded number of them at a time. Collective: every rank must call."""
         program = execution.program
         inputs = [execution.rows(name, self.layer) for name in self.inputs]
@@ -68,7 +68,7 @@ class RowWise(Step, kind="row_wise"):
         """As many as hold a bounded number of values."""
         return max(1, CHUNK_VALUES // self._shapes(shapes).values)
 
-    def cost(self, costs: Costs, op: Run) -> None:
+    def cost(self, costs: Costs, op: Op) -> None:
         """The inputs, the result and a chunk's values."""
         rows = costs.of(self.out).nodes / costs.grid.workers
         values = self._shapes(Shapes(costs.program.widths, costs.program.params)).values

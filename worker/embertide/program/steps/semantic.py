@@ -17,9 +17,9 @@ from embertide.program.steps.base import Param, Read, Step
 from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.moves import Statistics
+from embertide.program.steps.op import Op
 from embertide.program.steps.reach import Reach
 from embertide.program.steps.reference import ReferenceRun
-from embertide.program.steps.run import Run
 from embertide.program.steps.shapes import Shapes
 
 CHUNK_VALUES = 1 << 17
@@ -58,11 +58,11 @@ class SemanticAttend(Step, kind="semantic_attend"):
         scores = hidden.tanh().mean(1) @ run.params[self.vector].flatten()
         return torch.einsum("r,rnd->nd", scores.softmax(0), stacked)
 
-    def place(self, op: Run, at: Alive) -> Run:
+    def place(self, op: Op, at: Alive) -> Op:
         """In rows; the last input is changed where no later step reads it."""
         return replace(super().place(op, at), reuses=at.last_free(self.inputs))
 
-    def lower(self, execution: Execution, op: Run) -> Shard:
+    def lower(self, execution: Execution, op: Op) -> Shard:
         """In rows. Collective: every rank must call."""
         rows = [execution.rows(name, self.layer) for name in self.inputs]
         own = torch.stack([self._score(execution, x) for x in rows])
@@ -84,7 +84,7 @@ class SemanticAttend(Step, kind="semantic_attend"):
             total += functional.linear(part, weight, bias).tanh_().double().sum(0)
         return total @ vector.double()
 
-    def cost(self, costs: Costs, op: Run) -> None:
+    def cost(self, costs: Costs, op: Op) -> None:
         """The result and a chunk's values; a number for each tensor moves."""
         costs.make(op, 3.0 * FLOAT_BYTES * CHUNK_VALUES)
         costs.moves.append(Statistics(self.layer, "world", float(len(self.inputs))))

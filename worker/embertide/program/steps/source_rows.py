@@ -28,7 +28,7 @@ from embertide.program.steps.base import EdgeStep
 from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.moves import LoadedRows, TileRows
-from embertide.program.steps.run import Input, Run
+from embertide.program.steps.op import Input, Op
 
 SOURCE_BYTES = 14
 """A source while its row is looked up at its loader."""
@@ -54,7 +54,7 @@ def are_in_place(x: str, at: Alive) -> bool:
 
 
 def find(
-    execution: Execution, op: Run, steps: Sequence[EdgeStep], factors: torch.Tensor | None
+    execution: Execution, op: Op, steps: Sequence[EdgeStep], factors: torch.Tensor | None
 ) -> tuple[Channel, list[Sources], Operand]:
     """The rows that steps sum, and each step's non-zeros. Collective: every rank must call.
 
@@ -144,7 +144,7 @@ def _loaded(
     return loaded_operand(execution.grid, loaded, scale, execution.row_type)
 
 
-def cost(costs: Costs, op: Run, steps: Sequence[EdgeStep], *, scaled: bool) -> float:
+def cost(costs: Costs, op: Op, steps: Sequence[EdgeStep], *, scaled: bool) -> float:
     """Count memory and traffic of :func:`find`; returns bytes of the rows that are kept.
 
     Args:

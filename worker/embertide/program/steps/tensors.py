@@ -22,8 +22,8 @@ from embertide.kernels.epilogue import NOTHING
 from embertide.kernels.memory import as_type
 from embertide.layouts import Layout, Loaded, Shard
 from embertide.program.steps.base import Step
+from embertide.program.steps.op import Input, Op
 from embertide.program.steps.program import Program
-from embertide.program.steps.run import Input, Run
 
 
 class Tensors:
@@ -81,7 +81,7 @@ class Tensors:
         program: Program,
         shards: Iterable[tuple[str, Shard]],
         *,
-        op: Run | None = None,
+        op: Op | None = None,
         columns: slice | None = None,
         ranges: Mapping[str, RowRanges] | None = None,
         loaded: Mapping[str, torch.Tensor] | None = None,

@@ -11,7 +11,7 @@ from embertide.layouts import Shard
 from embertide.program.steps.base import EdgeStep
 from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
-from embertide.program.steps.run import Run
+from embertide.program.steps.op import Op
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +31,13 @@ class TogetherStep(EdgeStep):
     def cost_all(self, costs: Costs, steps: Sequence[Self]) -> None:
         """Count what :meth:`lower_all` holds and moves, without the inputs."""
 
-    def lower(self, execution: Execution, op: Run) -> Shard:
+    def lower(self, execution: Execution, op: Op) -> Shard:
         """Collective: every rank must call."""
         if op.brings:
             execution.tensors.add(op.brings, self.lower_all(execution, self._alike(op.brings)))
         return execution.tensors.take(self.out)
 
-    def cost(self, costs: Costs, op: Run) -> None:
+    def cost(self, costs: Costs, op: Op) -> None:
         """Count the group's cost at its first step, which computes all."""
         if op.brings:
             costs.take_inputs(op)

@@ -29,7 +29,7 @@ from embertide.program.plans.plan import Plan
 from embertide.program.selfcheck.checker import Checker
 from embertide.program.steps.base import Step
 from embertide.program.steps.execution import Execution, Graphs
-from embertide.program.steps.run import Input, Run
+from embertide.program.steps.op import Input, Op
 from embertide.program.steps.tensors import Tensors
 
 
@@ -80,7 +80,7 @@ class Part:
     starts: tuple[str, ...] = ()
 
     @property
-    def ops(self) -> tuple[Run, ...]:
+    def ops(self) -> tuple[Op, ...]:
         """The operations."""
         return self.plan.ops[self.first : self.end.at]
 
@@ -180,7 +180,7 @@ class Engine:
             depth=options.depth,
             row_type=row_type,
             reads_all=plan.reads_all,
-            scaled={run.out for run in plan.ops if run.scales},
+            scaled={op.out for op in plan.ops if op.scales},
         )
         if checker:
             whole = replace(whole, on_hop=partial(checker.hop, whole))
@@ -286,7 +286,7 @@ class _LayerWork:
     end. The ranks that share a partition's edges, each with some columns, count a share each.
     """
 
-    def __init__(self, ctx: RunContext, execution: Execution, runs: Sequence[Run]) -> None:
+    def __init__(self, ctx: RunContext, execution: Execution, runs: Sequence[Op]) -> None:
         self._ctx, self._execution = ctx, execution
         types = execution.program.types
         self._ends = {(run.steps[-1].layer, types[run.out]): run.out for run in runs}
@@ -296,7 +296,7 @@ class _LayerWork:
         for run in runs:
             self._steps.append(self._steps[-1] + len(run.steps))
 
-    def begins(self, run: Run, at: int) -> None:
+    def begins(self, run: Op, at: int) -> None:
         """Operation ``at`` begins: say where the layers stand, and what it will go over.
 
         Collective: every rank must call.
@@ -322,7 +322,7 @@ class _LayerWork:
             edges += int(indptr[last] - indptr[first])
         return edges
 
-    def done(self, run: Run) -> None:
+    def done(self, run: Op) -> None:
         """An operation is over."""
         execution, view = self._execution, run.steps[0].edges
         grid, work = execution.grid, self._ctx.work

@@ -46,7 +46,7 @@ from embertide.program.plans.spill import (
     stored_reads,
 )
 from embertide.program.steps.execution import Execution
-from embertide.program.steps.run import Held, Input, Run
+from embertide.program.steps.op import Held, Input, Op
 from embertide.program.steps.tensors import Tensors
 
 NARROWER = (
@@ -130,7 +130,7 @@ class Spilled:
 
     # -- parts -----------------------------------------------------------------------------------
 
-    def _by_columns(self, op: Run) -> StoredTensor:
+    def _by_columns(self, op: Op) -> StoredTensor:
         """A panel of what is read at a time, which gives the same columns of the result.
 
         So it does of sums for other operations, if it brings any.
@@ -147,7 +147,7 @@ class Spilled:
 
     def _sum_panels(
         self,
-        op: Run,
+        op: Op,
         files: dict[str, StoredTensor],
         every: Sequence[Panel],
         stored: list[Panel],
@@ -165,7 +165,7 @@ class Spilled:
                 stored.append(panel)
                 del part, values
 
-    def _sums_of(self, op: Run) -> dict[str, StoredTensor]:
+    def _sums_of(self, op: Op) -> dict[str, StoredTensor]:
         """Files for the sums that an operation makes for others, by their names."""
         names = [step.out for step in op.brings if step.out != op.steps[0].out]
         return {name: self._disk.new(name, "tile") for name in names}
@@ -236,7 +236,7 @@ class Spilled:
         shards.clear()
         return replace(execution, tensors=tensors, ranges=ranges, some=some)
 
-    def _whole(self, op: Run, layout: Layout) -> StoredTensor:
+    def _whole(self, op: Op, layout: Layout) -> StoredTensor:
         """All of what is read and made."""
         disk = self._disk
         shards = [

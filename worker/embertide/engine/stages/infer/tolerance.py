@@ -51,7 +51,7 @@ from embertide.program.selfcheck.draw import draw
 from embertide.program.steps.base import Leader
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.frontier import Moved, Rows
-from embertide.program.steps.run import Run
+from embertide.program.steps.op import Op
 
 _ROUNDING = 1.0 + 1e-6
 """By which norms may be larger than they were computed."""
@@ -243,13 +243,13 @@ class Tolerance(Audit):
         return _of_all(whole.exchange, len(some), ours + first, norms(shard.data[ours], channel))
 
 
-def have_bounds(ops: Sequence[Run]) -> bool:
+def have_bounds(ops: Sequence[Op]) -> bool:
     """Whether it is known of all steps of some operations how far their rows move at most."""
     return all(step.has_bounds for op in ops for step in op.steps)
 
 
 def bounds(
-    excerpts: Excerpts, whole: Execution, ops: Sequence[Run], moved: Mapping[str, torch.Tensor]
+    excerpts: Excerpts, whole: Execution, ops: Sequence[Op], moved: Mapping[str, torch.Tensor]
 ) -> Distances:
     """Tensor -> [N] float64, how far each row moves at most. Collective: every rank must call.
 

@@ -50,7 +50,7 @@ class Input(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Run:
+class Op:
     """Consecutive steps that run as one: the first makes rows, the others change each row.
 
     How it runs (:meth:`lower`) and what it costs (:meth:`cost`) follow from its fields.
@@ -108,7 +108,7 @@ class Run:
 
     @property
     def out(self) -> str:
-        """The tensor that the run makes."""
+        """The tensor that it makes."""
         return self.steps[-1].out
 
     def reads(self, name: str, layout: Held) -> bool:
@@ -127,7 +127,7 @@ class Run:
         *,
         reuses: str | None = None,
         brings: Sequence[EdgeStep] | None = None,
-    ) -> Run:
+    ) -> Op:
         """The operation with its layouts; what a product is added to is rows.
 
         Args:
@@ -145,7 +145,7 @@ class Run:
             scales=self.reader is not None,
         )
 
-    def place(self, at: Alive) -> Run:
+    def place(self, at: Alive) -> Op:
         """The operation with its layouts, where some tensors are there."""
         return self.steps[0].place(self, at)
 
