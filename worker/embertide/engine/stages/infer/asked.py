@@ -12,7 +12,7 @@ few nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -47,88 +47,107 @@ NOT_KEPT = (
 )
 
 
-def needed(
-    excerpts: Excerpts,
-    parts: list[Part],
-    chosen: Chosen,
-    computable: Mapping[str, Rows] | None = None,
-    neighbours: Expand | None = None,
-) -> list[tuple[Part, Need]]:
-    """The parts that compute any row, in order, with what they need.
-
-    Collective: every rank must call.
+class Asked:
+    """Some rows of the results, and what they are made of. Methods are collective.
 
     Args:
+        excerpts: has the rows that are there.
+        parts: may end where tensors are there.
         chosen: a type may be left out.
-        computable: node type -> [N] bool, the rows that are computed of tensors that parts begin
+        computed: node type -> [N] bool, the rows that are computed of tensors that parts begin
             with; the others are there. None: all are there.
+        neighbours: the rows that are read over edges, at least; None: those alone.
+
+    Attributes:
+        needs: what the parts that compute any row need, in order.
+        edges: that they go over.
     """
-    found, plan = list[tuple[Part, Need]](), excerpts.plan
-    types = plan.program.types
-    names = dict.fromkeys(plan.program.results.values())
-    wants = {name: chosen[types[name]] for name in names if types[name] in chosen}
-    for part in reversed(parts):
-        made = {step.out for op in part.ops for step in op.steps}
-        due = {name: wants.pop(name) for name in list(wants) if name in made}
-        if computable is not None:
-            due = {name: rows for name, rows in due.items() if bool(rows.any())}
-        if not due:
-            continue
-        with on_one_thread():
-            excerpts.open(part)
-            need = excerpts.need(part, due, neighbours)
-        found.insert(0, (part, need))
-        if computable is None:
-            continue
-        for name in part.starts:
-            rows = need.nodes.get(types[name])
-            if rows is not None:
-                rows = rows & computable[types[name]]
-                join(wants, name, rows)
-    return found
 
+    def __init__(
+        self,
+        excerpts: Excerpts,
+        parts: Sequence[Part],
+        chosen: Chosen,
+        computed: Mapping[str, Rows] | None = None,
+        neighbours: Expand | None = None,
+    ) -> None:
+        self.excerpts, self._chosen = excerpts, chosen
+        self.needs, self.edges = dict[Part, Need](), 0
+        self._values = dict[str, torch.Tensor]()
+        types = excerpts.plan.program.types
+        names = dict.fromkeys(excerpts.plan.program.results.values())
+        wants = {name: chosen[types[name]] for name in names if types[name] in chosen}
+        for part in reversed(parts):
+            made = {step.out for op in part.ops for step in op.steps}
+            due = {name: wants.pop(name) for name in list(wants) if name in made}
+            due = {name: rows for name, rows in due.items() if computed is None or bool(rows.any())}
+            if not due:
+                continue
+            with on_one_thread():
+                excerpts.open(part)
+                need = excerpts.need(part, due, neighbours)
+            self.edges += sum(excerpts.count_edges(need.graphs).values())
+            self.needs = {part: need, **self.needs}
+            if computed is None:
+                continue
+            for name in part.starts:
+                if types[name] in need.nodes:
+                    join(wants, name, need.nodes[types[name]] & computed[types[name]])
 
-class Asked:
-    """Some rows of the results of a run that keeps none, in one part: nothing is there but what
-    its first operation begins with."""
+    @property
+    def parts(self) -> list[Part]:
+        """Those that compute any row."""
+        return list(self.needs)
 
-    def __init__(self, engine: Engine, chosen: Chosen, first: int) -> None:
-        self._engine, self._chosen = engine, chosen
-        self.excerpts = Excerpts(engine, uses_up=True)
-        self._rows = dict[str, torch.Tensor]()
-        part = all_of(self.excerpts.plan, first)
-        with on_one_thread():
-            self.excerpts.open(part)
-            neighbours = _near_all(engine, self.excerpts)
-        ((_, self._need),) = needed(self.excerpts, [part], chosen, neighbours=neighbours)
-        self.parts = [part]
-        self._note()
+    def need(self, part: Part) -> Need:
+        """What was found to be needed."""
+        self.excerpts.open(part)
+        return self.needs[part]
 
-    def need(self, _part: Part) -> Need:
-        """What the only part needs."""
-        return self._need
-
-    def put(self, _part: Part, made: Made) -> None:
-        """Take the rows that are asked for."""
-        whole = self._engine.whole
-        for key, name in whole.program.results.items():
-            of_type, rows = whole.program.types[name], made.results[key]
-            ours = own_rows(whole, self._chosen, of_type)
-            ours = ours[made.excerpt.of_ours(whole, of_type, "rows")]
-            self._rows[key] = rows[ours.to(rows.device)]
+    def put(self, part: Part, made: Made) -> None:
+        """Take our rows that are wanted, for later parts and for the results."""
+        whole = self.excerpts.whole
+        for name, rows in self.needs[part].results.items():
+            of_type = whole.program.types[name]
+            shard = made.execution.tensors.converted(name, "rows", made.execution.channel(0))
+            ours = own_rows(whole, rows, of_type)[made.excerpt.of_ours(whole, of_type, "rows")]
+            self._values[name] = shard.data[ours.to(shard.data.device)]
+            self.excerpts.keep(name, rows, self._values[name])
 
     def results(self) -> dict[str, torch.Tensor]:
         """Key of a result -> [k, D'] float32, its chosen rows of our sub-range, in their order."""
-        return self._rows
+        whole, rows = self.excerpts.whole, dict[str, torch.Tensor]()
+        made = {name: own for need in self.needs.values() for name, own in need.results.items()}
+        for key, name in whole.program.results.items():
+            of_type = whole.program.types[name]
+            if name in made and of_type in self._chosen:
+                # A later layer may have needed rows of more nodes.
+                chosen = own_rows(whole, self._chosen[of_type], of_type)
+                rows[key] = self._values[name][chosen[own_rows(whole, made[name], of_type)]]
+        return rows
 
-    def _note(self) -> None:
-        """Note what is gone over. Collective: every rank must call."""
-        facts, steps = self._engine.ctx.graph_facts.chosen, self._engine.plan.program.steps
-        facts.edges = sum(self.excerpts.count_edges(self._need.graphs).values())
-        every = self.excerpts.count_edges()
-        read = {(step.layer, step.relation) for step in steps if isinstance(step, EdgeStep)}
-        of_relation = {relation: count for (_, relation), count in every.items()}
-        facts.all_edges = sum(every.get(key, of_relation.get(key[1], 0)) for key in read)
+
+def asked_after(engine: Engine, chosen: Chosen, first: int) -> Asked:
+    """Rows of a run that keeps none, in one part: nothing is there but what operation ``first``
+    begins with. Collective: every rank must call."""
+    excerpts = Excerpts(engine, uses_up=True)
+    part = all_of(excerpts.plan, first)
+    with on_one_thread():
+        excerpts.open(part)
+        neighbours = _near_all(engine, excerpts)
+    asked = Asked(excerpts, [part], chosen, neighbours=neighbours)
+    facts, steps = engine.ctx.graph_facts.chosen, engine.plan.program.steps
+    every = excerpts.count_edges()
+    read = {(step.layer, step.relation) for step in steps if isinstance(step, EdgeStep)}
+    of_relation = {relation: count for (_, relation), count in every.items()}
+    facts.edges = asked.edges
+    facts.all_edges = sum(every.get(key, of_relation.get(key[1], 0)) for key in read)
+    return asked
+
+
+def own_rows(whole: Execution, rows: Rows, node_type: str) -> Rows:
+    """[N/(P*M)] those of [N] that are of our sub-range."""
+    return rows[slice(*whole.ranges[node_type].worker(whole.grid.rank))]
 
 
 def _near_all(engine: Engine, excerpts: Excerpts) -> Expand:
@@ -148,12 +167,6 @@ def _near_all(engine: Engine, excerpts: Excerpts) -> Expand:
         return excerpts.sources(relation, rows)
 
     return neighbours
-
-
-def own_rows(whole: Execution, chosen: Chosen, node_type: str) -> Rows:
-    """[N/(P*M)] bool, which rows of our sub-range are chosen."""
-    first, last = whole.ranges[node_type].worker(whole.grid.rank)
-    return chosen[node_type][first:last]
 
 
 # -- over the rows of a version --------------------------------------------------------------
@@ -202,85 +215,31 @@ def check_over_kept(plan: Plan, *, sampled: bool) -> None:
             raise InputError(NOT_OVER_KEPT.format(why=why))
 
 
-class AskedOverKept:
-    """Some rows of the results, on one worker, over the rows that a version has kept.
-
-    Args:
-        engine: its graphs have the in-edges of the chosen nodes and of all new ones.
-        read: is called once for each node type, with the nodes whose features are needed.
-        chosen: a type may be left out.
+def asked_over_kept(
+    engine: Engine, read: ReadFeatures, kept: KeptRows, chosen: Chosen
+) -> tuple[Asked, dict[str, SomeFeatures]]:
+    """Rows on one worker over those that a version has kept, and the features that they need.
 
     Raises:
         Damaged: what was kept is not what was written, or not of this model.
     """
-
-    def __init__(self, engine: Engine, read: ReadFeatures, kept: KeptRows, chosen: Chosen) -> None:
-        self._engine, self._chosen = engine, chosen
-        self._computable = {of: before < 0 for of, before in kept.before.items()}
-        for of, rows in chosen.items():
-            self._computable[of] = self._computable[of] | rows
-        self.excerpts = KeptExcerpts(engine, kept, self._computable)
-        plan, row_type = self.excerpts.plan, engine.ctx.job.spec.inference.rows
-        parts, self._seals = parts_of(plan), dict[int, Seal]()
-        for part in parts[:-1]:
-            self._seals[part.end.at] = sealed_end(kept.store, plan, part.end, row_type, kept.basis)
-        self._needs, self._edges = dict[int, Need](), 0
-        self.parts = list[Part]()
-        for part, need in needed(self.excerpts, parts, chosen, self._computable):
-            self.parts.append(part)
-            self._needs[part.first] = need
-            self._check(need)
-        self._features = {
-            of: SomeFeatures(rows, read(of, rows)) for of, rows in self._read_features().items()
-        }
-        self.excerpts.take(self._features)
-
-    def need(self, part: Part) -> Need:
-        """What was found to be needed."""
-        self.excerpts.go_on(self._seals.get(part.first))
-        self.excerpts.open(part)
-        need = self._needs[part.first]
-        self._edges += sum(self.excerpts.count_edges(need.graphs).values())
-        return need
-
-    def put(self, part: Part, made: Made) -> None:
-        """Keep the rows that were computed, for later parts."""
-        execution, types = made.execution, part.plan.program.types
-        for name, rows in self._needs[part.first].results.items():
-            shard = execution.tensors.converted(name, "rows", execution.channel(0))
-            self.excerpts.keep(name, rows, shard.data[rows[made.excerpt.rows[types[name]]]])
-
-    def results(self) -> OverKept:
-        """The rows that are asked for, and what they were computed from."""
-        program = self._engine.plan.program
-        computed = {of: torch.zeros_like(rows) for of, rows in self._computable.items()}
-        made = {name: rows for need in self._needs.values() for name, rows in need.results.items()}
-        for name, rows in made.items():
-            computed[program.types[name]] |= rows
-        return OverKept(
-            # A later layer may have needed rows of more nodes.
-            rows={
-                key: self.excerpts.values(name)[self._chosen[program.types[name]][made[name]]]
-                for key, name in program.results.items()
-                if name in made and program.types[name] in self._chosen
-            },
-            computed=computed,
-            features=self._features,
-            edges=self._edges,
-        )
-
-    def _check(self, need: Need) -> None:
-        """All edges that a part reads are there."""
+    computed = {of: before < 0 for of, before in kept.before.items()}
+    computed |= {of: computed[of] | rows for of, rows in chosen.items()}
+    excerpts = KeptExcerpts(engine, kept, computed)
+    plan, row_type = excerpts.plan, engine.ctx.job.spec.inference.rows
+    parts = parts_of(plan)
+    excerpts.begins_with({
+        end.at: sealed_end(kept.store, plan, end, row_type, kept.basis)
+        for end in (part.end for part in parts[:-1])
+    })  # fmt: skip
+    asked, needed = Asked(excerpts, parts, chosen, computed), dict[str, Rows]()
+    for part, need in asked.needs.items():
         for (_, relation), rows in need.graphs.items():
-            beyond = rows & ~self._computable[ends_of(relation)[1]]
+            beyond = rows & ~computed[ends_of(relation)[1]]
             assert not bool(beyond.any()), f"in-edges of {relation} are not there"
-
-    def _read_features(self) -> dict[str, Rows]:
-        """Node type -> the nodes whose features the parts read."""
-        plan, read = self.excerpts.plan, dict[str, Rows]()
         for of, name in plan.program.inputs.items():
-            some = [need.nodes[of] for first, need in self._needs.items()
-                    if of in need.nodes and first <= plan.last_reads.get(name, -1)]  # fmt: skip
-            if some:
-                read[of] = torch.stack(some).any(0)
-        return read
+            if of in need.nodes and part.first <= plan.last_reads.get(name, -1):
+                join(needed, of, need.nodes[of])
+    features = {of: SomeFeatures(rows, read(of, rows)) for of, rows in needed.items()}
+    excerpts.take(features)
+    return asked, features

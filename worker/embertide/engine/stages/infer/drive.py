@@ -22,11 +22,11 @@ from typing import Protocol, TypeVar
 import torch
 
 from embertide.engine.stages.infer.asked import (
-    Asked,
-    AskedOverKept,
     Chosen,
     OverKept,
     ReadFeatures,
+    asked_after,
+    asked_over_kept,
     check_over_kept,
     own_rows,
 )
@@ -188,12 +188,12 @@ def _asked(engine: Engine, chosen: Chosen, keeping: Keeping | None) -> dict[str,
     if facts.why:
         every = drive(engine, All(engine))
         types, names = whole.program.types, whole.program.results
-        own = {key: own_rows(whole, chosen, types[name]) for key, name in names.items()}
-        return {key: rows[own[key].to(rows.device)] for key, rows in every.items()}
+        own = {of: own_rows(whole, rows, of) for of, rows in chosen.items()}
+        return {key: rows[own[types[names[key]]].to(rows.device)] for key, rows in every.items()}
     if keeping is not None:
         with closing(LayerKeeper(engine, keeping)) as keeper:
             first = keeper.resume()
-    return drive(engine, Asked(engine, chosen, first))
+    return drive(engine, asked_after(engine, chosen, first))
 
 
 def _why_all_rows(engine: Engine) -> str:
@@ -223,4 +223,10 @@ def infer_over_kept(
     sampled = engine.ctx.job.spec.inference.fanout != "full"
     check_over_kept(engine.plan, sampled=sampled)
     with torch.inference_mode():
-        return drive(engine, AskedOverKept(engine, features, kept, chosen))
+        asked, read = asked_over_kept(engine, features, kept, chosen)
+        rows = drive(engine, asked)
+    computed = {of: torch.zeros(len(own), dtype=torch.bool) for of, own in kept.before.items()}
+    for need in asked.needs.values():
+        for name, made in need.results.items():
+            computed[engine.plan.program.types[name]] |= made
+    return OverKept(rows=rows, computed=computed, features=read, edges=asked.edges)

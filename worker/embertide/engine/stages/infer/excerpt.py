@@ -202,7 +202,7 @@ class Excerpts:
     """
 
     def __init__(self, engine: Engine, *, uses_up: bool = False) -> None:
-        self._engine, self._whole, self._uses_up = engine, engine.whole, uses_up
+        self._engine, self.whole, self._uses_up = engine, engine.whole, uses_up
         self.plan = _placed(engine.plan)
         self._nodes = {name: ranges.nodes for name, ranges in engine.whole.ranges.items()}
         self._opened = (0, 0)
@@ -228,7 +228,7 @@ class Excerpts:
         steps = [step for op in ops for step in (*op.steps, *([op.reader] if op.reader else []))]
         views = [view for step in steps if (view := step.own_edges) is not None]
         keys = sorted({(view.layer, view.relation) for view in views})
-        self._graphs = {key: self._whole.graphs(*key) for key in keys}
+        self._graphs = {key: self.whole.graphs(*key) for key in keys}
         self._csrs = {
             id(graph): self._csrs.get(id(graph), (graph, in_memory(graph.csr)))
             for graph in self._graphs.values()
@@ -244,19 +244,19 @@ class Excerpts:
         found = torch.zeros(self._nodes[source], dtype=torch.bool)
         for (_, name), graph in self._graphs.items():
             if name == relation:
-                first, last = graph.targets.partition(self._whole.grid.p)
+                first, last = graph.targets.partition(self.whole.grid.p)
                 csr = self._csrs[id(graph)][1]
                 found |= sources_in(csr, rows[first:last], len(found))
-        return any_rank(self._whole.exchange, found, PRIMITIVE)
+        return any_rank(self.whole.exchange, found, PRIMITIVE)
 
     def targets(self, relation: str, rows: Rows) -> Rows:
         """The rows that have an edge from some sources. Collective: every rank must call."""
         found = torch.zeros(self._nodes[ends_of(relation)[1]], dtype=torch.bool)
         for (_, name), graph in self._graphs.items():
             if name == relation:
-                first, last = graph.targets.partition(self._whole.grid.p)
+                first, last = graph.targets.partition(self.whole.grid.p)
                 found[first:last] |= targets_of(self._csrs[id(graph)][1], rows)
-        return any_rank(self._whole.exchange, found, PRIMITIVE)
+        return any_rank(self.whole.exchange, found, PRIMITIVE)
 
     def need(
         self, part: Part, results: Mapping[str, Rows], neighbours: Expand | None = None
@@ -277,21 +277,29 @@ class Excerpts:
         Collective: every rank must call.
         """
         ours = {key: self._own_edges(key, wanted) for key in self._graphs}
-        gathered = self._whole.exchange.all_objects(list(ours.values()))
+        gathered = self.whole.exchange.all_objects(list(ours.values()))
         return dict(zip(ours, map(sum, zip(*gathered, strict=True)), strict=True))
 
     def _own_edges(self, key: tuple[int, str], wanted: GraphRows | None) -> int:
         graph = self._graphs[key]
-        first, last = graph.targets.within(self._whole.grid.rank)
+        first, last = graph.targets.within(self.whole.grid.rank)
         indptr = graph.csr.indptr[first : last + 1]
         if wanted is None:
             return int(indptr[-1] - indptr[0])
         if key not in wanted:
             return 0
-        start, stop = graph.targets.worker(self._whole.grid.rank)
+        start, stop = graph.targets.worker(self.whole.grid.rank)
         return int(indptr.diff()[wanted[key][start:stop]].sum())
 
     # -- their values ------------------------------------------------------------------------
+
+    def keep(self, name: str, rows: Rows, values: torch.Tensor) -> None:
+        """Rows that were computed, where later parts read them.
+
+        Args:
+            rows: [N] bool.
+            values: [k, D] our ones of these rows.
+        """
 
     def run(self, part: Part, need: Need, *, counted: bool = True) -> Made:
         """Run a part, whose graphs are open, for some rows of what it makes. Where it ends the
@@ -303,7 +311,7 @@ class Excerpts:
             counted: as time and progress of the run.
         """
         with on_one_thread():
-            excerpt = excerpt_of(need.nodes, self._nodes, self._whole.ranges)
+            excerpt = excerpt_of(need.nodes, self._nodes, self.whole.ranges)
             part, execution, checker = self._begin(part, excerpt, need.graphs)
         results = self._engine.run(part, execution, checker, counted=counted)
         return Made(execution, results, excerpt)
@@ -312,7 +320,7 @@ class Excerpts:
         self, part: Part, excerpt: Excerpt, wanted: GraphRows
     ) -> tuple[Part, Execution, Checker | None]:
         """Ready to run a part for some nodes. Collective: every rank must call."""
-        whole, engine, kept = self._whole, self._engine, set[str]()
+        whole, engine, kept = self.whole, self._engine, set[str]()
         loaded, inputs = engine.loaded, engine.plan.program.inputs
         if self._uses_up and part.first == 0:
             kept = {of for of in inputs if bool(excerpt.rows[of].all())}
@@ -350,10 +358,10 @@ class Excerpts:
 
     def shard(self, excerpt: Excerpt, name: str) -> Shard:
         """Our rows of an excerpt of a tensor that a part begins with."""
-        shard = excerpt.shard(self._whole, name)
+        shard = excerpt.shard(self.whole, name)
         if name in self._exact:
-            of_type = self._whole.program.types[name]
-            picked = excerpt.of_ours(self._whole, of_type, shard.layout)
+            of_type = self.whole.program.types[name]
+            picked = excerpt.of_ours(self.whole, of_type, shard.layout)
             self._exact[name].put_into(shard.data, picked)
         return shard
 
@@ -362,12 +370,12 @@ class Excerpts:
         name, given = part.plan.program.inputs[node_type], self._engine.loaded[node_type]
         if part.plan.last_reads.get(name, -1) < part.first:
             return Loaded(given.ids[:0], given.data[:0], placed=True)
-        channel = self._whole.exchange.channel("world", "features")
-        return excerpt.features(self._whole, channel, node_type, given)
+        channel = self.whole.exchange.channel("world", "features")
+        return excerpt.features(self.whole, channel, node_type, given)
 
     def graph(self, excerpt: Excerpt, graph: LayerGraph, wanted: Rows) -> LayerGraph:
         """A layer graph with the edges of some rows. Collective: every rank must call."""
-        return excerpt.graph(self._whole, graph, self._csrs[id(graph)][1], wanted)
+        return excerpt.graph(self.whole, graph, self._csrs[id(graph)][1], wanted)
 
     def _checking(
         self,

@@ -117,6 +117,7 @@ class KeptExcerpts(Excerpts):
     ) -> None:
         super().__init__(engine)
         self._kept, self._computed = kept, computed
+        self._seals: Mapping[int, Seal] = {}
         self._tensors: dict[str, KeptTensor] = {}
         self._values: dict[str, tuple[Rows, torch.Tensor]] = {}
         self._read: Mapping[str, SomeFeatures] = {}
@@ -125,8 +126,14 @@ class KeptExcerpts(Excerpts):
         """The features of all nodes that operations need these of, by node type."""
         self._read = features
 
-    def go_on(self, seal: Seal | None) -> None:
-        """The operations that come next begin with the tensors of a kept layer."""
+    def begins_with(self, seals: Mapping[int, Seal]) -> None:
+        """Number of an operation -> the kept layer with whose tensors a part begins there."""
+        self._seals = seals
+
+    def open(self, part: Part) -> None:
+        """Also the kept layer that the part begins with."""
+        super().open(part)
+        seal = self._seals.get(part.first)
         self._tensors = {} if seal is None else {tensor.name: tensor for tensor in seal.tensors}
 
     def keep(self, name: str, rows: Rows, values: torch.Tensor) -> None:
@@ -138,17 +145,13 @@ class KeptExcerpts(Excerpts):
         """
         self._values[name] = rows, values
 
-    def values(self, name: str) -> torch.Tensor:
-        """[k, D] the rows of a tensor that were computed."""
-        return self._values[name][1]
-
     def shard(self, excerpt: Excerpt, name: str) -> Shard:
         """The rows of an excerpt: computed ones, else those that were kept.
 
         Raises:
             Damaged: they are not what was written.
         """
-        whole, tensor = self._whole, self._checked(name)
+        whole, tensor = self.whole, self._checked(name)
         of_type, width = whole.program.types[name], whole.program.widths[name]
         rows = excerpt.rows[of_type].nonzero().squeeze(1)
         data = torch.zeros(len(rows), width, dtype=whole.tensors.type_of(name))
@@ -184,7 +187,7 @@ class KeptExcerpts(Excerpts):
         Raises:
             Damaged: it is not there, or of another form.
         """
-        whole, uri = self._whole, self._kept.store.uri
+        whole, uri = self.whole, self._kept.store.uri
         tensor = self._tensors.get(name)
         if tensor is None:
             raise Damaged(f"{uri}: {name} was not kept")
