@@ -16,7 +16,7 @@ import torch
 
 from embertide.context import RunContext
 from embertide.engine.stages import publish
-from embertide.engine.stages.publish import Rows, write_parts
+from embertide.engine.stages.publish import ResultRows, write_parts
 from embertide.engine.stages.sample import sample_layer
 from embertide.errors import OutputError
 from embertide.facts.telemetry.recorder import Label, NullRecorder
@@ -242,7 +242,7 @@ def deliver_parts(
         node, rank = ctx.job.spec.input.nodes[0], exchange.grid.rank
         ids = np.arange(sum(counts[:rank]), sum(counts[: rank + 1]))
         values = torch.from_numpy(ids).float().unsqueeze(1).expand(-1, 2).contiguous()
-        (parts,) = write_parts(ctx, uris[rank], [Rows(node, "", ids, values)])
+        (parts,) = write_parts(ctx, uris[rank], [ResultRows(node, "", ids, values)])
     except Exception as error:
         return f"{type(error).__name__}: {error}", []
     return "", parts
@@ -273,7 +273,7 @@ def _write_parts_of(
     storage = more.pop("storage", None) or open_storage(None)
     ctx = RunContext(make_job(), exchange, storage, lambda _event: None, **more)
     ids = np.arange(3 * parts)
-    rows = Rows(ctx.job.spec.input.nodes[0], "", ids, torch.ones(3 * parts, 2))
+    rows = ResultRows(ctx.job.spec.input.nodes[0], "", ids, torch.ones(3 * parts, 2))
     return publish.write_rows(ctx, uri, rows)
 
 

@@ -26,7 +26,7 @@ from embertide.tracing.forward.subject import Subject
 from embertide.tracing.lower.lowering import Lowering, bound_names, needed
 from embertide.tracing.lower.message_lines import Ends
 from embertide.tracing.lower.row_wise import emit
-from embertide.tracing.lower.values import Rows
+from embertide.tracing.lower.values import NodeRows
 from embertide.tracing.prove.agreement import TOLERANCE, error_of
 from embertide.tracing.prove.kept_state import check_kept
 from embertide.tracing.record.graphs import GraphTypes, RandomGraph, random_graph
@@ -181,7 +181,7 @@ def _lower(subject: Subject, graph: RandomGraph) -> Decoder:
                     f"{node.where}: the decoder computes something for all nodes ({node.op}); let"
                     " forward do that, and the decoder what is of each pair"
                 )
-            low.values[node] = Rows(low.b.inputs[node.args[1]])
+            low.values[node] = NodeRows(low.b.inputs[node.args[1]])
     ends = Ends(low, (output,), View(graph.types.relations[0]))
     ends.lines.finish(ends.lines.of(output), int(output.value[0].numel()))
     params = {f"p{at}": tensor.detach().clone() for at, tensor in enumerate(ends.params)}

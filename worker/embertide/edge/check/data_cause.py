@@ -18,13 +18,13 @@ from embertide.edge.check.diagnose import Difference, Tried
 from embertide.errors import EmbertideError
 from embertide.spec.manifest import EmbeddingJob
 
-Rows = Callable[[EmbeddingJob], torch.Tensor]
+VectorsOf = Callable[[EmbeddingJob], torch.Tensor]
 """A job's vectors [n, D'] of the rows that are compared."""
 
 
 def find_cause(
     job: EmbeddingJob,
-    rows: Rows,
+    rows: VectorsOf,
     expected: torch.Tensor,
     worst: float,
     tolerance: float,
@@ -58,7 +58,7 @@ def _fixing(tried: list[tuple[Tried, EmbeddingJob]], tolerance: float) -> tuple[
 class _Search:
     """Changes that are computed and compared."""
 
-    def __init__(self, rows: Rows, expected: torch.Tensor) -> None:
+    def __init__(self, rows: VectorsOf, expected: torch.Tensor) -> None:
         self._rows, self._expected = rows, expected
         self._largest = expected.abs().max()
         self.kinds: list[str] = []

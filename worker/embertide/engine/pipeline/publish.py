@@ -17,7 +17,7 @@ from embertide.engine.planning.scoring import scored_results
 from embertide.engine.stages.compare import compare_rows
 from embertide.engine.stages.delta import begin_chain, write_deltas
 from embertide.engine.stages.gate import judge
-from embertide.engine.stages.publish import Rows, WrittenResult, publish_version, write_parts
+from embertide.engine.stages.publish import ResultRows, WrittenResult, publish_version, write_parts
 from embertide.engine.stages.scores import End, write_pair_scores
 from embertide.engine.stages.verify import (
     NONE_CHOSEN,
@@ -221,14 +221,14 @@ def _own_chosen(prepared: Prepared, key: str) -> torch.Tensor | None:
     return chosen[first:last]
 
 
-def _own_rows(prepared: Prepared, key: str, embeddings: torch.Tensor) -> Rows:
+def _own_rows(prepared: Prepared, key: str, embeddings: torch.Tensor) -> ResultRows:
     """Our rows of a result, as they are written: in a graph of one type without the type's name."""
     given, of_type = prepared.ctx.job.spec.input, prepared.names[node_type_of(key)]
     published = result_key(of_type if len(given.nodes) > 1 else "", name_of(key))
     names, chosen = prepared.graph.located[of_type].names, _own_chosen(prepared, key)
     if chosen is not None:
         names = taken(names, chosen.numpy())
-    return Rows(given.node(of_type), published, names, embeddings)
+    return ResultRows(given.node(of_type), published, names, embeddings)
 
 
 def _not_read(prepared: Prepared) -> list[str]:

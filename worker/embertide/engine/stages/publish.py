@@ -45,7 +45,7 @@ class PeerFailed(dist.DistError):
 
 
 @dataclass(frozen=True)
-class Rows:
+class ResultRows:
     """Our rows of one result.
 
     Attributes:
@@ -82,7 +82,7 @@ class Rows:
         return f"{of_type}{f' in result {name!r}' if name else ''}"
 
 
-def write_parts(ctx: RunContext, uri: str, results: Sequence[Rows]) -> list[list[PartDigest]]:
+def write_parts(ctx: RunContext, uri: str, results: Sequence[ResultRows]) -> list[list[PartDigest]]:
     """Write our rows of each result; for each the digests of all ranks' parts, in rank order.
 
     An error of ours counts only if no rank is lost: when a worker dies, its pod removes the
@@ -120,7 +120,7 @@ def _parts_of(rank: int, answer: dict[str, Any]) -> list[list[PartDigest]]:
     return [[PartDigest(**part) for part in parts] for parts in answer["parts"]]
 
 
-def write_rows(ctx: RunContext, uri: str, of: Rows) -> list[PartDigest]:
+def write_rows(ctx: RunContext, uri: str, of: ResultRows) -> list[PartDigest]:
     """Write and verify our rows of a type, in as many parts as :func:`count_parts` says.
 
     To local files as many at once as there are threads: each is hashed by one, which takes longer
@@ -161,7 +161,7 @@ class _Writing:
         parts: the name of each without extension, its first row, and the one after its last.
     """
 
-    def __init__(self, ctx: RunContext, uri: str, of: Rows) -> None:
+    def __init__(self, ctx: RunContext, uri: str, of: ResultRows) -> None:
         self._ctx, self._uri, self._of = ctx, uri, of
         self._rows, width = of.embeddings.shape
         self._dtype: PartDtype = ctx.job.spec.output.dtype
@@ -210,7 +210,7 @@ class _Writing:
             self._ctx.progress("publish", 0.9 * self._done / self._rows)
 
 
-def _refuse_non_finite(ctx: RunContext, of: Rows) -> None:
+def _refuse_non_finite(ctx: RunContext, of: ResultRows) -> None:
     """Raise on every rank where any has such a row. Collective: every rank must call."""
     ids, embeddings = of.ids, of.embeddings
     # A row's sum is not finite when any of its values is not; a sum that merely overflowed

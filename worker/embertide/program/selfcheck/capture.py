@@ -20,7 +20,7 @@ PRIMITIVE = "check"
 
 
 @dataclass(frozen=True)
-class Rows:
+class Captured:
     """Rows of a tensor.
 
     Attributes:
@@ -56,7 +56,7 @@ class Fetch:
         wanted = torch.from_numpy(nodes)
         return cls(execution, nodes, RowFetch(channel, execution.ranges[node_type], wanted))
 
-    def tensor(self, name: str) -> Rows:
+    def tensor(self, name: str) -> Captured:
         """Rows of a tensor as it is held; it is left as it is."""
         execution, tensors = self.execution, self.execution.tensors
         shard = tensors.current(name)
@@ -66,11 +66,11 @@ class Fetch:
             return self._kept(self.rows.of_loaded(tensors.loaded(name), locations), scaled=False)
         return self.shard(shard, scaled=name in execution.scaled)
 
-    def shard(self, shard: Shard, *, scaled: bool = False) -> Rows:
+    def shard(self, shard: Shard, *, scaled: bool = False) -> Captured:
         """Rows of a tensor, given our part of it."""
         return self._kept(self.rows.of(shard), scaled=scaled)
 
-    def degrees(self, view: EdgeView, end: End, *, weighted: bool) -> Rows:
+    def degrees(self, view: EdgeView, end: End, *, weighted: bool) -> Captured:
         """[n, 1] degrees as the run has counted them, at one end of a layer graph."""
         graph = self.execution.graph(view)
         weighs = weighted and view.edge_weight
@@ -83,5 +83,5 @@ class Fetch:
         own = values[slice(*ranges.within(self.execution.grid.rank))]
         return self.shard(Shard("rows", own.unsqueeze(1), 1))
 
-    def _kept(self, values: Tensor, *, scaled: bool) -> Rows:
-        return Rows(self.nodes, values, scaled)
+    def _kept(self, values: Tensor, *, scaled: bool) -> Captured:
+        return Captured(self.nodes, values, scaled)

@@ -19,7 +19,7 @@ from embertide.grid import RowRanges
 from embertide.kernels.spilled_csr import AnyCsr
 from embertide.layouts import Shard
 from embertide.program.plans.plan import Plan
-from embertide.program.selfcheck.capture import PRIMITIVE, Fetch, Rows
+from embertide.program.selfcheck.capture import PRIMITIVE, Captured, Fetch
 from embertide.program.selfcheck.draw import CAPTURED_VALUES, Nodes, draw, own_rows, rows_to_check
 from embertide.program.selfcheck.judge import TOLERANCE, Limits, allowed_differences, magnitudes
 from embertide.program.selfcheck.out_degrees import OutEdges
@@ -65,7 +65,7 @@ class Checker:
     _out: dict[tuple[int | None, str], OutEdges] = field(default_factory=dict)
     _counted: set[tuple[EdgeView, bool]] = field(default_factory=set)
     _in_progress: list[Recomputation] = field(default_factory=list)
-    _seen: dict[str, Rows] = field(default_factory=dict)
+    _seen: dict[str, Captured] = field(default_factory=dict)
     _tallies: list[Tally] = field(default_factory=list)
     _skipped: list[str] = field(default_factory=list)
 
@@ -147,7 +147,7 @@ class Checker:
             after = own.with_columns(number, fetch.shard(shard, scaled=scaled), columns)
             if after is None:
                 return
-            rows = Rows(own.rows, after.at(own.rows).float(), scaled)
+            rows = Captured(own.rows, after.at(own.rows).float(), scaled)
             factors = own.factors(step, own.rows) if scaled else None
             self._judge(own, f"{step.out}, sum {number}", rows, factors, own.compute_hop)
             own.passed(step, number, after)
@@ -279,7 +279,7 @@ class Checker:
         self,
         own: Recomputation,
         name: str,
-        rows: Rows,
+        rows: Captured,
         factors: Tensor | None,
         again: Callable[[Nodes, Change], Tensor],
     ) -> None:
@@ -311,9 +311,9 @@ class Checker:
             self._unchanged(name, of_type, fetch.tensor(name), own.unit.layer)
         elif of_type == own.unit.node_type:
             rows = own.captured[name]
-            self._seen[name] = Rows(own.rows, rows.at(own.rows).float(), rows.scaled)
+            self._seen[name] = Captured(own.rows, rows.at(own.rows).float(), rows.scaled)
 
-    def _unchanged(self, name: str, node_type: str, rows: Rows, layer: int) -> None:
+    def _unchanged(self, name: str, node_type: str, rows: Captured, layer: int) -> None:
         seen = self._seen[name]
         # Rows that travel in bfloat16 are rounded once more where they change their layout.
         rounding = 0.0 if self.limits.row_type == torch.float32 else 2.0**-7

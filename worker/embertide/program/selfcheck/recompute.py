@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from embertide.graph.views import EdgeView
-from embertide.program.selfcheck.capture import Rows
+from embertide.program.selfcheck.capture import Captured
 from embertide.program.selfcheck.draw import Nodes
 from embertide.program.selfcheck.memory import CHUNK_VALUES
 from embertide.program.selfcheck.row_edges import RowEdges
@@ -50,11 +50,11 @@ class Recomputation:
     program: Program
     rows: Nodes
     edges: dict[tuple[int, str], RowEdges]
-    captured: dict[str, Rows] = field(default_factory=dict)
-    degrees: dict[DegreeKey, Rows] = field(default_factory=dict)
-    hop: tuple[Rows, Tensor | None] | None = None
+    captured: dict[str, Captured] = field(default_factory=dict)
+    degrees: dict[DegreeKey, Captured] = field(default_factory=dict)
+    hop: tuple[Captured, Tensor | None] | None = None
     params: dict[str, Tensor] = field(default_factory=dict)
-    pieces: dict[int, tuple[Rows, Tensor]] = field(default_factory=dict)
+    pieces: dict[int, tuple[Captured, Tensor]] = field(default_factory=dict)
     compared: int = 0
 
     @property
@@ -84,7 +84,9 @@ class Recomputation:
         assert step is not None
         return torch.cat([_Part(self, some, change).hop(step) for some in self._chunks(at)])
 
-    def with_columns(self, number: int, rows: Rows, columns: Sequence[slice] | None) -> Rows | None:
+    def with_columns(
+        self, number: int, rows: Captured, columns: Sequence[slice] | None
+    ) -> Captured | None:
         """All columns of a sum, once those that come now are there; None before.
 
         None also where all of them were compared, and some come again: a panel that had no memory
@@ -110,7 +112,7 @@ class Recomputation:
         self.pieces[number] = whole, there
         return None
 
-    def passed(self, step: EdgeStep, number: int, after: Rows) -> None:
+    def passed(self, step: EdgeStep, number: int, after: Captured) -> None:
         """A sum was compared: the next one follows from it, and the result has its share of it."""
         total = self.hop[1] if self.hop else None
         if step.shares is not None:
@@ -235,7 +237,7 @@ class _Part:
         run = self._run(step, tensors, nodes, {view.relation: graph}, view.layer)
         return replace(run, degrees=self._known(step, view, run, sources)), sources
 
-    def _of_sources(self, step: Step, rows: Rows, sources: Nodes) -> Tensor:
+    def _of_sources(self, step: Step, rows: Captured, sources: Nodes) -> Tensor:
         """[s, width] rows of sources, without the factors that they are multiplied by."""
         values = rows.at(sources)
         if rows.scaled:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from embertide.tracing.lower.lowering import Lowering
-from embertide.tracing.lower.values import Rows, Value
+from embertide.tracing.lower.values import NodeRows, Value
 from embertide.tracing.record.constants import uniform
 from embertide.tracing.record.traced import Node
 from embertide.tracing.record.user_code import refuse
@@ -21,18 +21,18 @@ from embertide.tracing.record.user_code import refuse
 
 def add(low: Lowering, node: Node, a: Any, b: Any, alpha: float = 1) -> Value:
     """a + alpha * b."""
-    if not isinstance(a, Rows):
+    if not isinstance(a, NodeRows):
         if alpha != 1:
             raise refuse(node.where, "add with alpha of a constant; multiply it first")
         a, b = b, a
-    if isinstance(b, Rows):
-        return _sum_of(low, node, low.rows(node, a), Rows(b.name, b.factor * alpha))
+    if isinstance(b, NodeRows):
+        return _sum_of(low, node, low.rows(node, a), NodeRows(b.name, b.factor * alpha))
     return _shifted(low, node, low.rows(node, a), b, alpha)
 
 
 def sub(low: Lowering, node: Node, a: Any, b: Any, alpha: float = 1) -> Value:
     """a - alpha * b."""
-    if isinstance(a, Rows):
+    if isinstance(a, NodeRows):
         return add(low, node, a, b, -alpha)
     return rsub(low, node, b, a)
 
@@ -42,36 +42,36 @@ def rsub(low: Lowering, node: Node, a: Any, b: Any) -> Value:
     return add(low, node, neg(low, node, a), b)
 
 
-def neg(low: Lowering, node: Node, a: Any) -> Rows:
+def neg(low: Lowering, node: Node, a: Any) -> NodeRows:
     """-a."""
     rows = low.rows(node, a)
-    return Rows(rows.name, -rows.factor)
+    return NodeRows(rows.name, -rows.factor)
 
 
-def mul(low: Lowering, node: Node, a: Any, b: Any) -> Rows:
+def mul(low: Lowering, node: Node, a: Any, b: Any) -> NodeRows:
     """a * b; of two tensors element by element."""
-    if isinstance(a, Rows) and isinstance(b, Rows):
+    if isinstance(a, NodeRows) and isinstance(b, NodeRows):
         _check_widths(low, node, a, b)
-        return Rows(low.b.elementwise((a.name, b.name), "product"), a.factor * b.factor)
-    rows, other = (a, b) if isinstance(a, Rows) else (b, a)
+        return NodeRows(low.b.elementwise((a.name, b.name), "product"), a.factor * b.factor)
+    rows, other = (a, b) if isinstance(a, NodeRows) else (b, a)
     rows = low.rows(node, rows)
     number = _number(other, node)
     if number is not None:
-        return Rows(rows.name, rows.factor * number)
+        return NodeRows(rows.name, rows.factor * number)
     scale = _columns(low, node, rows, other)
     if rows.factor == 1.0 and scale.shape == other.shape:
-        return Rows(low.affine(rows.name, low.constant(other, "scale"), None))
-    return Rows(low.affine(rows.name, low.derived("scale", scale * rows.factor), None))
+        return NodeRows(low.affine(rows.name, low.constant(other, "scale"), None))
+    return NodeRows(low.affine(rows.name, low.derived("scale", scale * rows.factor), None))
 
 
-def div(low: Lowering, node: Node, a: Any, b: Any) -> Rows:
+def div(low: Lowering, node: Node, a: Any, b: Any) -> NodeRows:
     """a / b, where b is a constant."""
-    if not isinstance(a, Rows) or isinstance(b, Rows):
+    if not isinstance(a, NodeRows) or isinstance(b, NodeRows):
         raise refuse(node.where, "division by a tensor of nodes is not known here")
     return mul(low, node, a, 1 / b)
 
 
-def total(low: Lowering, node: Node, parts: Sequence[Rows]) -> Rows:
+def total(low: Lowering, node: Node, parts: Sequence[NodeRows]) -> NodeRows:
     """The sum of several tensors."""
     result = parts[0]
     for part in parts[1:]:
@@ -79,14 +79,14 @@ def total(low: Lowering, node: Node, parts: Sequence[Rows]) -> Rows:
     return result
 
 
-def _sum_of(low: Lowering, node: Node, a: Rows, b: Rows) -> Rows:
+def _sum_of(low: Lowering, node: Node, a: NodeRows, b: NodeRows) -> NodeRows:
     _check_widths(low, node, a, b)
     if low.means.get(b.name) == a.name and a.factor == -b.factor:
-        return Rows(low.b.graph_norm(a.name, "none"), a.factor)
-    return Rows(low.b.combine(a.name, b.name, alpha=a.factor, beta=b.factor))
+        return NodeRows(low.b.graph_norm(a.name, "none"), a.factor)
+    return NodeRows(low.b.combine(a.name, b.name, alpha=a.factor, beta=b.factor))
 
 
-def _check_widths(low: Lowering, node: Node, a: Rows, b: Rows) -> None:
+def _check_widths(low: Lowering, node: Node, a: NodeRows, b: NodeRows) -> None:
     widths = low.b.widths[a.name], low.b.widths[b.name]
     if widths[0] != widths[1] or node.value[0].numel() > widths[0]:
         raise refuse(
@@ -96,18 +96,18 @@ def _check_widths(low: Lowering, node: Node, a: Rows, b: Rows) -> None:
         )
 
 
-def _shifted(low: Lowering, node: Node, rows: Rows, other: Any, alpha: float) -> Rows:
+def _shifted(low: Lowering, node: Node, rows: NodeRows, other: Any, alpha: float) -> NodeRows:
     number = _number(other, node)
     if number == 0:
         return rows
     name = low.name(rows)
     if number is not None:
         shift = torch.full((low.b.widths[name],), number * alpha, dtype=torch.float64)
-        return Rows(low.affine(name, None, low.derived("shift", shift)))
+        return NodeRows(low.affine(name, None, low.derived("shift", shift)))
     shift = _columns(low, node, rows, other)
     if alpha == 1 and shift.shape == other.shape:
-        return Rows(low.affine(name, None, low.constant(other, "shift")))
-    return Rows(low.affine(name, None, low.derived("shift", shift * alpha)))
+        return NodeRows(low.affine(name, None, low.constant(other, "shift")))
+    return NodeRows(low.affine(name, None, low.derived("shift", shift * alpha)))
 
 
 def _number(value: Any, node: Node) -> float | None:
@@ -121,7 +121,7 @@ def _number(value: Any, node: Node) -> float | None:
     return None
 
 
-def _columns(low: Lowering, node: Node, rows: Rows, constant: Any) -> Tensor:
+def _columns(low: Lowering, node: Node, rows: NodeRows, constant: Any) -> Tensor:
     """A constant as one number for each column of a row; ``node`` has the whole shape."""
     if not isinstance(constant, Tensor):
         raise refuse(node.where, f"{node.op} with a {type(constant).__name__} is not known here")

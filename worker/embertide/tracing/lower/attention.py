@@ -10,7 +10,7 @@ from torch import Tensor
 from embertide.tracing.lower.lines import Lines
 from embertide.tracing.lower.lowering import Lowering, along_edges
 from embertide.tracing.lower.message_lines import Ends
-from embertide.tracing.lower.values import Rows
+from embertide.tracing.lower.values import NodeRows
 from embertide.tracing.record.roles import SHAPING, filled_with, is_weight, shaped
 from embertide.tracing.record.scopes import Called
 from embertide.tracing.record.self_loops import View
@@ -40,7 +40,7 @@ def softmax_in(message: Node) -> Node | None:
 
 def lower_attention(
     low: Lowering, message: Node, share: Node, view: View, scope: Called | None
-) -> Rows:
+) -> NodeRows:
     """The sum over in-edges of a softmax times the rest of a message."""
     factors = _factors(message, share)
     additive = _additive(factors, share)
@@ -48,7 +48,7 @@ def lower_attention(
         return _attend(low, additive, view, scope)
     ends = Ends(low, (message,), view)
     name = _product(ends.lines, factors, message)
-    return Rows(_step(ends, share.args[0], name, message, scope))
+    return NodeRows(_step(ends, share.args[0], name, message, scope))
 
 
 def _rows_of(low: Lowering, node: Node) -> str:
@@ -177,7 +177,7 @@ def _shaped(value: Node | Tensor | float) -> Node | None:
     return shaped(value) if isinstance(value, Node) else None
 
 
-def _attend(low: Lowering, additive: _Additive, view: View, scope: Called | None) -> Rows:
+def _attend(low: Lowering, additive: _Additive, view: View, scope: Called | None) -> NodeRows:
     x, source, target = (
         _rows_of(low, node) for node in (additive.x, additive.source, additive.target)
     )
@@ -192,4 +192,4 @@ def _attend(low: Lowering, additive: _Additive, view: View, scope: Called | None
             loops=view.loops_of(additive.weighted),
             edge_weight=additive.weighted,
         )
-    return Rows(out)
+    return NodeRows(out)

@@ -12,7 +12,7 @@ from embertide.models.known_modules import KnownModule
 from embertide.models.weights import Scope
 from embertide.spec.problems import dotted
 from embertide.tracing.lower.lowering import Lowering
-from embertide.tracing.lower.values import Rows
+from embertide.tracing.lower.values import NodeRows
 from embertide.tracing.record.scopes import Called
 from embertide.tracing.record.traced import Node
 from embertide.tracing.record.user_code import refuse
@@ -32,7 +32,7 @@ def lower_conv(
     earlier: Node | None,
     source: Node,
     target: Node,
-) -> Rows:
+) -> NodeRows:
     """One layer, or with the convolutions of other relations a part of one."""
     ends = Ends(*(low.name(low.rows(node, low.values.get(end))) for end in (source, target)))
     start = "" if earlier is None else low.name(low.rows(node, low.values.get(earlier)))
@@ -51,7 +51,7 @@ def lower_conv(
     sizes = {"in": low.b.widths[ends.source], ends.own: low.b.widths[ends.target]}
     stored = Scope(low.weights, path, f"{path}, {kind}", sizes)
     with low.over(relation):
-        return Rows(options.steps(low.b, stored, ends))
+        return NodeRows(options.steps(low.b, stored, ends))
 
 
 def _place(low: Lowering, node: Node, path: str, name: str) -> int | str:

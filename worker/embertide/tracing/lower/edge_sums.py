@@ -7,7 +7,7 @@ from embertide.tracing.lower.attention import lower_attention, softmax_in
 from embertide.tracing.lower.lowering import Lowering
 from embertide.tracing.lower.message_lines import lower_message
 from embertide.tracing.lower.products import Product, lower_product, product_of
-from embertide.tracing.lower.values import Rows
+from embertide.tracing.lower.values import NodeRows
 from embertide.tracing.record.protocols import DegreeOf
 from embertide.tracing.record.scopes import Called
 from embertide.tracing.record.self_loops import View
@@ -17,7 +17,7 @@ from embertide.tracing.record.user_code import refuse
 
 def lower_aggregate(
     low: Lowering, message: Node, reduce: Reduce, view: View, scope: Called
-) -> Rows:
+) -> NodeRows:
     """A sum, mean or maximum of the sources' rows, weighted or not; or any of any message."""
     share = softmax_in(message)
     if share is not None:
@@ -34,11 +34,11 @@ def lower_aggregate(
     return lower_message(low, message, reduce, view, scope)
 
 
-def lower_degree(low: Lowering, of: DegreeOf, view: View, loop_weight: float) -> Rows:
+def lower_degree(low: Lowering, of: DegreeOf, view: View, loop_weight: float) -> NodeRows:
     """How many edges each node has, or the sum of their weights, one column."""
     with low.over(view.relation):
         loops = view.loops_of(of in ("weight", "out_weight"))
-        return Rows(low.b.degree(of, loops=loops, loop_weight=loop_weight))
+        return NodeRows(low.b.degree(of, loops=loops, loop_weight=loop_weight))
 
 
 def _is_plain(product: Product) -> bool:
@@ -46,7 +46,7 @@ def _is_plain(product: Product) -> bool:
     return len(product.sources) == 1 and not product.targets and product.factor == 1.0
 
 
-def _lower_max(low: Lowering, product: Product, view: View, scope: Called | None) -> Rows:
+def _lower_max(low: Lowering, product: Product, view: View, scope: Called | None) -> NodeRows:
     (x,) = product.sources
     name = low.name(low.rows(x, low.values.get(x)))
     low.begin(scope)
@@ -58,4 +58,4 @@ def _lower_max(low: Lowering, product: Product, view: View, scope: Called | None
             loop_weight=product.loop_weight,
             edge_weight=product.weighted,
         )
-    return Rows(out)
+    return NodeRows(out)

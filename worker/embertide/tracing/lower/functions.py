@@ -27,7 +27,7 @@ from embertide.tracing.lower.lowering import Lowering
 from embertide.tracing.lower.merged_softmax import lower_merged
 from embertide.tracing.lower.row_wise import lower_row_wise
 from embertide.tracing.lower.unsupported import unsupported
-from embertide.tracing.lower.values import Pending, Pieces, Rows, Stack, Value
+from embertide.tracing.lower.values import NodeRows, Pending, Pieces, Stack, Value
 from embertide.tracing.lower.whole_layers import lower_jumping, lower_layer
 from embertide.tracing.record.traced import Node, is_truth
 from embertide.tracing.record.user_code import refuse
@@ -203,16 +203,16 @@ def _getitem(low: Lowering, node: Node, x: Value, key: Any) -> Value:
 # Several tensors.
 
 
-def _cat(low: Lowering, node: Node, tensors: Sequence[Any], dim: int = 0) -> Rows:
+def _cat(low: Lowering, node: Node, tensors: Sequence[Any], dim: int = 0) -> NodeRows:
     if dim % node.value.dim() != 1:
         raise refuse(node.where, f"cat over dimension {dim}; columns (dim=1) can be joined")
     whole = _whole_input(low, node)
     if whole is not None:
         return whole
-    return Rows(low.b.concat(tuple(low.name(low.rows(node, tensor)) for tensor in tensors)))
+    return NodeRows(low.b.concat(tuple(low.name(low.rows(node, tensor)) for tensor in tensors)))
 
 
-def _whole_input(low: Lowering, node: Node) -> Rows | None:
+def _whole_input(low: Lowering, node: Node) -> NodeRows | None:
     """The input whose parts are joined in their own order; None for other tensors."""
     joined = node.args[0] if node.args else node.kwargs["tensors"]
     parts = [part for part in joined if isinstance(part, Node) and part.op == "columns"]
@@ -221,7 +221,7 @@ def _whole_input(low: Lowering, node: Node) -> Rows | None:
     x, starts = parts[0].args[0], [0, *(part.args[2] for part in parts)]
     stops = [*(part.args[1] for part in parts), x.value.shape[1]]
     value = low.values.get(x)
-    return value if starts == stops and isinstance(value, Rows) else None
+    return value if starts == stops and isinstance(value, NodeRows) else None
 
 
 def _stack(low: Lowering, node: Node, tensors: Sequence[Any], dim: int = 0) -> Stack:
@@ -247,35 +247,35 @@ def _reduced(node: Node, x: Value, dim: Any) -> tuple[Value, bool]:
     return x, False
 
 
-def _mean(low: Lowering, node: Node, x: Value, dim: Any = None, **_keepdim: Any) -> Rows:
+def _mean(low: Lowering, node: Node, x: Value, dim: Any = None, **_keepdim: Any) -> NodeRows:
     value, stacked = _reduced(node, x, dim)
     if stacked:
         assert isinstance(value, Stack)
         total = do.total(low, node, value.parts)
-        return Rows(total.name, total.factor / len(value.parts))
+        return NodeRows(total.name, total.factor / len(value.parts))
     rows = low.rows(node, value)
-    return Rows(low.b.head_mean(rows.name, node.args[0].value.shape[1]), rows.factor)
+    return NodeRows(low.b.head_mean(rows.name, node.args[0].value.shape[1]), rows.factor)
 
 
-def _sum(low: Lowering, node: Node, x: Value, dim: Any = None, **_keepdim: Any) -> Rows:
+def _sum(low: Lowering, node: Node, x: Value, dim: Any = None, **_keepdim: Any) -> NodeRows:
     mean = _mean(low, node, x, dim)
     count = len(x.parts) if isinstance(x, Stack) else node.args[0].value.shape[1]
-    return Rows(mean.name, mean.factor * count)
+    return NodeRows(mean.name, mean.factor * count)
 
 
 def _extreme(op: Literal["max", "min"]) -> Handler:
     """The largest or smallest values of a stack, or of two tensors."""
 
     def lower(low: Lowering, node: Node, x: Value, dim: Any = None, **_keepdim: Any) -> Any:
-        if isinstance(dim, Rows):
-            parts: tuple[Rows, ...] = (low.rows(node, x), dim)
+        if isinstance(dim, NodeRows):
+            parts: tuple[NodeRows, ...] = (low.rows(node, x), dim)
         else:
             value, stacked = _reduced(node, x, dim)
             if not stacked:
                 raise refuse(node.where, f"{node.op} over heads is not known here; mean is")
             assert isinstance(value, Stack)
             parts = value.parts
-        out = Rows(low.b.elementwise(tuple(low.name(part) for part in parts), op))
+        out = NodeRows(low.b.elementwise(tuple(low.name(part) for part in parts), op))
         # With dim, max and min also return the places.
         return [out] if isinstance(node.value, tuple) else out
 

@@ -9,7 +9,7 @@ from embertide.models.norm_options import GraphNormOptions, LayerNormOptions
 from embertide.models.weights import Scope
 from embertide.program.steps import Statistic
 from embertide.tracing.lower.lowering import Lowering
-from embertide.tracing.lower.values import Rows
+from embertide.tracing.lower.values import NodeRows
 from embertide.tracing.record.traced import Node
 
 
@@ -20,29 +20,29 @@ def lower_graph_norm(
     name: str,
     options: GraphNormOptions | LayerNormOptions,
     source: Node,
-) -> Rows:
+) -> NodeRows:
     """The norm as ``model.yaml`` has it."""
     x = low.name(low.rows(node, low.values.get(source)))
     stored = Scope(low.weights, path, f"{path}, {name}", {})
     if isinstance(options, LayerNormOptions):
-        return Rows(layer_norm(low.b, stored, options, x))
-    return Rows(graph_norm(low.b, stored, options, x))
+        return NodeRows(layer_norm(low.b, stored, options, x))
+    return NodeRows(graph_norm(low.b, stored, options, x))
 
 
 def lower_over_nodes(
     low: Lowering, node: Node, of: Statistic, correction: int, x: Node, count: Node | None = None
-) -> Rows:
+) -> NodeRows:
     """A statistic over all nodes as a row for each."""
     name = low.name(low.rows(node, low.values.get(x)))
     counted = None if count is None else low.name(low.rows(node, low.values.get(count)))
     out = low.b.column_statistic(name, of, correction, counted)
     if of == "mean":
         low.means[out] = name
-    return Rows(out)
+    return NodeRows(out)
 
 
-def lower_attend_all(low: Lowering, q: Node, k: Node, v: Node) -> Rows:
+def lower_attend_all(low: Lowering, q: Node, k: Node, v: Node) -> NodeRows:
     """Linear attention over all nodes; heads are all dimensions but the last."""
     names = [low.name(low.rows(part, low.values.get(part))) for part in (q, k, v)]
     heads = prod(q.value.shape[1:-1])
-    return Rows(low.b.linear_attend(names[0], names[1], names[2], heads))
+    return NodeRows(low.b.linear_attend(names[0], names[1], names[2], heads))

@@ -21,7 +21,7 @@ from embertide.models.weights import Weights
 from embertide.program.steps import Program, Step
 from embertide.spec.relations import Relation
 from embertide.spec.result_names import node_type_of
-from embertide.tracing.lower.values import Pending, Rows, Stack
+from embertide.tracing.lower.values import NodeRows, Pending, Stack
 from embertide.tracing.record.graphs import GraphTypes
 from embertide.tracing.record.scopes import Called
 from embertide.tracing.record.traced import Node
@@ -62,7 +62,7 @@ class Lowering:
 
     module: nn.Module
     types: GraphTypes
-    emit: Callable[[Lowering, Pending], Rows]
+    emit: Callable[[Lowering, Pending], NodeRows]
     b: ProgramBuilder
     weights: Weights
     values: dict[Node, Any] = field(default_factory=dict)
@@ -77,17 +77,17 @@ class Lowering:
     places: dict[str, str] = field(default_factory=dict)
     _scope: str | None = None
 
-    def rows(self, node: Node, value: Any) -> Rows:
+    def rows(self, node: Node, value: Any) -> NodeRows:
         """A value that must have one row for each node."""
         if isinstance(value, Pending):
             with self.b.of_type(value.node.of), self._placing(value.node):
                 rows = self.emit(self, value)
             self._keep(value.node, rows)
             return rows
-        if isinstance(value, Rows):
+        if isinstance(value, NodeRows):
             return value
         if isinstance(value, Stack) and value.dim == 1:
-            return Rows(self.b.concat(tuple(self.name(part) for part in value.parts)))
+            return NodeRows(self.b.concat(tuple(self.name(part) for part in value.parts)))
         if isinstance(value, Stack):
             raise refuse(
                 node.where, f"{node.op} of a stack is not known; reduce it first: sum, mean or max"
@@ -97,7 +97,7 @@ class Lowering:
             f"{node.op} takes a tensor that comes from no node features; give it one that does",
         )
 
-    def name(self, rows: Rows) -> str:
+    def name(self, rows: NodeRows) -> str:
         """The tensor's name, once its factor is multiplied in."""
         if rows.factor == 1.0:
             return rows.name
@@ -212,7 +212,7 @@ class Lowering:
             if node.edges:
                 continue
             if node.op == "input":
-                self.values[node] = Rows(self.b.inputs[node.args[1]])
+                self.values[node] = NodeRows(self.b.inputs[node.args[1]])
                 continue
             with self.b.of_type(node.of), self._placing(node), _refusing(node):
                 self._keep(node, lower(self, node))
@@ -239,7 +239,7 @@ class Lowering:
 
     def _keep(self, node: Node, value: Any) -> None:
         self.values[node] = value
-        if isinstance(value, Rows):
+        if isinstance(value, NodeRows):
             if not node.part:
                 # The latest comes last, so that it stands for the layer.
                 self.last.pop(node.of, None)

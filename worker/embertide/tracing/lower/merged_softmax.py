@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from embertide.tracing.lower.lowering import Lowering
 from embertide.tracing.lower.message_lines import Ends
-from embertide.tracing.lower.values import Rows
+from embertide.tracing.lower.values import NodeRows
 from embertide.tracing.record.scopes import Called
 from embertide.tracing.record.self_loops import View
 from embertide.tracing.record.traced import Node
@@ -14,7 +14,7 @@ from embertide.tracing.record.traced import Node
 
 def lower_merged(
     low: Lowering, pairs: Sequence[tuple[Node, Node]], views: Sequence[View], scope: Called
-) -> Rows:
+) -> NodeRows:
     """A softmax for each relation with its logarithm, merged after all of them."""
     names, (score, value) = list[str](), pairs[0]
     heads, width = int(score.value[0].numel()), int(value.value[0].numel())
@@ -24,4 +24,4 @@ def lower_merged(
         ends.lines.finish(scores, heads, "score")
         ends.lines.finish(values, width)
         names.append(ends.step(scope, "softmax", width + heads, log_sum=True))
-    return Rows(low.b.merge_softmax(tuple(names), width, heads))
+    return NodeRows(low.b.merge_softmax(tuple(names), width, heads))

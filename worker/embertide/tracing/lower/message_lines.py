@@ -9,7 +9,7 @@ from torch import Tensor
 from embertide.errors import ModelError
 from embertide.tracing.lower.lines import Lines
 from embertide.tracing.lower.lowering import Lowering, along_edges
-from embertide.tracing.lower.values import Rows
+from embertide.tracing.lower.values import NodeRows
 from embertide.tracing.record.roles import filled_with, is_features, is_weight, shaped
 from embertide.tracing.record.scopes import Called
 from embertide.tracing.record.self_loops import View
@@ -19,7 +19,7 @@ from embertide.tracing.record.user_code import refuse
 
 def lower_message(
     low: Lowering, message: Node, reduce: Any, view: View, scope: Called | None
-) -> Rows:
+) -> NodeRows:
     """Any message that lines can express; what it reads of an end is one tensor, side by side.
 
     Raises:
@@ -28,7 +28,7 @@ def lower_message(
     ends = Ends(low, (message,), view)
     width = int(message.value[0].numel())
     ends.lines.finish(ends.lines.of(message), width)
-    return Rows(ends.step(scope, reduce, width))
+    return NodeRows(ends.step(scope, reduce, width))
 
 
 class Ends:
@@ -44,7 +44,7 @@ class Ends:
         self.lines = Lines(self.leaf, self.param)
         self.params: list[Tensor] = []
         self.weighted, self.features = False, 0
-        self.tensors: dict[str, list[Rows]] = {"source": [], "target": []}
+        self.tensors: dict[str, list[NodeRows]] = {"source": [], "target": []}
         for node in (node for message in messages for node in along_edges(message)):
             if node.op in self.tensors:
                 rows = self._rows(node)
@@ -127,9 +127,9 @@ class Ends:
         name = name if len(shape) == 1 else self.lines.add(f"reshape({name}, {shape})")
         return self.lines.truth(name) if is_truth(node) else name
 
-    def _rows(self, node: Node) -> Rows:
+    def _rows(self, node: Node) -> NodeRows:
         x = node.args[0]
-        rows = Rows(self.low.name(self.low.rows(x, self.low.values.get(x))))
+        rows = NodeRows(self.low.name(self.low.rows(x, self.low.values.get(x))))
         # Of one name, wherever else the message reads it.
         self.low.values[x] = rows
         return rows

@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from embertide.tracing.lower.lowering import Lowering
-from embertide.tracing.lower.values import Rows
+from embertide.tracing.lower.values import NodeRows
 from embertide.tracing.record.constants import uniform
 from embertide.tracing.record.roles import filled_with, is_weight
 from embertide.tracing.record.scopes import Called
@@ -65,7 +65,7 @@ def product_of(message: Node) -> Product | None:
 
 def lower_product(
     low: Lowering, product: Product, mean: bool, view: View, scope: Called | None
-) -> Rows:
+) -> NodeRows:
     """Sources multiplied, summed over edges, and multiplied at their ends."""
     source, target = low.types.ends(view.relation)
     with low.b.of_type(source):
@@ -80,7 +80,7 @@ def lower_product(
             edge_weight=product.weighted,
         )
     with low.b.of_type(target):
-        return Rows(_multiplied(low, product.targets, total), product.factor)
+        return NodeRows(_multiplied(low, product.targets, total), product.factor)
 
 
 def _multiplied(low: Lowering, nodes: Sequence[Node], total: str = "") -> str:

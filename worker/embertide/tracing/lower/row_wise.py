@@ -8,7 +8,7 @@ from torch import Tensor
 
 from embertide.tracing.lower.lines import Lines
 from embertide.tracing.lower.lowering import Lowering
-from embertide.tracing.lower.values import Pending, Pieces, Rows, Stack
+from embertide.tracing.lower.values import NodeRows, Pending, Pieces, Stack
 from embertide.tracing.record.traced import Node, is_truth
 from embertide.tracing.record.user_code import refuse
 
@@ -35,7 +35,7 @@ def lower_row_wise(low: Lowering, node: Node) -> Pending:
             nodes |= value.nodes
         elif isinstance(value, Stack) and value.dim > 0:
             nodes |= {source}
-        elif not isinstance(value, Rows):
+        elif not isinstance(value, NodeRows):
             raise refuse(
                 node.where,
                 f"{node.op} of a stack is not known; reduce it first, or stack in dim=1, so that"
@@ -47,23 +47,23 @@ def lower_row_wise(low: Lowering, node: Node) -> Pending:
     return pending
 
 
-def emit(low: Lowering, pending: Pending) -> Rows:
+def emit(low: Lowering, pending: Pending) -> NodeRows:
     """The step of all that waits."""
     named = _Named()
     text = _write(low, pending, named)
     params = tuple(low.constant(tensor, "value") for tensor in named.params)
     inputs = tuple(low.name(rows) for rows in named.inputs)
-    return Rows(low.b.row_wise(inputs, text, params, _width(pending.node)))
+    return NodeRows(low.b.row_wise(inputs, text, params, _width(pending.node)))
 
 
 class _Named:
     """What the lines read: tensors of the program as ``x0``, ... and constants as ``p0``, ..."""
 
     def __init__(self) -> None:
-        self.inputs: list[Rows] = []
+        self.inputs: list[NodeRows] = []
         self.params: list[Tensor] = []
 
-    def input(self, rows: Rows) -> str:
+    def input(self, rows: NodeRows) -> str:
         if rows not in self.inputs:
             self.inputs.append(rows)
         return f"x{self.inputs.index(rows)}"
@@ -80,7 +80,7 @@ def _write(low: Lowering, pending: Pending, named: _Named) -> tuple[str, ...]:
 
     def leaf(node: Node) -> str | None:
         value = low.values.get(node)
-        if not isinstance(value, Rows):
+        if not isinstance(value, NodeRows):
             return None
         name, shape = named.input(value), list(node.value.shape[1:])
         name = name if len(shape) == 1 else str(lines.add(f"reshape({name}, {shape})"))

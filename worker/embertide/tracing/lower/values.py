@@ -8,7 +8,7 @@ from embertide.tracing.record.traced import Node
 
 
 @dataclass(frozen=True)
-class Rows:
+class NodeRows:
     """A tensor of the program: one row for each node, times a number.
 
     A row holds what the module has after its first dimension, row-major, so [N, heads, width]
@@ -23,7 +23,7 @@ class Rows:
 class Stack:
     """Tensors of equal shape along a new dimension, until something reduces it."""
 
-    parts: tuple[Rows, ...]
+    parts: tuple[NodeRows, ...]
     dim: int
 
 
@@ -45,4 +45,4 @@ class Pieces:
     """Several results of one operation, of which each is asked for by its place."""
 
 
-Value = Rows | Stack | Pending
+Value = NodeRows | Stack | Pending

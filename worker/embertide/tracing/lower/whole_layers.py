@@ -12,7 +12,7 @@ from embertide.models.typed_layer import SeveralTypes
 from embertide.models.weights import Scope
 from embertide.spec.relations import Relation
 from embertide.tracing.lower.lowering import Lowering
-from embertide.tracing.lower.values import Rows
+from embertide.tracing.lower.values import NodeRows
 from embertide.tracing.record.scopes import Called
 from embertide.tracing.record.traced import Node
 
@@ -30,7 +30,7 @@ def lower_layer(
     relations: Sequence[str],
     _x: Mapping[str, Node | int],
     node_type: str,
-) -> Rows:
+) -> NodeRows:
     """The rows of one node type; the first one that is asked for writes the steps of all."""
     call = scope.name, id(module)
     if call not in low.calls:
@@ -51,13 +51,13 @@ def lower_layer(
             if name.startswith(_UNREAD):
                 del low.b.widths[name]
         low.calls[call] = results
-    return Rows(low.calls[call][node_type])
+    return NodeRows(low.calls[call][node_type])
 
 
-def lower_jumping(low: Lowering, node: Node, module: nn.Module, layers: Sequence[Node]) -> Rows:
+def lower_jumping(low: Lowering, node: Node, module: nn.Module, layers: Sequence[Node]) -> NodeRows:
     """JumpingKnowledge by an LSTM over the results of several layers."""
     names = tuple(low.name(low.rows(node, low.values.get(layer))) for layer in layers)
-    return Rows(weigh_by_lstm(low.b, _stored(low, module), names))
+    return NodeRows(weigh_by_lstm(low.b, _stored(low, module), names))
 
 
 def _stored(low: Lowering, module: nn.Module) -> Scope:

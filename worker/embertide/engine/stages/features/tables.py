@@ -36,7 +36,7 @@ from embertide.spec.places import literal
 
 _ID_ROWS = 1 << 18
 """Ids of a table's rows that are looked up at a time."""
-Rows = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int64]
 
 
 def read_tables(
@@ -83,7 +83,7 @@ def read_tables(
 
 def _rows_of(
     ctx: RunContext, node: NodeInput, ids: NodeIds, table: TableSplit, nodes: npt.NDArray[np.int64]
-) -> Rows:
+) -> RowNumbers:
     """[n] the table's row of each node; -1 where it has none. Collective: every rank must call."""
     if table.split.ids_uri is None:
         return np.where(nodes < table.rows, nodes, -1).astype(np.int64)
@@ -120,7 +120,7 @@ def _nodes_of_rows(
     return torch.from_numpy(np.concatenate(known)), torch.from_numpy(np.concatenate(rows))
 
 
-def _copy_rows(ctx: RunContext, table: TableSplit, wanted: Rows, to: Float32s) -> Float32s:
+def _copy_rows(ctx: RunContext, table: TableSplit, wanted: RowNumbers, to: Float32s) -> Float32s:
     """Copy a table's rows to where they are wanted, some rows of each rank's part at a time.
 
     Collective: every rank must call.
@@ -183,7 +183,7 @@ def _read_rows(ctx: RunContext, table: TableSplit, start: int, stop: int) -> Flo
 
 
 def _refuse(
-    ctx: RunContext, node: NodeInput, raw: RawFeatures, table: TableSplit, missing: Rows
+    ctx: RunContext, node: NodeInput, raw: RawFeatures, table: TableSplit, missing: RowNumbers
 ) -> None:
     """Raise on every rank. Collective: every rank must call."""
     first = [_id_of(raw, int(at)) for at in missing[:1]]

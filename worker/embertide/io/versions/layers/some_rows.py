@@ -13,10 +13,10 @@ from embertide.io.versions.layers.seals import Damaged, KeptTensor
 from embertide.io.versions.layers.store import Array, LayerStore
 
 _READERS = 4
-Rows = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int64]
 
 
-def read_some(store: LayerStore, tensor: KeptTensor, rows: Rows, out: Array) -> None:
+def read_some(store: LayerStore, tensor: KeptTensor, rows: RowNumbers, out: Array) -> None:
     """Fill [k, D] with some rows of a tensor, in the order in which they are asked for.
 
     Takes memory for a block of each of a few threads beside them.
@@ -32,7 +32,7 @@ def read_some(store: LayerStore, tensor: KeptTensor, rows: Rows, out: Array) -> 
                       " asked for")  # fmt: skip
     order = np.argsort(rows, kind="stable")
 
-    def read(some: Rows) -> None:
+    def read(some: RowNumbers) -> None:
         wanted = rows[some]
         first, last = int(wanted[0]), int(wanted[-1]) + 1
         part = np.empty((last - first, tensor.width), out.dtype)
@@ -44,7 +44,7 @@ def read_some(store: LayerStore, tensor: KeptTensor, rows: Rows, out: Array) -> 
             pass
 
 
-def _by_block(tensor: KeptTensor, rows: Rows, order: Rows) -> Iterator[Rows]:
+def _by_block(tensor: KeptTensor, rows: RowNumbers, order: RowNumbers) -> Iterator[RowNumbers]:
     """Runs of ``order`` whose rows are in the same blocks."""
     bounds = sorted({0, tensor.rows, *(block.first for block in tensor.blocks)})
     cuts = np.searchsorted(rows[order], bounds)
