@@ -12,17 +12,11 @@ from tests.support.paths import ROOT
 
 WORKER = ROOT / "worker" / "embertide"
 BUILDERS = tuple(WORKER / name for name in ("program/steps", "models", "tracing"))
-LEFT = WORKER / "engine" / "planning" / "spilled_graph.py"
-"""Knows them still."""
 NAMES = {kind.__name__ for kind in KINDS.values()}
 
 
 def test_no_file_but_builders_knows_a_kind_of_step() -> None:
-    files = [
-        path
-        for path in WORKER.rglob("*.py")
-        if path != LEFT and not any(map(path.is_relative_to, BUILDERS))
-    ]
+    files = [path for path in WORKER.rglob("*.py") if not any(map(path.is_relative_to, BUILDERS))]
     assert len(files) > 300
     assert [f"{path}:{line}" for path in files for line in known_kinds(path.read_text())] == []
 

@@ -29,14 +29,9 @@ from embertide.graph.views import EdgeView
 from embertide.kernels.spilled_sort import READ_EDGES, part_edges
 from embertide.program.plans.passes import make_plan
 from embertide.program.plans.plan import Target
-from embertide.program.steps.aggregate import Aggregate
 from embertide.program.steps.base import EdgeStep, Step
-from embertide.program.steps.degree import Degree
-from embertide.program.steps.norms import ends_read, weighs
 from embertide.program.steps.program import Program
-from embertide.program.steps.propagate import Propagate
 from embertide.program.steps.reach import Reach
-from embertide.program.steps.reference import End
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 
@@ -181,9 +176,8 @@ class SpilledGraph:
             self.read += self._bytes(view._replace(loops="keep"), weighted=view.edge_weight)
             self.written += self._csr(view)
             self.disk += self._csr(view)
-        ends, by_weight = _degrees(step)
-        weighted = by_weight and view.edge_weight and self._is_weighted(view)
-        for end in sorted(ends):
+        for end, by_weight in sorted(step.degrees_needed):
+            weighted = by_weight and view.edge_weight and self._is_weighted(view)
             if end == "out":
                 self._find_sources([view])
             if end == "out" or weighted:
@@ -224,16 +218,6 @@ def _seen(view: EdgeView) -> EdgeView:
     if view.loops == "keep":
         return EdgeView(0, relation=view.relation)
     return view._replace(layer=0)
-
-
-def _degrees(step: Step) -> tuple[set[End], bool]:
-    """The ends whose degrees a step reads, and whether weights are added up for them."""
-    if isinstance(step, Aggregate | Propagate):
-        return ends_read(step.norm), weighs(step.norm)
-    if isinstance(step, Degree):
-        by_weight = step.of in ("weight", "out_weight")
-        return ({"out"} if step.of.startswith("out") else {"in"}), by_weight
-    return set(), False
 
 
 def _column_bytes(relation: PlannedRelation, size: Size) -> int:

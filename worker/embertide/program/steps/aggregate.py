@@ -25,6 +25,7 @@ from embertide.program.steps.norms import (
     WITHIN_A_TYPE,
     Norm,
     counts_out,
+    degrees_needed,
     degrees_read,
     reference_factors,
     reference_source_factors,
@@ -192,6 +193,11 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
     def degrees_read(self) -> set[tuple[End, bool]]:
         """The degrees that the norm needs."""
         return degrees_read(self.norm)
+
+    @property
+    def degrees_needed(self) -> set[tuple[End, bool]]:
+        """Those of both ends that the norm has factors of."""
+        return degrees_needed(self.norm)
 
     def reference_source_factors(self, degrees: Degrees) -> torch.Tensor | None:
         """The norm's factors of sources."""

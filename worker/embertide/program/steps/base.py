@@ -147,6 +147,11 @@ class Step(ABC):
         return set()
 
     @property
+    def degrees_needed(self) -> set[tuple[End, bool]]:
+        """All degrees that the step reads: also of targets of sums, which follow from in-edges."""
+        return self.degrees_read | self.degrees_counted
+
+    @property
     def edge_columns(self) -> int:
         """Columns of the edges' features that the step reads."""
         return 0

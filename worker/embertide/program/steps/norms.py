@@ -67,9 +67,9 @@ def counts_out(norm: Norm) -> bool:
     return any(power is not None and power[0] == "out" for power in _POWERS[norm])
 
 
-def ends_read(norm: Norm) -> set[End]:
-    """The ends whose degrees a norm has factors of."""
-    return {power[0] for power in _POWERS[norm] if power is not None}
+def degrees_needed(norm: Norm) -> set[tuple[End, bool]]:
+    """(end, whether weights are added up) of the degrees that a norm has factors of."""
+    return {(power[0], weighs(norm)) for power in _POWERS[norm] if power is not None}
 
 
 def weighs(norm: Norm) -> bool:

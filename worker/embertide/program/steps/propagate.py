@@ -28,6 +28,7 @@ from embertide.program.steps.moves import TileRows
 from embertide.program.steps.norms import (
     Norm,
     counts_out,
+    degrees_needed,
     degrees_read,
     reference_source_factors,
     source_factors,
@@ -121,6 +122,11 @@ class Propagate(EdgeStep, kind="propagate"):
     def degrees_read(self) -> set[tuple[End, bool]]:
         """The degrees that the norm needs."""
         return degrees_read(self.norm)
+
+    @property
+    def degrees_needed(self) -> set[tuple[End, bool]]:
+        """Those of both ends that the norm has factors of."""
+        return degrees_needed(self.norm)
 
     def reference_source_factors(self, degrees: Degrees) -> Tensor | None:
         """The norm's factors of sources."""
