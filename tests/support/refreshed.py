@@ -232,7 +232,7 @@ class Days:
                 next_basis=store.key if self.tolerance else "",
                 before=compared.before,
                 changes=changes,
-                reached=reach.dirty,
+                reached=reach.stale,
                 all_edges=reach.all_edges,
                 tolerance=self.tolerance,
                 max_error=self.max_error,

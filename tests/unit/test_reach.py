@@ -59,20 +59,20 @@ def reach(changes: Changes, following: Following) -> Reach:
 
 def expected(changes: Changes) -> tuple[dict[str, torch.Tensor], int]:
     """The rows of each tensor that differ, and the in-edges of those of sums."""
-    dirty = stale_rows(plan(), changes, lambda _name, rows: targets_of(graph(), rows))
+    stale = stale_rows(plan(), changes, lambda _name, rows: targets_of(graph(), rows))
     sums = [f"s{layer}" for layer in range(LAYERS)]
-    return dirty, sum(int(dirty[name].sum()) * EDGES for name in sums)
+    return stale, sum(int(stale[name].sum()) * EDGES for name in sums)
 
 
 @pytest.mark.parametrize("tolerance", [0.0, 0.01])
 def test_changes_are_followed_to_the_results(tolerance: float) -> None:
     for count in (0, 1, 30):
         changes = changed(count)
-        dirty, edges = expected(changes)
+        stale, edges = expected(changes)
         answer = reach(changes, Following(tolerance=tolerance))
-        assert answer.dirty.keys() == dirty.keys()
-        assert all(torch.equal(answer.dirty[name], rows) for name, rows in dirty.items())
-        assert (answer.rows, answer.edges) == (int(dirty["out"].sum()), edges)
+        assert answer.stale.keys() == stale.keys()
+        assert all(torch.equal(answer.stale[name], rows) for name, rows in stale.items())
+        assert (answer.rows, answer.edges) == (int(stale["out"].sum()), edges)
         assert (answer.all_rows, answer.all_edges) == (NODES, LAYERS * NODES * EDGES)
         assert not answer.stopped
 
@@ -117,8 +117,8 @@ def test_rows_that_are_kept_have_to_be_written(monkeypatch: pytest.MonkeyPatch) 
         changes = changed(count)
         kept, not_kept = reach(changes, Following(keeps=True)), reach(changes, Following())
         assert kept.full_seconds - not_kept.full_seconds == pytest.approx(whole)
-        dirty, _ = expected(changes)
-        ends = [dirty[name] for name in ("h0", "h1", "h2", "out")]
+        stale, _ = expected(changes)
+        ends = [stale[name] for name in ("h0", "h1", "h2", "out")]
         rows = [len(of) if of.sum() > NODES / 4 else int(of.sum()) for of in ends]
         writes = sum(rows) * WIDTH * 4 / 1e6
         assert kept.seconds - not_kept.seconds == pytest.approx(writes)

@@ -14,7 +14,7 @@ from embertide.graph.exchange import Exchange
 from embertide.io.versions.layers.patches import MOST_SHARE
 from embertide.kernels.csr import Csr
 from embertide.kernels.some_rows import targets_of
-from embertide.program.plans.boundaries import boundaries, results_of
+from embertide.program.plans.boundaries import parts_of
 from embertide.program.plans.flow import stale_in, stale_inputs, stale_rows
 from embertide.program.plans.plan import Plan
 from embertide.program.steps.base import EdgeStep
@@ -33,7 +33,7 @@ class Reach:
     """What has to be computed again.
 
     Attributes:
-        dirty: tensor -> [N] bool, the rows that differ, or may: those that changes may reach.
+        stale: tensor -> [N] bool, the rows that differ, or may: those that changes may reach.
         rows: of the results; ``all_rows`` of how many.
         edges: in-edges of the rows of all sums; ``all_edges`` of how many.
         seconds: that the layers are likely to take, with reading what was kept and writing what is
@@ -42,7 +42,7 @@ class Reach:
         stopped: changes were followed no further, since these rows alone take as long as all.
     """
 
-    dirty: Mapping[str, Rows]
+    stale: Mapping[str, Rows]
     rows: int
     all_rows: int
     edges: int
@@ -104,37 +104,36 @@ class _Follow:
 
     def reach(self) -> Reach:
         """See :func:`count_reach`."""
-        known, first = stale_inputs(self._plan, self._changes), 0
-        dirty, edges, seconds = dict(known), dict[str, int](), 0.0
-        for end in (*boundaries(self._plan), results_of(self._plan)):
-            ops, first = self._plan.ops[first : end.at], end.at
-            part = stale_in(self._plan, ops, known, self._changes, self._targets)
-            dirty |= {name: rows for name, rows in part.items() if name not in known}
-            edges = self._edges(dirty)
-            seconds = self._cost(dirty, edges)
+        known = stale_inputs(self._plan, self._changes)
+        stale, edges, seconds = dict(known), dict[str, int](), 0.0
+        for part in parts_of(self._plan):
+            rows = stale_in(self._plan, part.ops, known, self._changes, self._targets)
+            stale |= {name: of for name, of in rows.items() if name not in known}
+            edges = self._edges(stale)
+            seconds = self._cost(stale, edges)
             if self._following.stops and seconds >= self._full:
-                return self._reach(dirty, edges, seconds, stopped=True)
+                return self._reach(stale, edges, seconds, stopped=True)
             if self._following.tolerance > 0:
                 # The least that differ: no row that is kept moves, but for those of new nodes.
-                part |= {name: self._new(name) for name in end.tensors}
-            known = part
+                rows |= {name: self._new(name) for name in part.end.tensors}
+            known = rows
         if self._following.tolerance > 0:
-            dirty = stale_rows(self._plan, self._changes, self._targets)
-            edges = self._edges(dirty)
-        return self._reach(dirty, edges, seconds)
+            stale = stale_rows(self._plan, self._changes, self._targets)
+            edges = self._edges(stale)
+        return self._reach(stale, edges, seconds)
 
     def _reach(
         self,
-        dirty: dict[str, Rows],
+        stale: dict[str, Rows],
         edges: dict[str, int],
         seconds: float,
         *,
         stopped: bool = False,
     ) -> Reach:
-        results = set(self._plan.program.results.values()) & set(dirty)
+        results = set(self._plan.program.results.values()) & set(stale)
         return Reach(
-            dirty=dirty,
-            rows=sum(int(dirty[name].sum()) for name in results),
+            stale=stale,
+            rows=sum(int(stale[name].sum()) for name in results),
             all_rows=self._all_rows,
             edges=sum(edges.values()),
             all_edges=self._all_edges,
@@ -190,8 +189,7 @@ class _Follow:
         return likely_seconds(work, self._following.cores)
 
     def _kept_tensors(self) -> list[str]:
-        ends = (*boundaries(self._plan), results_of(self._plan))
-        return [name for end in ends for name in end.tensors]
+        return [name for part in parts_of(self._plan) for name in part.end.tensors]
 
     def _read(self) -> float:
         """What reading the kept rows of all ends of layers takes."""

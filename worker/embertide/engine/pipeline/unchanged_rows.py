@@ -211,7 +211,7 @@ def _take_over(
         next_basis=facts.basis,
         before=compared.before,
         changes=changes,
-        reached=reach.dirty,
+        reached=reach.stale,
         all_edges=reach.all_edges,
         tolerance=spec.tolerance,
         max_error=spec.largest_error,

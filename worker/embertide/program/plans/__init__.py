@@ -14,7 +14,7 @@ layouts      in which layouts operations read and make tensors, and what they fr
 phases       where an operation needs rows of other nodes, or a statistic over all
 checking     the last pass: what holds for every plan
 flow         rows that are stale or wanted, from step to step through a plan
-boundaries   where layers end, and the identity of what is computed by then
+boundaries   where layers end, the parts between, and the identity of what is computed by then
 summary      a plan as plain data, for ``embertide show``
 ===========  ==============================================================================
 """

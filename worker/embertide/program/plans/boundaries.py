@@ -7,9 +7,10 @@ no half-finished sums of relations. A boundary's digest identifies what is compu
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from embertide.program.plans.plan import Plan
+from embertide.program.steps.op import Op
 from embertide.program.steps.reach import Reach
 from embertide.spec.identity import canonical
 
@@ -49,6 +50,59 @@ def results_of(plan: Plan) -> Boundary:
 def _begins(plan: Plan, at: int, layer: int) -> bool:
     op = plan.ops[at]
     return op.steps[0].layer >= layer and op.reach is not Reach.ROW
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The operations from one end of a layer to the next: within them no operation needs rows of
+    other nodes from tensors that the part makes, but for sums of sums.
+
+    Attributes:
+        first: the number of the first operation.
+        end: the end of the last layer of it.
+        starts: the tensors of earlier parts that it or later ones read.
+    """
+
+    plan: Plan
+    first: int
+    end: Boundary
+    starts: tuple[str, ...] = ()
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        """The operations."""
+        return self.plan.ops[self.first : self.end.at]
+
+    @property
+    def layer(self) -> int:
+        """The number of its last layer, from 0."""
+        return self.end.layer - 1
+
+    @property
+    def made(self) -> list[str]:
+        """The tensors that the part makes, and leaves to later ones or to the results."""
+        outs = {op.out for op in self.ops}
+        return [name for name in self.end.tensors if name in outs]
+
+    def is_read(self, name: str) -> bool:
+        """Whether an operation after the part reads a tensor."""
+        later = self.plan.ops[self.end.at :]
+        return any(name in step.reads() for op in later for step in op.steps)
+
+
+def parts_of(plan: Plan, first: int = 0) -> list[Part]:
+    """All parts from an operation on with which one begins, in order."""
+    parts, at, starts = list[Part](), 0, tuple[str, ...]()
+    for end in (*boundaries(plan), results_of(plan)):
+        if at >= first:
+            parts.append(Part(plan, at, end, starts))
+        at, starts = end.at, end.tensors
+    return parts
+
+
+def all_of(plan: Plan, first: int = 0) -> Part:
+    """All operations from one on with which a part begins, as one."""
+    return replace(parts_of(plan, first)[0], end=results_of(plan))
 
 
 def boundary_digest(plan: Plan, boundary: Boundary, row_type: str, basis: str = "") -> str:

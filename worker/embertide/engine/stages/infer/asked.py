@@ -19,12 +19,12 @@ import torch
 
 from embertide.engine.stages.infer.excerpt import Excerpts, Made, Need
 from embertide.engine.stages.infer.kept_rows import KeptExcerpts, KeptRows, SomeFeatures
-from embertide.engine.stages.infer.loop import Engine, Part, all_of, parts_of
+from embertide.engine.stages.infer.loop import Engine
 from embertide.errors import InputError
 from embertide.io.versions.layers.seals import Damaged, Seal
 from embertide.io.versions.layers.store import LayerStore
 from embertide.kernels.torch_threads import on_one_thread
-from embertide.program.plans.boundaries import Boundary, boundary_digest
+from embertide.program.plans.boundaries import Boundary, Part, all_of, boundary_digest, parts_of
 from embertide.program.plans.flow import why_more
 from embertide.program.plans.plan import Plan
 from embertide.program.steps.base import EdgeStep

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import torch
 
-from embertide.engine.stages.infer.loop import Part, parts_of
 from embertide.graph.exchange import Exchange
 from embertide.io.versions.layers.seals import Damaged, Seal
 from embertide.io.versions.layers.store import LayerStore
-from embertide.program.plans.boundaries import boundary_digest
+from embertide.program.plans.boundaries import Part, boundary_digest, parts_of
 from embertide.program.plans.plan import Plan
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.frontier import Changes, Rows

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import torch
 
-from embertide.engine.stages.infer.loop import Engine, Part
+from embertide.engine.stages.infer.loop import Engine
 from embertide.engine.stages.infer.moved import Beside
 from embertide.graph.exchange import Channel
 from embertide.graph.fetch import RowFetch
@@ -27,6 +27,7 @@ from embertide.kernels.some_rows import sources_of as sources_in
 from embertide.kernels.spilled_csr import in_memory
 from embertide.kernels.torch_threads import on_one_thread
 from embertide.layouts import Layout, Loaded, Shard
+from embertide.program.plans.boundaries import Part
 from embertide.program.plans.flow import wanted_in
 from embertide.program.plans.layouts import with_placed
 from embertide.program.plans.plan import Plan

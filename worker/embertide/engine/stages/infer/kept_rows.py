@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from embertide.engine.stages.infer.excerpt import Excerpt, Excerpts
-from embertide.engine.stages.infer.loop import Engine, Part
+from embertide.engine.stages.infer.loop import Engine
 from embertide.engine.stages.infer.restoring import as_array
 from embertide.graph.graph import Degrees, LayerGraph
 from embertide.graph.views import EdgeView
@@ -17,6 +17,7 @@ from embertide.io.versions.layers.some_rows import read_some
 from embertide.io.versions.layers.store import LayerStore
 from embertide.kernels.memory import empty
 from embertide.layouts import ROW_TYPES, Loaded, Shard
+from embertide.program.plans.boundaries import Part
 from embertide.program.plans.degrees import DegreeKind, kind_of
 from embertide.program.steps.frontier import Rows
 from embertide.program.steps.reference import End

@@ -23,7 +23,7 @@ from embertide.graph.exchange import Exchange
 from embertide.graph.merging import Merging
 from embertide.grid import RowRanges
 from embertide.layouts import ROW_TYPES, Loaded
-from embertide.program.plans.boundaries import Boundary, boundaries, results_of
+from embertide.program.plans.boundaries import Part
 from embertide.program.plans.layouts import with_placed
 from embertide.program.plans.plan import Plan
 from embertide.program.selfcheck.checker import Checker
@@ -61,59 +61,6 @@ def arrange(ctx: RunContext, plan: Plan, ranges: dict[str, RowRanges]) -> Arrang
         return Arrangement(plan=plan, exchange=ctx.exchange, ranges=ranges)
     whole = {name: of_type.whole_rows() for name, of_type in ranges.items()}
     return Arrangement(plan=plan, exchange=ctx.exchange.whole_rows(), ranges=whole)
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """The operations from one end of a layer to the next: within them no operation needs rows of
-    other nodes from tensors that the part makes, but for sums of sums.
-
-    Attributes:
-        first: the number of the first operation.
-        end: the end of the last layer of it.
-        starts: the tensors of earlier parts that it or later ones read.
-    """
-
-    plan: Plan
-    first: int
-    end: Boundary
-    starts: tuple[str, ...] = ()
-
-    @property
-    def ops(self) -> tuple[Op, ...]:
-        """The operations."""
-        return self.plan.ops[self.first : self.end.at]
-
-    @property
-    def layer(self) -> int:
-        """The number of its last layer, from 0."""
-        return self.end.layer - 1
-
-    @property
-    def made(self) -> list[str]:
-        """The tensors that the part makes, and leaves to later ones or to the results."""
-        outs = {op.out for op in self.ops}
-        return [name for name in self.end.tensors if name in outs]
-
-    def is_read(self, name: str) -> bool:
-        """Whether an operation after the part reads a tensor."""
-        later = self.plan.ops[self.end.at :]
-        return any(name in step.reads() for op in later for step in op.steps)
-
-
-def parts_of(plan: Plan, first: int = 0) -> list[Part]:
-    """All parts from an operation on with which one begins, in order."""
-    parts, at, starts = list[Part](), 0, tuple[str, ...]()
-    for end in (*boundaries(plan), results_of(plan)):
-        if at >= first:
-            parts.append(Part(plan, at, end, starts))
-        at, starts = end.at, end.tensors
-    return parts
-
-
-def all_of(plan: Plan, first: int = 0) -> Part:
-    """All operations from one on with which a part begins, as one."""
-    return replace(parts_of(plan, first)[0], end=results_of(plan))
 
 
 @dataclass(frozen=True, kw_only=True)

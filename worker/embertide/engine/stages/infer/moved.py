@@ -92,7 +92,7 @@ class Beside:
     values: torch.Tensor
 
     def after(
-        self, shard: Shard, computed: torch.Tensor, values: torch.Tensor, dirty: torch.Tensor
+        self, shard: Shard, computed: torch.Tensor, values: torch.Tensor, stale: torch.Tensor
     ) -> Beside:
         """The exact rows for the next run.
 
@@ -100,11 +100,11 @@ class Beside:
             shard: what dependents see from now on.
             computed: [n] int64, the rows of it that were computed, ascending.
             values: [n, d] those rows.
-            dirty: [n] bool, those that may differ from the run before.
+            stale: [n] bool, those that may differ from the run before.
         """
-        differ = dirty & (bits_of(values) != bits_of(shard.data[computed])).any(1)
+        differ = stale & (bits_of(values) != bits_of(shard.data[computed])).any(1)
         again = torch.zeros(len(shard.data), dtype=torch.bool)
-        again[computed[dirty]] = True
+        again[computed[stale]] = True
         stay = ~again[self.rows]
         rows = torch.cat([self.rows[stay], computed[differ]])
         order = rows.argsort()

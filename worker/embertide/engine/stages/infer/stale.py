@@ -17,7 +17,7 @@ import torch
 from embertide.engine.stages.infer.base import Refreshing, agree, find_parts
 from embertide.engine.stages.infer.excerpt import PRIMITIVE, Excerpts, Made, Need
 from embertide.engine.stages.infer.kept_shards import kept_shard
-from embertide.engine.stages.infer.loop import Engine, Part, results_in_rows
+from embertide.engine.stages.infer.loop import Engine, results_in_rows
 from embertide.engine.stages.infer.moved import Beside, RowsBeside
 from embertide.engine.stages.infer.restoring import place_of
 from embertide.graph.node_sets import any_rank
@@ -26,6 +26,7 @@ from embertide.io.versions.layers.patches import EarlierRows
 from embertide.io.versions.layers.seals import Damaged, KeptTensor
 from embertide.kernels.torch_threads import on_one_thread
 from embertide.layouts import Shard
+from embertide.program.plans.boundaries import Part
 from embertide.program.plans.flow import stale_in, stale_inputs
 from embertide.program.selfcheck.draw import draw
 from embertide.program.steps.base import EdgeStep

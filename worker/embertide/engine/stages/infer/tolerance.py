@@ -31,7 +31,7 @@ import torch
 from embertide.engine.stages.infer.base import Doubt, Refreshing
 from embertide.engine.stages.infer.excerpt import PRIMITIVE, Excerpts
 from embertide.engine.stages.infer.kept_shards import kept_distances, kept_exact
-from embertide.engine.stages.infer.loop import Engine, Part, all_of
+from embertide.engine.stages.infer.loop import Engine
 from embertide.engine.stages.infer.moved import (
     Beside,
     RowsBeside,
@@ -46,6 +46,7 @@ from embertide.graph.exchange import Exchange
 from embertide.io.versions.layers.seals import KeptTensor
 from embertide.kernels.torch_threads import on_one_thread
 from embertide.layouts import Shard
+from embertide.program.plans.boundaries import Part, all_of
 from embertide.program.plans.flow import forward, stale_in, stale_inputs
 from embertide.program.selfcheck.draw import draw
 from embertide.program.steps.base import Leader
