@@ -5,9 +5,16 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from embertide.io.storage.protocol import Storage
+from embertide.io.versions.layers import reading, seals, writing
+from embertide.io.versions.layers.reading import Kept
+from embertide.io.versions.layers.seals import Damaged
+from embertide.io.versions.layers.store import LayerStore
 from embertide.spec.workers import StorageSettings
+from tests.support.kept import spans_of, tensor_like, write_record
 from tests.support.random_kills import GRIDS, RandomKills
 from tests.support.resumed import LAYERS, Job
 from tests.support.s3.server import S3Server
@@ -54,3 +61,37 @@ def test_random_kills_lose_nothing(
     job = Job(tmp_path, GRIDS, *place_in(s3), scale=10)
     kills = RandomKills.of(job, pytestconfig)
     kills.kill(100)
+
+
+def test_requests_and_bytes_of_some_rows_are_those_of_their_pages(
+    storage: Storage, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request for each run of pages, and no other; each page is checked by itself."""
+    page, gap = 1024, 4096
+    monkeypatch.setattr(writing, "BLOCK_BYTES", 40_000)
+    monkeypatch.setattr(seals, "PAGE_BYTES", page)
+    monkeypatch.setattr(reading, "GAP_BYTES", gap)
+    g = np.random.default_rng(4)
+    values = g.random((1000, 40), np.float32)
+    store = LayerStore(storage, root, "a" * 32, "20261126T180000Z-3fa9c1")
+    places = [(0, 600, 0, 40), (600, 1000, 0, 24), (600, 1000, 24, 40)]
+    kept = Kept(store, write_record(store, "c" * 32, tensor_like(values), values, places).seal)
+    for count in (1, 10, 100):
+        rows, out = g.choice(1000, count, replace=False), np.empty((count, 40), np.float32)
+        spans = [s for b in kept.tensor("h").blocks for s in spans_of(b, rows, page, gap)]
+        before, read = storage.stats.of("GetObject").requests, storage.stats.bytes_read
+        kept.get("h", rows, out)
+        assert np.array_equal(out, values[rows])
+        assert storage.stats.of("GetObject").requests - before == len(spans)
+        assert storage.stats.bytes_read - read == sum(stop - start for start, stop in spans)
+    block = kept.tensor("h").blocks[0]
+    uri = f"{store.uri}/{block.path}"
+    data = bytearray(storage.read(uri))
+    data[5 * page] ^= 1
+    storage.write(uri, bytes(data))
+    damaged = np.array([5 * page // 160 + 1])
+    with pytest.raises(Damaged, match="does not match its checksum"):
+        kept.get("h", damaged, np.empty((1, 40), np.float32))
+    out = np.empty((2, 40), np.float32)
+    kept.get("h", np.array([0, block.last - 1]), out)
+    assert np.array_equal(out, values[[0, block.last - 1]])

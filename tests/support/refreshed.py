@@ -38,8 +38,10 @@ from embertide.facts.telemetry.kept import KeptFacts
 from embertide.facts.telemetry.refresh import RefreshFacts
 from embertide.graph.exchange import Exchange
 from embertide.io.storage.opening import open_storage
+from embertide.io.versions.layers.reading import Kept
 from embertide.io.versions.layers.seals import KeptTensor, Seal
 from embertide.io.versions.layers.store import LayerStore
+from embertide.io.versions.layers.writing import Writer
 from embertide.program.plans.boundaries import Boundary, boundaries, boundary_digest, results_of
 from embertide.program.plans.flow import why_whole
 from embertide.program.plans.plan import Plan
@@ -219,7 +221,7 @@ class Days:
         if before is not None:
             seal = before.sealed(RECORD)
             assert seal is not None
-            compared = find_changes(self.exchange, digests, EarlierDigests(before, seal))
+            compared = find_changes(self.exchange, digests, EarlierDigests(Kept(before, seal)))
         kept = None if compared is None else compared.kept
         assert not keep_digests(self.exchange, store, RECORD, digests, {}, kept)
         if before is not None and compared is not None:
@@ -277,12 +279,14 @@ def step_errors(
         rank.ctx.exchange.barrier()
         kept, exact = _sealed(store, plan, end, basis), _sealed(again, plan, end)
         for tensor, other in zip(kept.tensors, exact.tensors, strict=True):
-            rows, expected = _rows(store, tensor), _rows(again, other)
+            rows, expected = _rows(Kept(store, kept), tensor), _rows(Kept(again, exact), other)
             distance = np.linalg.norm(rows - expected, axis=1)
             norm = np.maximum(np.linalg.norm(rows, axis=1), 1e-300)
             errors[f"{end.layer} {tensor.name}"] = float((distance / norm).max())
             if before is None and end != results_of(plan):
-                differ = _exact_rows(store, tensor) != _exact_rows(again, other)
+                differ = _exact_rows(Kept(store, kept), tensor) != _exact_rows(
+                    Kept(again, exact), other
+                )
                 errors[f"{end.layer} {tensor.name} exact"] = float(differ.any(1).sum())
         before = end
     return errors
@@ -294,30 +298,31 @@ def _sealed(store: LayerStore, plan: Plan, end: Boundary, basis: str = "") -> Se
     return seal
 
 
-def _rows(store: LayerStore, tensor: KeptTensor) -> np.ndarray:
+def _rows(kept: Kept, tensor: KeptTensor) -> np.ndarray:
     rows = np.empty((tensor.rows, tensor.width), np.float32)
-    store.read(tensor, (0, tensor.rows), (0, tensor.width), rows)
+    kept.get(tensor.name, (0, tensor.rows), rows)
     return rows.astype(np.float64)
 
 
-def _exact_rows(store: LayerStore, tensor: KeptTensor) -> np.ndarray:
+def _exact_rows(kept: Kept, tensor: KeptTensor) -> np.ndarray:
     """The rows that were kept, with the exact ones of each slice of columns put in."""
-    rows = np.empty((tensor.rows, tensor.width), np.float32)
-    store.read(tensor, (0, tensor.rows), (0, tensor.width), rows)
+    rows, every = _rows(kept, tensor).astype(np.float32), (0, tensor.rows)
     for left, right in {(block.left, block.right) for block in tensor.exact}:
-        ids, values = store.read_beside(tensor.exact, (0, tensor.rows), (left, right), np.float32)
+        ids, values = kept.beside(tensor.name, "exact", every, (left, right), np.float32)
         rows[ids, left:right] = values
     return rows
 
 
 def _copy(seal: Seal, store: LayerStore, again: LayerStore, plan: Plan, end: Boundary) -> None:
     """Seal the rows of a layer in another store, as those of a full run."""
-    name, tensors = boundary_digest(plan, end, "float32"), []
-    for number, tensor in enumerate(seal.tensors):
-        values = _rows(store, tensor).astype(np.float32)
-        blocks = tuple(again.write(*b) for b in again.blocks(name, number, 0, values, 0, 0))
-        tensors.append(replace(tensor, blocks=blocks, patches=()))
-    again.seal(replace(seal, key=again.key, name=name, tensors=tuple(tensors)))
+    kept, name = Kept(store, seal), boundary_digest(plan, end, "float32")
+    fields = {"layer": seal.layer, "layers": seal.layers, "feature": seal.feature, "how": seal.how}
+    with Writer(again, 0, lambda own: [own]) as writer:
+        record = writer.begin(name, **fields)
+        for tensor in seal.tensors:
+            bare = replace(tensor, blocks=(), patches=(), exact=(), bounds=())
+            record.put(bare, _rows(kept, tensor).astype(np.float32))
+        assert not record.keep()
 
 
 def refresh_cases(

@@ -166,6 +166,13 @@ class StorageContract:
             buffer = bytearray(b"-" * room)
             assert storage.read_into(uri, memoryview(buffer)) == size
             assert buffer == data[:room] + b"-" * (room - size)
+        if size:
+            for spans in ([(0, size)], [(size - 1, size)], [(0, 2), (3, 4), (size - 2, size)]):
+                buffer = bytearray(sum(stop - start for start, stop in spans))
+                assert storage.read_into(uri, memoryview(buffer), spans) == size
+                assert buffer == b"".join(data[slice(*span)] for span in spans)
+        beyond = [(0, size), (size + 9, size + 14)]
+        assert storage.read_into(uri, memoryview(bytearray(size + 5)), beyond) != size + 14
 
     def test_a_file_reads_like_one_in_memory(self, storage: Storage, root: str) -> None:
         info = storage.write(f"{root}/x", LARGE)

@@ -11,8 +11,9 @@ import pytest
 
 from embertide.io.storage.opening import open_storage
 from embertide.io.versions.layers.attempts import Attempt
-from embertide.io.versions.layers.seals import KeptEdges, KeptTensor, Seal
+from embertide.io.versions.layers.seals import KeptEdges, Seal
 from embertide.io.versions.layers.store import LayerStore
+from tests.support.kept import tensor_like, write_record
 from tests.support.versions import CURRENT, publish_one
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -27,13 +28,8 @@ def output(tmp_path: Path) -> Path:
     publish_one(STORAGE, uri, CURRENT)
     store = LayerStore(STORAGE, uri, KEY, CURRENT)
     values = np.ones((1000, 8), np.float32)
-    blocks = tuple(store.write(*part) for part in store.blocks(NAME, 0, 0, values, 0, 0))
-    tensor = KeptTensor(
-        name="h", rows=1000, width=8, dtype="float32", layout="rows", scaled=False, blocks=blocks
-    )
-    store.seal(
-        Seal(key=KEY, name=NAME, version=CURRENT, layer=2, layers=3, feature=1, tensors=(tensor,))
-    )
+    tensor, places = tensor_like(values), [(0, 1000, 0, 8)]
+    store.seal(write_record(store, NAME, tensor, values, places, layer=2, layers=3).seal)
     return tmp_path / "out"
 
 

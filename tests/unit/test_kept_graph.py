@@ -15,7 +15,6 @@ from embertide.engine.stages.kept_graph import (
     SealedGraph,
     open_graph,
     refer_to,
-    seal_graph,
     write_graph,
 )
 from embertide.facts.telemetry.omissions import DroppedEdges
@@ -25,9 +24,11 @@ from embertide.graph.exchange import Exchange
 from embertide.graph.shuffle import histogram_size
 from embertide.grid import Grid, GridShape, RowRanges
 from embertide.io.storage.opening import open_storage
-from embertide.io.versions.layers import store as stores
+from embertide.io.versions.layers import reading, seals, writing
+from embertide.io.versions.layers.reading import Kept
 from embertide.io.versions.layers.seals import Damaged
 from embertide.io.versions.layers.store import LayerStore
+from embertide.io.versions.layers.writing import Writer
 from embertide.kernels.csr import Csr
 
 KEY, OTHER, NAME = "a" * 32, "b" * 32, "c" * 32
@@ -39,7 +40,9 @@ DROPPED = DroppedEdges("a:b:c", 3, 40, ["row 1"])
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few rows, and buckets of four."""
-    monkeypatch.setattr(stores, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(writing, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(seals, "PAGE_BYTES", 36)
+    monkeypatch.setattr(reading, "LOCAL_GAP_BYTES", 0)
     monkeypatch.setattr(shuffle, "HISTOGRAM_BITS", 8)
 
 
@@ -65,12 +68,17 @@ def keep(folder: Path, csr: Csr, nodes: int = SOURCES) -> SealedGraph:
     read = ReadEdges(np.arange(buckets, dtype=np.int64), 40, DROPPED)
     store = LayerStore(open_storage(None), folder.as_uri(), KEY, VERSION, on_one_machine=True)
     ranges = RowRanges((0, csr.rows), 1)
-    seal, why = write_graph(exchange, store, NAME, "a:b:c", csr, ranges, read)
-    assert why == ""
-    assert seal_graph(store, seal) == ""
+    with Writer(store, 0, exchange.all_objects) as writer:
+        record = write_graph(exchange, writer, NAME, "a:b:c", csr, ranges, read)
+        assert record.why == ""
+        assert record.sealing().result() == ""
     sealed = store.sealed(NAME)
-    assert sealed == seal
-    return open_graph(store, sealed, nodes, csr.rows)
+    assert sealed == record.seal
+    return open_graph(Kept(store, sealed), nodes, csr.rows)
+
+
+def writer_of(store: LayerStore) -> Writer:
+    return Writer(store, 0, lambda own: [own])
 
 
 def assert_equal(graph: Csr, other: Csr) -> None:
@@ -100,12 +108,12 @@ def test_some_rows_are_read_alone(
     graph, wanted = keep(tmp_path, csr), np.zeros(ROWS, bool)
     wanted[rows] = True
     opened = list[str]()
-    storage = type(graph.store.storage)
+    storage = type(graph.kept.store.storage)
     read = storage.read_into
 
-    def note(own: Any, uri: str, buffer: memoryview) -> int:
+    def note(own: Any, uri: str, buffer: memoryview, spans: Any) -> int:
         opened.append(uri)
-        return read(own, uri, buffer)
+        return read(own, uri, buffer, spans)
 
     monkeypatch.setattr(storage, "read_into", note)
     some = graph.some(wanted)
@@ -141,23 +149,25 @@ def test_a_graph_is_carried_over_without_writing_it(tmp_path: Path) -> None:
     graph = keep(tmp_path, csr)
     for key in (OTHER, "d" * 32):
         before = set(tmp_path.rglob("*"))
-        store = replace(graph.store, key=key)
-        seal = refer_to(store, NAME, graph)
-        assert seal_graph(store, seal) == ""
+        store = replace(graph.kept.store, key=key)
+        with writer_of(store) as writer:
+            record = refer_to(writer, NAME, graph)
+            assert record.sealing().result() == ""
         new = [path for path in set(tmp_path.rglob("*")) - before if path.is_file()]
         assert [path.name for path in new] == [f"{NAME}.seal.json"]
-        graph = open_graph(store, seal, SOURCES, ROWS)
+        graph = open_graph(Kept(store, record.seal), SOURCES, ROWS)
         assert_equal(graph.rows(0, ROWS), csr)
     # Back where it was written: its blocks are its own again.
-    own = refer_to(replace(graph.store, key=KEY), NAME, graph)
-    assert {block.key for tensor in own.tensors for block in tensor.blocks} == {""}
+    with writer_of(replace(graph.kept.store, key=KEY)) as writer:
+        own = refer_to(writer, NAME, graph)
+    assert {block.key for tensor in own.seal.tensors for block in tensor.blocks} == {""}
 
 
 def test_blocks_of_an_earlier_run_stay_where_another_attempt_seals_first(tmp_path: Path) -> None:
     csr = make_csr(weighted=False, features=0)
     graph = keep(tmp_path, csr)
-    back = replace(graph.store, version="20261127T180000Z-3fa9c1")
-    assert seal_graph(back, refer_to(back, NAME, graph)) == ""
+    with writer_of(replace(graph.kept.store, version="20261127T180000Z-3fa9c1")) as writer:
+        assert refer_to(writer, NAME, graph).sealing().result() == ""
     assert_equal(graph.rows(0, ROWS), csr)
 
 
@@ -170,14 +180,14 @@ def test_damage_is_noticed(part: int, tmp_path: Path) -> None:
     data[0] ^= 1
     block.write_bytes(data)
     with pytest.raises(Damaged, match="does not match its checksum"):
-        open_graph(graph.store, graph.seal, SOURCES, ROWS).rows(0, ROWS)
+        open_graph(graph.kept, SOURCES, ROWS).rows(0, ROWS)
 
 
 @pytest.mark.parametrize(("sources", "rows"), [(2**31, ROWS), (SOURCES, ROWS + 1), (SOURCES, 9)])
 def test_a_graph_of_other_nodes_is_refused(sources: int, rows: int, tmp_path: Path) -> None:
     graph = keep(tmp_path, make_csr(weighted=False, features=0))
     with pytest.raises(Damaged, match="graph"):
-        open_graph(graph.store, graph.seal, sources, rows)
+        open_graph(graph.kept, sources, rows)
 
 
 def test_a_row_with_too_many_edges_is_not_kept(tmp_path: Path) -> None:
@@ -185,6 +195,8 @@ def test_a_row_with_too_many_edges_is_not_kept(tmp_path: Path) -> None:
     exchange = Exchange(Grid(GridShape.of(1, 1), 0), torch.device("cpu"), CountingRecorder())
     store = LayerStore(open_storage(None), tmp_path.as_uri(), KEY, VERSION, on_one_machine=True)
     read = ReadEdges(np.ones(1, np.int64), 1, None)
-    _, why = write_graph(exchange, store, NAME, "a:b:c", csr, RowRanges((0, 1), 1), read)
-    assert why == "a node of a:b:c has 2^31 in-edges or more"
+    with writer_of(store) as writer:
+        ranges = RowRanges((0, 1), 1)
+        record = write_graph(exchange, writer, NAME, "a:b:c", csr, ranges, read)
+    assert record.why == "a node of a:b:c has 2^31 in-edges or more"
     assert not list(tmp_path.iterdir())

@@ -13,15 +13,16 @@ import pytest
 from embertide.errors import StorageError
 from embertide.io.storage.local import LocalStore
 from embertide.io.storage.opening import open_storage
-from embertide.io.versions.layers import patches
-from embertide.io.versions.layers import store as stores
+from embertide.io.versions.layers import seals, writing
 from embertide.io.versions.layers.attempts import Attempt
 from embertide.io.versions.layers.catalog import list_layers, remove_layers
-from embertide.io.versions.layers.patches import EarlierRows, overlaps, plan_patch, rows_of
 from embertide.io.versions.layers.places import layers_uri
-from embertide.io.versions.layers.seals import Block, Damaged, KeptTensor, PatchBlock, Seal
+from embertide.io.versions.layers.reading import Kept, overlaps
+from embertide.io.versions.layers.seals import Block, Damaged, KeptTensor
 from embertide.io.versions.layers.store import LayerStore
 from embertide.io.versions.layers.sweeping import ABANDONED_AFTER, keys, sweep
+from embertide.io.versions.layers.writing import EarlierRows, Writer, plan_patch, rows_of
+from tests.support.kept import tensor_like, write_record
 
 NAME = "c" * 32
 ROWS, WIDTH, NIGHTS = 200, 6, 20
@@ -31,7 +32,8 @@ WORKERS = ((0, 80, 0, 6), (80, 200, 0, 4), (80, 200, 4, 6))
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stores, "BLOCK_BYTES", 30 * 24)
+    monkeypatch.setattr(writing, "BLOCK_BYTES", 30 * 24)
+    monkeypatch.setattr(seals, "PAGE_BYTES", 100)
 
 
 @dataclass
@@ -62,33 +64,10 @@ class Nights:
         if moved is not None and self.tensor is not None:
             earlier = EarlierRows(self.store.key, self.tensor, moved)
         self.number += 1
-        store, self.written = self.store, 0
-        tensor = KeptTensor(
-            name="h", rows=ROWS, width=WIDTH, dtype="float32", layout="tile", scaled=False,
-            blocks=(),
-        )  # fmt: skip
-        plan = None if earlier is None else plan_patch(tensor, earlier)
-        blocks: list[Block] = []
-        for rank, (first, last, left, right) in enumerate(WORKERS):
-            own = np.ascontiguousarray(self.values[first:last, left:right])
-            if earlier is None or plan is None:
-                parts = store.blocks(NAME, 0, rank, own, first, left)
-            else:
-                of_rows = earlier.moved[first:last]
-                parts = store.patch(NAME, 0, rank, own, (first, left), of_rows, plan)
-            blocks += [store.write(*part) for part in parts]
-        self.written = sum(block.size(4) for block in blocks)
-        if plan is None:
-            self.tensor = replace(tensor, blocks=tuple(blocks))
-        else:
-            patch = tuple(block for block in blocks if isinstance(block, PatchBlock))
-            more = (patch,) if patch else ()
-            self.tensor = replace(plan.tensor, patches=(*plan.tensor.patches, *more))
-        seal = Seal(
-            key=store.key, name=NAME, version=store.version, layer=1, layers=3, feature=1,
-            tensors=(self.tensor,),
-        )  # fmt: skip
-        assert store.seal(seal)
+        store, tensor = self.store, tensor_like(self.values, layout="tile")
+        record = write_record(store, NAME, tensor, self.values, WORKERS, earlier, layer=1, layers=3)
+        (self.tensor,), self.written = record.seal.tensors, record.written
+        assert store.seal(record.seal)
         return self.tensor
 
     def move(self, rows: np.ndarray) -> np.ndarray:
@@ -102,7 +81,11 @@ class Nights:
         seal = self.store.sealed(NAME)
         assert seal is not None
         out = np.full((rows[1] - rows[0], columns[1] - columns[0]), np.nan, np.float32)
-        self.store.read(seal.tensors[0], rows, columns, out)
+        kept = Kept(self.store, seal)
+        kept.get("h", rows, out, columns[0])
+        some = np.full_like(out, np.nan)
+        kept.get("h", np.arange(*rows)[::-1], some, columns[0])
+        assert np.array_equal(out, some[::-1])
         return out
 
     def is_whole(self) -> bool:
@@ -204,23 +187,21 @@ def test_tensors_of_another_shape_are_written_whole(
 def test_rows_of_a_patch_take_memory_as_they_are_written(
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stores, "BLOCK_BYTES", 1 << 16)
+    monkeypatch.setattr(writing, "BLOCK_BYTES", 1 << 16)
     values, moved = np.zeros((200_000, 16), np.float32), np.zeros(200_000, bool)
     moved[::5] = True
-    tensor = KeptTensor(
-        name="h", rows=len(values), width=16, dtype="float32", layout="tile", scaled=False,
-        blocks=(),
-    )  # fmt: skip
-    plan = plan_patch(tensor, EarlierRows("0" * 32, tensor, moved))
-    assert plan is not None
-    tracemalloc.start()
-    parts = list(nights.store.patch(NAME, 0, 0, values, (0, 0), moved, plan))
+    tensor = tensor_like(values)
     assert moved.sum() * values[0].nbytes == 2_560_000
-    # The rows' places, and what the blocks are.
-    assert tracemalloc.get_traced_memory()[0] < 1_000_000
-    tracemalloc.stop()
-    blocks = tuple(nights.store.write(*part) for part in parts)
-    assert sum(block.size(4) for block in blocks) == 2_560_000 + 8 * moved.sum()
+    with Writer(nights.store, 0, lambda own: [own]) as writer:
+        record = writer.begin(NAME)
+        tracemalloc.start()
+        record.put(tensor, values, earlier=EarlierRows("0" * 32, tensor, moved))
+        record.wait()
+        # The rows' places, and the blocks under way.
+        assert tracemalloc.get_traced_memory()[1] < 1_500_000
+        tracemalloc.stop()
+        assert not record.agree()
+    assert record.written == 2_560_000 + 8 * moved.sum()
 
 
 def _blocks(nights: Nights) -> Iterator[tuple[str, Path]]:
@@ -272,7 +253,8 @@ def test_blocks_stay_while_the_layers_of_an_attempt_refer_to_them(
     (kept,) = list_layers(later, nights.output)
     assert kept.size >= ROWS * WIDTH * 4
     monkeypatch.undo()
-    monkeypatch.setattr(stores, "BLOCK_BYTES", 30 * 24)
+    monkeypatch.setattr(writing, "BLOCK_BYTES", 30 * 24)
+    monkeypatch.setattr(seals, "PAGE_BYTES", 100)
     with Attempt(later, nights.output, nights.store.key, nights.store.version) as attempt:
         attempt.begin()
         sweep(later, nights.output, {first, nights.store.key})
@@ -351,7 +333,7 @@ def test_a_sweep_that_is_cut_short_leaves_what_is_referred_to(
 def test_the_share_of_patches_is_a_quarter() -> None:
     """What docs/refresh/changes.md says."""
     text = Path("docs/refresh/changes.md").read_text()
-    assert patches.MOST_SHARE == 0.25
+    assert writing.MOST_SHARE == 0.25
     assert "a quarter of the rows" in text
 
 

@@ -6,25 +6,24 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 
-from embertide.engine.stages.infer.writing import Writing
 from embertide.errors import OutputError
+from embertide.io.storage.local import LocalStore
 from embertide.io.storage.opening import open_storage
-from embertide.io.versions.layers import attempts
-from embertide.io.versions.layers import store as stores
+from embertide.io.storage.protocol import Span
+from embertide.io.versions.layers import attempts, reading, seals, writing
 from embertide.io.versions.layers.attempts import Attempt
 from embertide.io.versions.layers.catalog import list_layers, remove_layers
 from embertide.io.versions.layers.places import attempt_uri, key_uri, layers_uri, seal_uri
-from embertide.io.versions.layers.seals import Block, Damaged, KeptTensor, Seal
-from embertide.io.versions.layers.some_rows import read_some
+from embertide.io.versions.layers.reading import Kept
+from embertide.io.versions.layers.seals import Damaged, KeptTensor, Seal
 from embertide.io.versions.layers.store import LayerStore
 from embertide.io.versions.layers.sweeping import (
     ABANDONED_AFTER,
@@ -34,7 +33,8 @@ from embertide.io.versions.layers.sweeping import (
     objects_of,
     sweep,
 )
-from embertide.program.plans.boundaries import Boundary
+from embertide.io.versions.layers.writing import Writer
+from tests.support.kept import spans_of, tensor_like, write_record
 from tests.support.patience import WAIT_SECONDS
 
 KEY, OTHER = "a" * 32, "b" * 32
@@ -43,11 +43,15 @@ VERSION = "20261126T180000Z-3fa9c1"
 VALUES = np.random.default_rng(2).standard_normal((50, 6)).astype(np.float32)
 WORKERS = ((0, 20, 0, 6), (20, 50, 0, 4), (20, 50, 4, 6))
 """First and last row and column of what each worker has written."""
+PAGE = 40
+"""Bytes of a page; a row of six values has 24."""
 
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stores, "BLOCK_BYTES", 7 * 24)
+    monkeypatch.setattr(writing, "BLOCK_BYTES", 7 * 24)
+    monkeypatch.setattr(seals, "PAGE_BYTES", PAGE)
+    monkeypatch.setattr(reading, "LOCAL_GAP_BYTES", 0)
 
 
 @pytest.fixture
@@ -61,15 +65,9 @@ def open_layers(output: str, key: str = KEY) -> LayerStore:
 
 def write(store: LayerStore) -> KeptTensor:
     """The tensor as workers of a grid have it, in blocks of a few rows."""
-    blocks: list[Block] = []
-    for rank, (first, last, left, right) in enumerate(WORKERS):
-        own = np.ascontiguousarray(VALUES[first:last, left:right])
-        blocks += [store.write(*part) for part in store.blocks(NAME, 0, rank, own, first, left)]
-    assert len(blocks) == 8
-    return KeptTensor(
-        name="h", rows=50, width=6, dtype="float32", layout="rows", scaled=False,
-        blocks=tuple(blocks),
-    )  # fmt: skip
+    (tensor,) = write_record(store, NAME, tensor_like(VALUES), VALUES, WORKERS).seal.tensors
+    assert len(tensor.blocks) == 8
+    return tensor
 
 
 def keep(output: str, key: str = KEY) -> LayerStore:
@@ -87,25 +85,89 @@ def read(
     seal = store.sealed(NAME)
     assert seal is not None
     out = np.full((rows[1] - rows[0], columns[1] - columns[0]), np.nan, np.float32)
-    store.read(seal.tensors[0], rows, columns, out)
+    Kept(store, seal).get("h", rows, out, columns[0])
     return out
 
 
+def kept_of(store: LayerStore) -> Kept:
+    seal = store.sealed(NAME)
+    assert seal is not None
+    return Kept(store, seal)
+
+
 def test_some_rows_are_read_from_their_blocks_alone(output: str) -> None:
-    store = keep(output)
-    (tensor,) = [t for seal in [store.sealed(NAME)] if seal for t in seal.tensors]
+    kept = kept_of(keep(output))
+    assert (kept.has("h"), kept.has("other")) == (50, None)
     rows = np.array([48, 3, 3, 22, 0, 49])
+    for left, right in ((0, 6), (3, 5), (5, 6)):
+        out = np.empty((len(rows), right - left), np.float32)
+        kept.get("h", rows, out, left)
+        assert np.array_equal(out, VALUES[rows, left:right])
     out = np.empty((len(rows), 6), np.float32)
-    read_some(store, tensor, rows, out)
-    assert np.array_equal(out, VALUES[rows])
-    untouched = next(block for block in tensor.blocks if (block.first, block.last) == (7, 14))
-    Path(f"{store.uri}/{untouched.path}".removeprefix("file://")).unlink()
-    read_some(store, tensor, rows, out)
+    blocks = kept.tensor("h").blocks
+    untouched = next(block for block in blocks if (block.first, block.last) == (7, 14))
+    Path(f"{kept.store.uri}/{untouched.path}".removeprefix("file://")).unlink()
+    kept.get("h", rows, out)
     with pytest.raises(Damaged, match="does not exist"):
-        read_some(store, tensor, np.array([9]), out[:1])
+        kept.get("h", np.array([9]), out[:1])
     for wrong in (50, -1):
         with pytest.raises(Damaged, match="h has 50 rows"):
-            read_some(store, tensor, np.array([0, wrong]), out[:2])
+            kept.get("h", np.array([0, wrong]), out[:2])
+    with pytest.raises(Damaged, match="is of float32"):
+        kept.get("h", np.array([0]), np.empty((1, 6)))
+    with pytest.raises(Damaged, match="other was not kept"):
+        kept.get("other", np.array([0]), out[:1])
+
+
+def test_a_changed_byte_of_any_page_is_noticed(output: str) -> None:
+    """Where all is read, and where a row of this page is; rows of other pages are as written."""
+    kept = kept_of(keep(output))
+    for block in kept.tensor("h").blocks:
+        path = Path(f"{kept.store.uri}/{block.path}".removeprefix("file://"))
+        data, width = path.read_bytes(), 4 * (block.right - block.left)
+        for at in range(len(data)):
+            path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+            page = range(at // PAGE * PAGE, min(len(data), (at // PAGE + 1) * PAGE))
+            with pytest.raises(Damaged, match=f"{block.path} does not match its checksum"):
+                read(kept.store)
+            for row in range(block.last - block.first):
+                where = np.array([block.first + row])
+                out = np.empty((1, block.right - block.left), np.float32)
+                if row * width < page.stop and (row + 1) * width > page.start:
+                    with pytest.raises(Damaged, match="does not match its checksum"):
+                        kept.get("h", where, out, block.left)
+                else:
+                    kept.get("h", where, out, block.left)
+                    assert np.array_equal(out, VALUES[where, block.left : block.right])
+        path.write_bytes(data)
+
+
+@pytest.mark.parametrize("gap", [0, 1, PAGE, 3 * PAGE, 1000])
+def test_pages_that_are_read_are_those_of_the_rows_and_of_gaps(
+    gap: int, output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "LOCAL_GAP_BYTES", gap)
+    kept, got = kept_of(keep(output)), list[tuple[str, int, int]]()
+    read_into = LocalStore.read_into
+
+    def note(store: LocalStore, uri: str, buffer: memoryview, spans: Sequence[Span] = ()) -> int:
+        got.extend((uri.rpartition("/blocks/")[2], *span) for span in spans)
+        return read_into(store, uri, buffer, spans)
+
+    monkeypatch.setattr(LocalStore, "read_into", note)
+    g = np.random.default_rng(3)
+    for count in (1, 2, 5, 20):
+        rows = g.choice(50, count, replace=False)
+        got.clear()
+        out = np.empty((count, 6), np.float32)
+        kept.get("h", rows, out)
+        assert np.array_equal(out, VALUES[rows])
+        expected = [
+            (block.path.removeprefix("blocks/"), *span)
+            for block in kept.tensor("h").blocks
+            for span in spans_of(block, rows, PAGE, gap)
+        ]
+        assert sorted(got) == sorted(expected)
 
 
 def test_any_range_of_rows_and_columns_is_read(output: str) -> None:
@@ -116,15 +178,16 @@ def test_any_range_of_rows_and_columns_is_read(output: str) -> None:
 
 
 def test_rows_beside_a_tensor_come_in_order_of_their_ids(output: str) -> None:
-    store, ids = keep(output), np.array([3, 8, 20, 41])
-    made = [
-        store.beside(NAME, 0, rank, VALUES[some], some, 0, "exact")
-        for rank, some in enumerate((ids[2:], ids[:2]))
-    ]
-    blocks = tuple(store.write(part, block) for parts in made for part, block in parts)
-    found, values = store.read_beside(blocks, (3, 41), (0, 6), np.float32)
+    store, ids = open_layers(output), np.array([3, 8, 20, 41])
+    beside = [("exact", some, VALUES[some]) for some in (ids[2:], ids[:2])]
+    like = tensor_like(VALUES)
+    halves = [(0, 25, 0, 6), (25, 50, 0, 6)]
+    record = write_record(store, NAME, like, VALUES, halves, beside=beside)  # type: ignore[arg-type]
+    found, values = Kept(store, record.seal).beside("h", "exact", (3, 41), (0, 6), np.float32)
     assert found.tolist() == [3, 8, 20]
     assert np.array_equal(values, VALUES[found])
+    with pytest.raises(Damaged, match="has other columns"):
+        Kept(store, record.seal).beside("h", "exact", (3, 41), (0, 5), np.float32)
 
 
 def test_nothing_is_complete_without_a_seal(output: str) -> None:
@@ -258,7 +321,7 @@ def test_blocks_that_do_not_cover_a_range_are_refused(output: str) -> None:
     (tensor,) = seal.tensors
     lacking = replace(tensor, blocks=tensor.blocks[:2] + tensor.blocks[3:])
     with pytest.raises(Damaged, match="have 264 of the 300 values of rows 0 to 50"):
-        store.read(lacking, (0, 50), (0, 6), np.empty((50, 6), np.float32))
+        Kept(store, replace(seal, tensors=(lacking,))).get("h", (0, 50), np.empty((50, 6), "f4"))
 
 
 def test_layers_go_when_their_version_is_published(output: str) -> None:
@@ -330,7 +393,8 @@ def test_an_attempt_of_another_machine_holds_as_long_as_it_beats(
     monkeypatch.setattr(attempts.socket, "gethostname", lambda: "another")
     attempt.begin()
     monkeypatch.undo()
-    monkeypatch.setattr(stores, "BLOCK_BYTES", 7 * 24)
+    monkeypatch.setattr(writing, "BLOCK_BYTES", 7 * 24)
+    monkeypatch.setattr(seals, "PAGE_BYTES", PAGE)
     monkeypatch.setattr(attempts, "ALIVE_SECONDS", alive)
     time.sleep(0.3)
     sweep(store.storage, output, {KEY})
@@ -427,20 +491,35 @@ def test_what_killed_attempts_left_beside_layers_that_stay_goes(output: str) -> 
     assert np.array_equal(read(store), VALUES)
 
 
-def ended(result: Block | Exception) -> Future[Block]:
-    """A block whose writing has ended."""
-    future = Future[Block]()
-    future.set_exception(result) if isinstance(result, Exception) else future.set_result(result)
-    return future
+def test_what_a_rank_could_not_write_is_the_first_error_of_all(
+    output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written for it goes, and nothing is sealed."""
+    store, write = open_layers(output), LocalStore.write
 
+    def fail(error: Exception) -> None:
+        def failing(own: LocalStore, uri: str, data: bytes) -> object:
+            if uri.endswith("-000001"):
+                raise error
+            return write(own, uri, data)
 
-def test_a_layer_s_result_is_its_first_error_and_the_blocks_that_are_written() -> None:
-    block, full = Block("p", 0, 1, 0, 1, ""), OutputError("the disk is full")
-    writing = Writing(
-        Boundary(0, 1, ()), NAME, blocks=[[ended(block), ended(full)], [ended(block)]]
-    )
-    assert writing.result() == ("the disk is full", [[asdict(block)], [asdict(block)]])
-    assert replace(writing, why="given up").result()[0] == "given up"
-    assert replace(writing, blocks=[[ended(block)]]).result() == ("", [[asdict(block)]])
-    with pytest.raises(ZeroDivisionError):
-        replace(writing, blocks=[[ended(ZeroDivisionError())]]).result()
+        monkeypatch.setattr(LocalStore, "write", failing)
+
+    fail(OutputError("the disk is full"))
+    with Writer(store, 0, lambda own: [own]) as writer:
+        record = writer.begin(NAME)
+        record.put(tensor_like(VALUES), VALUES)
+        assert record.result()[0] == "the disk is full"
+        assert len(record.result()[1][0]) == 7
+        assert record.keep() == "the disk is full"
+        assert not list(Path(output.removeprefix("file://")).rglob("*-0*"))
+        given_up = writer.begin(NAME)
+        given_up.why = "given up"
+        given_up.put(tensor_like(VALUES), VALUES)
+        assert given_up.keep() == "given up"
+        fail(ZeroDivisionError())
+        other = writer.begin(NAME)
+        other.put(tensor_like(VALUES), VALUES)
+        with pytest.raises(ZeroDivisionError):
+            other.agree()
+    assert store.sealed(NAME) is None

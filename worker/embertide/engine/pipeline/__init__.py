@@ -10,7 +10,6 @@ refresh         the current version's kept rows, from which a run may go on
 unchanged_rows  the rows that have not changed since
 reach           how far changes reach, and what computing them again takes
 keeping         what a run goes on from, and layers that are kept for another one
-graph_keeping   the graph that is kept beside them
 kept_graph      a graph that was kept: edges that have not changed are not read
 self_check      rows of the layers a second time, and that they agree
 publish         embeddings -> parts -> version
@@ -28,8 +27,8 @@ from functools import partial
 
 from embertide.context import RunContext
 from embertide.engine.pipeline.compute import compute
-from embertide.engine.pipeline.graph_keeping import graph_keeping
 from embertide.engine.pipeline.keeping import going_on, kept_rows_yield
+from embertide.engine.pipeline.kept_graph import graph_keeping
 from embertide.engine.pipeline.prepare import Reading, prepare
 from embertide.engine.pipeline.publish import publish
 from embertide.engine.pipeline.self_check import SelfChecking

@@ -2,26 +2,35 @@
 
 A relation's graph is kept with the rows of the layers. It is used where nothing that it is made of
 has changed since: the objects of its edges, what the job says of these, and which nodes there are.
+A run keeps its own for the one that follows. What was read back is not written again: its record
+refers to the blocks of the run that wrote it.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from embertide.context import RunContext
-from embertide.engine.pipeline.typed_graph import ingest_type
+from embertide.engine.pipeline.typed_graph import TypedGraph, ingest_type
 from embertide.engine.planning.base_version import kept_key
 from embertide.engine.planning.inputs import Inputs
 from embertide.engine.planning.layer_key import layer_key
 from embertide.engine.planning.row_inputs import RowInputs, graph_of
 from embertide.engine.planning.unchanged import touched
 from embertide.engine.stages.features import LoadedNodes
-from embertide.engine.stages.kept_graph import ReadEdges, SealedGraph, open_graph
+from embertide.engine.stages.kept_graph import (
+    ReadEdges,
+    SealedGraph,
+    open_graph,
+    refer_to,
+    write_graph,
+)
 from embertide.engine.stages.limits import check_unchanged
 from embertide.engine.stages.loops import LoopCount
 from embertide.errors import EmbertideError
@@ -30,13 +39,16 @@ from embertide.graph.shuffle import Edges
 from embertide.grid import RowRanges
 from embertide.io.readers.ids import Mask
 from embertide.io.versions.layers.attempts import Attempt
+from embertide.io.versions.layers.reading import Kept
 from embertide.io.versions.layers.seals import Damaged, Seal
 from embertide.io.versions.layers.store import LayerStore
+from embertide.io.versions.layers.writing import Record, Writer
 from embertide.kernels.csr import Csr
 from embertide.spec.edges import EdgeInput
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.relations import Relation
 
+NOT_KEPT = "the graph of {relation} is not kept for the next run: {why}"
 NOT_USED = "the kept graph of {relation} is not used, and its edges are read: {why}"
 
 
@@ -116,9 +128,8 @@ class KeptGraph:
         """Note of which self-loops the graphs have one in place of several, and count those of
         graphs that were read back."""
         for relation, sealed in self.sealed.items():
-            known = sealed.seal.edges
-            if known is not None and known.loops is not None and rank == 0:
-                loops.add(relation, (known.loops[0], known.loops[1]), by_job=True)
+            if (known := sealed.known.loops) is not None and rank == 0:
+                loops.add(relation, (known[0], known[1]), by_job=True)
         for relation, found in loops.by_job.items():
             if relation in self.read:
                 self.read[relation] = replace(self.read[relation], loops=found)
@@ -172,7 +183,7 @@ class KeptGraph:
         counts = (nodes[end].ids.count for end in (relation.source, relation.destination))
         graph, why = None, ""
         try:
-            graph = open_graph(store, Seal.from_json(record), *counts)
+            graph = open_graph(Kept(store, Seal.from_json(record)), *counts)
         except Damaged as error:
             why = str(error)
         return None if self._is_bad(ctx, relation, store, why) else graph
@@ -207,7 +218,7 @@ class KeptGraph:
                 csr = sealed.some(only[relation.destination])
         except Damaged as error:
             why = str(error)
-        if not self._is_bad(ctx, relation, sealed.store, why):
+        if not self._is_bad(ctx, relation, sealed.kept.store, why):
             ctx.graph_facts.kept.graph.append(str(relation))
             return csr
         del self.sealed[relation]
@@ -276,3 +287,120 @@ def sealed_graph(
 
 def _warn(ctx: RunContext, relation: Relation, why: str) -> None:
     ctx.graph_facts.kept.warn(NOT_USED.format(relation=relation, why=why))
+
+
+@contextmanager
+def graph_keeping(ctx: RunContext, version: str) -> Iterator[GraphKeeping | None]:
+    """What a run takes over of a graph, and keeps; None where tensors are on disk, or some nodes
+    are wanted. The body reads, keeps, and waits until what it keeps is sealed.
+
+    Args:
+        version: of the run.
+    """
+    if ctx.scratch is not None or ctx.job.spec.inference.targets is not None:
+        yield None
+        return
+    keeping = GraphKeeping(KeptGraph(version))
+    try:
+        yield keeping
+    finally:
+        keeping.close()
+
+
+class GraphKeeping:
+    """What a run keeps of its graph.
+
+    Attributes:
+        kept: what it takes over.
+    """
+
+    def __init__(self, kept: KeptGraph) -> None:
+        self.kept = kept
+        self._writer: Writer | None = None
+        self._sealing: list[tuple[Relation, Record, Future[str]]] = []
+        self._mark: Attempt | None = None
+
+    def close(self) -> None:
+        """The run is over, or has failed."""
+        self.kept.release()
+        if self._writer is not None:
+            self._writer.close()
+        self._release()
+
+    def _release(self) -> None:
+        if self._mark is not None:
+            self._mark.__exit__(None, None, None)
+            self._mark = None
+
+    def keep(self, ctx: RunContext, graph: TypedGraph, store: LayerStore) -> None:
+        """Keep the graph; a thread of rank 0 seals what was written, once the disk has it.
+
+        Collective: every rank must call.
+
+        Args:
+            store: of the run's key.
+        """
+        facts, rank = ctx.graph_facts.kept, ctx.grid.rank
+        if rank == 0:
+            # Until layers have theirs: what is written meanwhile may not be removed.
+            mark = f"{store.version}-keeps"
+            self._mark = Attempt(ctx.storage, store.output_uri, store.key, mark)
+            self._mark.begin()
+        self._writer = Writer(store, rank, ctx.exchange.all_objects, facts.warn)
+        for relation, csr in graph.sub_ranges.items():
+            assert isinstance(csr, Csr)
+            why, size = "", 0
+            if rank == 0:
+                why, size = self._refer(ctx, self._writer, relation)
+            if ctx.grid.world > 1:
+                why, size = broadcast_object((why, size), rank)
+            if not why and not size:
+                made_of, read = self.kept.made_of[relation], self.kept.read[relation]
+                name, ranges = (
+                    record_name(relation, made_of),
+                    graph.located[relation.destination].ranges,
+                )
+                record = write_graph(
+                    ctx.exchange, self._writer, name, str(relation), csr, ranges, read
+                )
+                why, size = record.why, record.seal.size
+                if not why:
+                    facts.graph_written_bytes += size
+                    if rank == 0:
+                        self._sealing.append((relation, record, record.sealing()))
+            if not why:
+                facts.graph_bytes += size
+            elif rank == 0:
+                facts.warn(NOT_KEPT.format(relation=relation, why=why))
+
+    def _refer(self, ctx: RunContext, writer: Writer, relation: Relation) -> tuple[str, int]:
+        """Why a graph cannot be kept, and its bytes where it need not be written; on rank 0."""
+        made_of, store = self.kept.made_of[relation], writer.store
+        name = record_name(relation, made_of)
+        try:
+            try:
+                seal = sealed_graph(ctx, store, relation, made_of)
+            except Damaged:
+                store.drop(name)
+                seal = None
+            if seal is not None:
+                return "", seal.size
+        except EmbertideError as error:
+            return str(error), 0
+        sealed = self.kept.sealed.get(relation)
+        if sealed is None:
+            return "", 0
+        record = refer_to(writer, name, sealed)
+        return record.sealing().result(), record.seal.size
+
+    def finish(self, ctx: RunContext) -> None:
+        """Wait until every graph that was written is sealed, or has failed."""
+        facts = ctx.graph_facts.kept
+        for relation, record, sealing in self._sealing:
+            if why := sealing.result():
+                facts.graph_bytes -= record.seal.size
+                facts.graph_written_bytes -= record.seal.size
+                facts.warn(NOT_KEPT.format(relation=relation, why=why))
+        self._sealing.clear()
+        # Else the run would not sweep its own key.
+        self._release()

@@ -38,12 +38,12 @@ from embertide.engine.planning.matching import match_types
 from embertide.engine.planning.publishing import chosen_result
 from embertide.engine.planning.unchanged import touched
 from embertide.engine.stages.changes import (
+    IDS,
     count_newer,
     digest_ids,
     find_before,
-    kept_ids,
-    kept_tensor,
     read_degrees,
+    tensor_name,
 )
 from embertide.engine.stages.features import LoadedNodes
 from embertide.engine.stages.infer import (
@@ -61,8 +61,8 @@ from embertide.facts.telemetry.memory import MemoryWatch
 from embertide.facts.telemetry.progress import OnProgress
 from embertide.grid import RowRanges
 from embertide.io.versions.layers.attempts import Attempt
-from embertide.io.versions.layers.seals import Damaged, Seal
-from embertide.io.versions.layers.some_rows import read_some
+from embertide.io.versions.layers.reading import Kept
+from embertide.io.versions.layers.seals import Damaged
 from embertide.io.versions.layers.store import LayerStore
 from embertide.layouts import ROW_TYPES
 from embertide.models.read import Model
@@ -164,16 +164,21 @@ class _Work:
         name, rows = program.results[self.key], job.spec.inference.rows
         seal = sealed_end(self.store, plan, results_of(plan), rows, self.kept.basis)
         node = job.spec.input.node(match_types(job, program)[node_type_of(self.key)])
-        digests = digest_ids(as_ids(self.asked, node))
-        of, record = node_type_of(self.key), self._digests()
-        places = find_before(self.store, record, of, digests)
+        of, record, names = node_type_of(self.key), self._digests(), as_ids(self.asked, node)
+        then = record.has(tensor_name(IDS, of)) or 0
+        if node.ids == "dense" and then and self.kept.same_job:
+            places = np.asarray(names)
+            places = np.where((places < 0) | (places >= then), -1, places)
+        else:
+            places = find_before(record, of, digest_ids(names))
         if unknown := [item for item, at in zip(self.asked, places, strict=True) if at < 0]:
-            raise unknown_ids(unknown, node.listed_in, kept_ids(record, of))
-        tensor = kept_tensor(self.store, seal, name)
+            raise unknown_ids(unknown, node.listed_in, then)
+        kept = Kept(self.store, seal)
+        tensor = kept.tensor(name)
         vectors = np.empty((len(places), tensor.width), np.float32)
         if ROW_TYPES.get(tensor.dtype) is not torch.float32:
             raise Damaged(f"{self.store.uri}: {name} is not float32")
-        read_some(self.store, tensor, places, vectors)
+        kept.get(name, places, vectors)
         facts = OverFacts(self.kept.version, self.kept.tolerance)
         return replace(self._answer(vectors, facts, []), unchanged=True)
 
@@ -244,14 +249,14 @@ class _Work:
     def _before(self, of: str, nodes: LoadedNodes) -> torch.Tensor:
         """[N] the dense id that each node of a type had then; -1: it is new."""
         count, record = nodes.ids.count, self._digests()
-        then = kept_ids(record, of)
+        then = record.has(tensor_name(IDS, of))
         if nodes.node.ids == "dense" and then and self.kept.same_job:
             # So they were then, and nodes that came since are the last ones.
             before = torch.arange(count)
             before[then:] = -1
             return before
         names, _ = nodes.ids.original(RowRanges((0, count), 1))
-        return torch.from_numpy(find_before(self.store, record, of, digest_ids(names)))
+        return torch.from_numpy(find_before(record, of, digest_ids(names)))
 
     def _kept_rows(self, prepared: Prepared, near: NearGraph, there: KeptGraph) -> KeptRows:
         graph, program = near.graph, prepared.plan.program
@@ -279,7 +284,7 @@ class _Work:
                 others[self.dense] = False
             if bool(others.any()):
                 data, places = read.values[others[read.rows]], self.before[of][others].numpy()
-                newer += count_newer(self.store, self._digests(), of, data, places)
+                newer += count_newer(self._digests(), of, data, places)
         new -= int((self.before[node_type_of(self.key)][self.dense] < 0).sum())
         return OverFacts(self.kept.version, self.kept.tolerance, new, newer)
 
@@ -302,8 +307,8 @@ class _Work:
             over=facts,
         )
 
-    def _digests(self) -> Seal:
-        """The record of the digests of the version's rows.
+    def _digests(self) -> Kept:
+        """The digests of the version's rows.
 
         Raises:
             Damaged: it is not there, or is not what was written.
@@ -311,4 +316,4 @@ class _Work:
         seal = self.store.sealed(self.kept.record)
         if seal is None:
             raise Damaged(f"{self.store.uri}: its digests of rows are gone")
-        return seal
+        return Kept(self.store, seal)

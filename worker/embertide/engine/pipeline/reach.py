@@ -11,7 +11,7 @@ from embertide.engine.planning.duration import KEPT_BYTES, Work, likely_seconds
 from embertide.engine.stages.changes import PRIMITIVE
 from embertide.footprint import FLOAT_BYTES
 from embertide.graph.exchange import Exchange
-from embertide.io.versions.layers.patches import MOST_SHARE
+from embertide.io.versions.layers.writing import MOST_SHARE
 from embertide.kernels.csr import Csr
 from embertide.kernels.some_rows import targets_of
 from embertide.program.plans.boundaries import parts_of

@@ -23,13 +23,14 @@ from embertide.engine.stages.changes import (
     find_changes,
     keep_degrees,
     keep_digests,
+    tensor_name,
 )
-from embertide.engine.stages.changes.comparing import tensor_name
 from embertide.engine.stages.changes.digests import EDGES, FEATURES, OUT
 from embertide.engine.stages.infer import Refreshing
 from embertide.errors import EmbertideError
 from embertide.facts.telemetry.refresh import FULL_RUN, RefreshFacts
 from embertide.graph.objects import broadcast_object
+from embertide.io.versions.layers.reading import Kept
 from embertide.io.versions.layers.seals import Damaged, Seal
 from embertide.io.versions.layers.store import LayerStore
 from embertide.kernels.csr import Csr
@@ -266,7 +267,7 @@ def _earlier(
     why, record, unchanged = answer
     if why or not isinstance(record, dict):
         raise Damaged(why)
-    return EarlierDigests(store, Seal.from_json(record), unchanged)
+    return EarlierDigests(Kept(store, Seal.from_json(record)), unchanged)
 
 
 def _unchanged(

@@ -118,13 +118,17 @@ class LocalStore:
             file.seek(start)
             return file.read(length)
 
-    def read_into(self, uri: str, buffer: memoryview) -> int:
-        """Fill a buffer with the file's first bytes; the size of the file in bytes."""
+    def read_into(self, uri: str, buffer: memoryview, spans: Sequence[Span] = ()) -> int:
+        """Fill a buffer with parts of a file, one after another; the size of the file in bytes."""
         with reading(uri), to_path(uri).open("rb", buffering=0) as file:
-            size, count = os.fstat(file.fileno()).st_size, 0
-            while count < len(buffer) and (more := file.readinto(buffer[count:])):
-                count += more
-            return size if count == min(size, len(buffer)) else count
+            size, number, at = os.fstat(file.fileno()).st_size, file.fileno(), 0
+            for start, stop in spans or [(0, min(size, len(buffer)))]:
+                end = at + stop - start
+                while at < end and (more := os.preadv(number, [buffer[at:end]], stop - end + at)):
+                    at += more
+                if at < end:
+                    return stop - end + at
+            return size
 
     def open(
         self,

@@ -114,10 +114,10 @@ class Stores:
         uri = as_uri(uri)
         return self._store(uri).read_range(uri, start, length)
 
-    def read_into(self, uri: str, buffer: memoryview) -> int:
+    def read_into(self, uri: str, buffer: memoryview, spans: Sequence[Span] = ()) -> int:
         """See :meth:`Storage.read_into`."""
         uri = as_uri(uri)
-        return self._store(uri).read_into(uri, buffer)
+        return self._store(uri).read_into(uri, buffer, spans)
 
     def open(
         self, uri: str, info: ObjectInfo | None = None, spans: Sequence[Span] = ()

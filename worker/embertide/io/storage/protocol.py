@@ -121,10 +121,15 @@ class Storage(Protocol):
             ObjectMissing: it does not exist.
         """
 
-    def read_into(self, uri: str, buffer: memoryview) -> int:
-        """Fill a buffer with the object's first bytes; the size of the object in bytes.
+    def read_into(self, uri: str, buffer: memoryview, spans: Sequence[Span] = ()) -> int:
+        """Fill a buffer with parts of an object, one after another; the object's size in bytes.
 
-        A local file's bytes are copied once.
+        A local file's bytes are copied once; a remote store is asked for several spans at a time.
+
+        Args:
+            spans: that the object has, as many bytes as the buffer; none: it is filled with the
+                first bytes, as far as there are any. Where the object ends before one, the size
+                that is given is another than where all are there.
 
         Raises:
             ObjectMissing: it does not exist.

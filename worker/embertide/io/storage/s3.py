@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from itertools import accumulate
 from typing import Any, BinaryIO, cast
 
 from botocore.exceptions import ClientError
@@ -195,11 +196,22 @@ class S3Store:
         """At most ``length`` bytes from byte ``start``, in one request."""
         return self._client.get(uri, start, length)[0] if length > 0 else b""
 
-    def read_into(self, uri: str, buffer: memoryview) -> int:
-        """Fill a buffer with the object's first bytes; the size of the object in bytes."""
-        data = self.read(uri)
-        buffer[: len(data)] = data[: len(buffer)]
-        return len(data)
+    def read_into(self, uri: str, buffer: memoryview, spans: Sequence[Span] = ()) -> int:
+        """Fill a buffer with parts of an object, each by a request; the object's size in bytes."""
+        ends = list(accumulate(stop - start for start, stop in spans))
+
+        def fetch(span: Span, end: int) -> int:
+            data, info = self._client.get(uri, span[0], span[1] - span[0])
+            buffer[end - span[1] + span[0] :][: len(data)] = data
+            return info.size
+
+        if not spans:
+            data = self.read(uri)
+            buffer[: len(data)] = data[: len(buffer)]
+            return len(data)
+        if len(spans) == 1:
+            return fetch(spans[0], ends[0])
+        return min(self._pool.map(fetch, spans, ends))
 
     def open(
         self, uri: str, info: ObjectInfo | None = None, spans: Sequence[Span] = ()

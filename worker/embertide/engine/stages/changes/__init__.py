@@ -3,10 +3,8 @@
 =========  =====================================================================
 module     what it does
 =========  =====================================================================
-digests    digests of our rows: ids, features, in-edges
-comparing  compares them with those that an earlier run has kept
-kept       keeps them with a version's layers
-lookups    what was kept of some nodes alone
+digests    digests of our rows: ids, features, in-edges; kept with a version's layers
+comparing  compares them with those that an earlier run has kept, all or some
 degrees    degrees that norms multiply neighbours' rows by, kept beside them
 =========  =====================================================================
 """
@@ -14,15 +12,23 @@ degrees    degrees that norms multiply neighbours' rows by, kept beside them
 from embertide.engine.stages.changes.comparing import (
     Compared,
     EarlierDigests,
+    count_newer,
+    find_before,
     find_changes,
-    tensor_name,
 )
 from embertide.engine.stages.changes.degrees import count_degrees, keep_degrees, read_degrees
-from embertide.engine.stages.changes.digests import PRIMITIVE, OwnNodes, RowDigests, digest_ids
-from embertide.engine.stages.changes.kept import keep_digests
-from embertide.engine.stages.changes.lookups import count_newer, find_before, kept_ids, kept_tensor
+from embertide.engine.stages.changes.digests import (
+    IDS,
+    PRIMITIVE,
+    OwnNodes,
+    RowDigests,
+    digest_ids,
+    keep_digests,
+    tensor_name,
+)
 
 __all__ = [
+    "IDS",
     "PRIMITIVE",
     "Compared",
     "EarlierDigests",
@@ -35,8 +41,6 @@ __all__ = [
     "find_changes",
     "keep_degrees",
     "keep_digests",
-    "kept_ids",
-    "kept_tensor",
     "read_degrees",
     "tensor_name",
 ]

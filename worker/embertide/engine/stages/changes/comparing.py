@@ -18,11 +18,13 @@ from embertide.engine.stages.changes.digests import (
     PRIMITIVE,
     RowDigests,
     Rows32,
+    digest_values,
+    tensor_name,
 )
 from embertide.graph.exchange import Exchange
-from embertide.io.versions.layers.patches import EarlierRows
-from embertide.io.versions.layers.seals import Damaged, KeptTensor, Seal
-from embertide.io.versions.layers.store import LayerStore
+from embertide.io.versions.layers.reading import Kept, Range
+from embertide.io.versions.layers.seals import Damaged
+from embertide.io.versions.layers.writing import EarlierRows
 from embertide.kernels.hashing import Words
 from embertide.program.steps.frontier import Changes
 from embertide.spec.relations import ends_of
@@ -39,8 +41,7 @@ class EarlierDigests:
             ids that they had, these are neither made nor compared.
     """
 
-    store: LayerStore
-    seal: Seal
+    kept: Kept
     unchanged: Collection[str] = ()
 
 
@@ -58,11 +59,6 @@ class Compared:
     kept: dict[str, EarlierRows]
 
 
-def tensor_name(kind: str, name: str) -> str:
-    """The name of digests among those that are kept."""
-    return f"{kind} {name}"
-
-
 def find_changes(exchange: Exchange, digests: RowDigests, earlier: EarlierDigests) -> Compared:
     """Compare our rows with those of an earlier run.
 
@@ -77,7 +73,7 @@ def find_changes(exchange: Exchange, digests: RowDigests, earlier: EarlierDigest
 class _Comparison:
     def __init__(self, exchange: Exchange, digests: RowDigests, earlier: EarlierDigests) -> None:
         self._exchange, self._digests, self._earlier = exchange, digests, earlier
-        self._kept = {tensor.name: tensor for tensor in earlier.seal.tensors}
+        self._kept = earlier.kept
         self._why = ""
         self._before: dict[str, torch.Tensor] = {}
         self._stays: dict[str, bool] = {}
@@ -109,16 +105,17 @@ class _Comparison:
 
     def _is_same(self, of_type: str) -> bool:
         """Whether each node has the dense id that it had, and none is new or gone."""
-        before, kept = self._before[of_type], self._kept.get(tensor_name(IDS, of_type))
-        same = kept is not None and kept.rows == len(before)
+        before = self._before[of_type]
+        same = self._kept.has(tensor_name(IDS, of_type)) == len(before)
         return same and bool((before == torch.arange(len(before))).all())
 
     def _places_of(self, of_type: str) -> Dense:
         """[n] the dense id that each of our nodes had; -1: it is new."""
         ids = self._digests.make(IDS, of_type).view(np.uint64)
         try:
-            tensor = self._tensor(IDS, of_type)
-            kept = self._read(tensor, 0, tensor.rows, DIGEST_WORDS).view(np.uint64)
+            name = tensor_name(IDS, of_type)
+            every = 0, self._kept.tensor(name).rows
+            kept = read_words(self._kept, name, every, DIGEST_WORDS).view(np.uint64)
         except Damaged as error:
             self._why = str(error)
             return np.full(len(ids), -1, np.int64)
@@ -140,7 +137,7 @@ class _Comparison:
         first, last = self._digests.nodes[of_type].ranges.worker(self._exchange.grid.rank)
         before, differ = self._before[of_type][first:last].numpy(), np.ones(len(values), bool)
         try:
-            differ = self._compared(self._tensor(kind, name), values, before)
+            differ = self._compared(tensor_name(kind, name), values, before)
         except Damaged as error:
             self._why = str(error)
         return self._every(torch.from_numpy(differ))
@@ -151,26 +148,27 @@ class _Comparison:
         same = all(self._stays[of_type] for of_type in ends)
         return same and tensor_name(kind, name) in self._earlier.unchanged
 
-    def _compared(self, tensor: KeptTensor, values: Rows32, before: Dense) -> npt.NDArray[np.bool_]:
+    def _compared(self, name: str, values: Rows32, before: Dense) -> npt.NDArray[np.bool_]:
         """[n] bool, our rows that differ from those of then."""
         differ, known = np.ones(len(values), bool), before >= 0
         old = before[known]
         if len(old):
             low, high = int(old.min()), int(old.max()) + 1
-            kept = self._read(tensor, low, high, values.shape[1])
+            kept = read_words(self._kept, name, (low, high), values.shape[1])
             differ[known] = (kept[old - low] != values[known]).any(axis=1)
         return differ
 
     def _earlier_rows(self, differ: dict[tuple[str, str], torch.Tensor]) -> dict[str, EarlierRows]:
         kept = dict[str, EarlierRows]()
         for kind, name in self._digests.kinds():
-            of_type, tensor = self._digests.rows_of(kind, name), tensor_name(kind, name)
+            of_type, own = self._digests.rows_of(kind, name), tensor_name(kind, name)
             # Digests of in-edges have the dense ids of the sources.
             ends = (*ends_of(name), of_type) if kind == EDGES else (of_type,)
-            if tensor in self._kept and all(self._stays[end] for end in ends):
+            count = self._kept.has(own)
+            if count is not None and all(self._stays[end] for end in ends):
                 moved = differ.get((kind, name))
-                rows = np.zeros(self._kept[tensor].rows, bool) if moved is None else moved.numpy()
-                kept[tensor] = EarlierRows(self._earlier.store.key, self._kept[tensor], rows)
+                rows = np.zeros(count, bool) if moved is None else moved.numpy()
+                kept[own] = EarlierRows(self._kept.store.key, self._kept.tensor(own), rows)
         return kept
 
     def _every(self, rows: torch.Tensor) -> torch.Tensor:
@@ -180,20 +178,53 @@ class _Comparison:
             return torch.cat(channel.all_gather(rows.to(torch.uint8))).bool()
         return torch.cat(channel.all_gather(rows))
 
-    def _tensor(self, kind: str, name: str) -> KeptTensor:
-        tensor = self._kept.get(tensor_name(kind, name))
-        if tensor is None:
-            what = tensor_name(kind, name)
-            raise Damaged(f"{self._earlier.store.uri}: it has no digests of {what}")
-        return tensor
 
-    def _read(self, tensor: KeptTensor, first: int, last: int, width: int) -> Rows32:
-        store = self._earlier.store
-        if tensor.dtype != "int32" or tensor.width != width or last > tensor.rows:
-            raise Damaged(f"{store.uri}: the digests {tensor.name} are not of such rows")
-        out = np.empty((last - first, width), np.int32)
-        store.read(tensor, (first, last), (0, width), out)
-        return out
+def read_words(kept: Kept, name: str, rows: Dense | Range, width: int) -> Rows32:
+    """[k, width] rows of what was kept as words: of some dense ids, as they were then, or a range.
+
+    Raises:
+        Damaged: they are not there, or are not what was written.
+    """
+    tensor = kept.tensor(name)
+    last = rows[1] if isinstance(rows, tuple) else 0
+    if tensor.dtype != "int32" or tensor.width != width or last > tensor.rows:
+        raise Damaged(f"{kept.store.uri}: the rows of {name} are others")
+    count = rows[1] - rows[0] if isinstance(rows, tuple) else len(rows)
+    out = np.empty((count, width), np.int32)
+    kept.get(name, rows, out)
+    return out
+
+
+def find_before(kept: Kept, of_type: str, ids: Words) -> Dense:
+    """[n] the dense id that each of some nodes had when ids were kept; -1: it is new.
+
+    Takes 16 bytes for each node that was there.
+
+    Args:
+        kept: the digests.
+        ids: [n, 2] digests of the ids of these nodes.
+
+    Raises:
+        Damaged: the ids are not there, or are not what was written.
+    """
+    name = tensor_name(IDS, of_type)
+    every = read_words(kept, name, (0, kept.tensor(name).rows), DIGEST_WORDS)
+    return match_ids(every.view(np.uint64), ids)
+
+
+def count_newer(kept: Kept, of_type: str, values: torch.Tensor, places: Dense) -> int:
+    """How many rows of features are others than when their digests were kept.
+
+    Args:
+        kept: the digests.
+        values: [k, D] the rows.
+        places: [k] the dense ids of their nodes then.
+
+    Raises:
+        Damaged: the digests are not there, or are not what was written.
+    """
+    then = read_words(kept, tensor_name(FEATURES, of_type), places, DIGEST_WORDS)
+    return int((then != digest_values(values).view(np.int32)).any(axis=1).sum())
 
 
 def match_ids(kept: Words, ids: Words, first: int = 0) -> Dense:

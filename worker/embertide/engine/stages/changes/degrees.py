@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import pairwise
 
 import numpy as np
 import torch
 
+from embertide.engine.stages.changes.comparing import read_words
 from embertide.engine.stages.changes.digests import PRIMITIVE
-from embertide.engine.stages.changes.lookups import kept_tensor, read_rows
-from embertide.errors import EmbertideError
 from embertide.graph.exchange import Channel, Exchange
 from embertide.graph.graph import looped
 from embertide.graph.views import EdgeView
 from embertide.grid import RowRanges
-from embertide.io.versions.layers.seals import Block, Damaged, KeptTensor, Seal, block_of
+from embertide.io.versions.layers.reading import Kept
+from embertide.io.versions.layers.seals import Damaged, kept_words
 from embertide.io.versions.layers.store import LayerStore
+from embertide.io.versions.layers.writing import Writer
 from embertide.kernels.counting import row_lengths, row_sums
 from embertide.kernels.csr import Csr
 from embertide.program.plans.degrees import DegreeKind
@@ -109,49 +109,15 @@ def keep_degrees(
     """
     if not degrees:
         return ""
-    name, blocks, why = degrees_name(record), list[list[Block]](), ""
-    try:
-        for number, (kind, values) in enumerate(degrees.items()):
-            first, _ = ranges[kind.node_type].worker(exchange.grid.rank)
+    with Writer(store, exchange.grid.rank, exchange.all_objects) as writer:
+        kept = writer.begin(degrees_name(record))
+        for kind, values in degrees.items():
+            own = ranges[kind.node_type]
+            first, _ = own.worker(exchange.grid.rank)
+            # Float32 as words, since digests are words.
             words = values.numpy().reshape(-1, 1).view(np.int32)
-            parts = store.blocks(name, number, exchange.grid.rank, words, first, 0)
-            blocks.append([store.write(*part) for part in parts])
-    except EmbertideError as error:
-        why = str(error)
-    gathered = exchange.all_objects((why, [[asdict(b) for b in of] for of in blocks]))
-    problem = next((theirs for theirs, _ in gathered if theirs), "")
-    if not problem and exchange.grid.rank == 0:
-        of_kinds = [
-            tuple(block_of(b) for _, of_rank in gathered for b in of_rank[number])
-            for number in range(len(degrees))
-        ]
-        tensors = tuple(
-            _tensor(kind, ranges[kind.node_type].nodes, own)
-            for kind, own in zip(degrees, of_kinds, strict=True)
-        )
-        problem = _seal(store, name, tensors)
-    return str(next(filter(None, exchange.all_objects(problem)), ""))
-
-
-def _tensor(kind: DegreeKind, nodes: int, blocks: tuple[Block, ...]) -> KeptTensor:
-    """Float32 as words, since digests are words."""
-    return KeptTensor(
-        name=kind.name, rows=nodes, width=1, dtype="int32", layout="rows", scaled=False,
-        blocks=blocks,
-    )  # fmt: skip
-
-
-def _seal(store: LayerStore, name: str, tensors: tuple[KeptTensor, ...]) -> str:
-    """Rank 0 seals the degrees of all ranks; returns why it cannot."""
-    seal = Seal(
-        key=store.key, name=name, version=store.version, layer=0, layers=0, feature=1,
-        tensors=tensors,
-    )  # fmt: skip
-    try:
-        store.seal(seal)
-    except EmbertideError as error:
-        return str(error)
-    return ""
+            kept.put(kept_words(kind.name, own.nodes, 1), words, first)
+        return kept.keep()
 
 
 def read_degrees(
@@ -174,10 +140,11 @@ def read_degrees(
     seal, degrees = store.sealed(degrees_name(record)), dict[DegreeKind, torch.Tensor]()
     if seal is None:
         raise Damaged(f"{store.uri}: it has no degrees")
+    kept = Kept(store, seal)
     for kind in kinds:
         places = before[kind.node_type]
         known = places >= 0
-        values = read_rows(store, kept_tensor(store, seal, kind.name), places[known].numpy(), 1)
+        values = read_words(kept, kind.name, places[known].numpy(), 1)
         degrees[kind] = torch.zeros(len(places))
         degrees[kind][known] = torch.from_numpy(values.view(np.float32)[:, 0])
     return degrees

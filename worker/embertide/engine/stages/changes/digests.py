@@ -19,6 +19,9 @@ import torch
 
 from embertide.graph.exchange import Channel, Exchange
 from embertide.grid import RowRanges
+from embertide.io.versions.layers.seals import kept_words
+from embertide.io.versions.layers.store import LayerStore
+from embertide.io.versions.layers.writing import EarlierRows, Writer, plan_patch
 from embertide.kernels.csr import Csr
 from embertide.kernels.hashing import Words, hash_bytes, hash_integers, hash_strings
 from embertide.kernels.ids import Ids
@@ -35,6 +38,11 @@ IDS, FEATURES, EDGES, OUT = "ids", "features", "in-edges", "out"
 _EDGES = 1 << 18
 """Edges that are put together at a time."""
 Rows32 = npt.NDArray[np.int32]
+
+
+def tensor_name(kind: str, name: str) -> str:
+    """The name of digests among those that are kept."""
+    return f"{kind} {name}"
 
 
 @dataclass(frozen=True)
@@ -187,3 +195,34 @@ def _out_edges(channel: Channel, ranges: RowRanges, csr: Csr) -> npt.NDArray[np.
     counts = torch.bincount(csr.cols.long(), minlength=ranges.nodes)
     sizes = [b - a for a, b in zip(ranges.workers, ranges.workers[1:], strict=False)]
     return torch.stack(channel.all_to_all(counts.split(sizes))).sum(0).numpy()
+
+
+def keep_digests(
+    exchange: Exchange,
+    store: LayerStore,
+    name: str,
+    digests: RowDigests,
+    made_of: Mapping[str, str] | None = None,
+    earlier: Mapping[str, EarlierRows] | None = None,
+) -> str:
+    """Write our digests, and seal those of all ranks; why they are not kept, "" where they are.
+
+    Collective: every rank must call, and all get the same answer.
+
+    Args:
+        name: of the record.
+        made_of: name of digests -> a digest of the objects that they are made of.
+        earlier: name of digests -> what an earlier run has kept of them, where that is known.
+    """
+    with Writer(store, exchange.grid.rank, exchange.all_objects) as writer:
+        record = writer.begin(name)
+        for kind, of in digests.kinds():
+            own, ranges = tensor_name(kind, of), digests.nodes[digests.rows_of(kind, of)].ranges
+            first, _ = ranges.worker(exchange.grid.rank)
+            tensor = kept_words(
+                own, ranges.nodes, digests.width(kind), (made_of or {}).get(own, "")
+            )
+            before = (earlier or {}).get(own)
+            stays = before is not None and not before.moved.any() and plan_patch(tensor, before)
+            record.put(tensor, None if stays else digests.make(kind, of), first, earlier=before)
+        return record.keep()

@@ -5,16 +5,15 @@ nor freed before they are written, so that no copy is needed: what would do so w
 operation of the next layer is over, all workers exchange what they have written, and a thread of
 rank 0 seals the layer by one object, after it has waited for the disk. Whatever fails here is a
 warning, and the run goes on without. Of a tensor of which an earlier run has kept most rows only
-the others are written (:mod:`embertide.io.versions.layers.patches`).
+the others are written (:mod:`embertide.io.versions.layers.writing`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
-from itertools import chain
 
 from embertide.engine.stages.infer.loop import Engine
 from embertide.engine.stages.infer.moved import Beside
@@ -24,20 +23,17 @@ from embertide.engine.stages.infer.restoring import (
     find_layer,
     place_of,
     restore,
-    shape_of,
 )
-from embertide.engine.stages.infer.sealing import NOT_KEPT, LayerSealer
-from embertide.engine.stages.infer.writing import Writing, bytes_of
 from embertide.facts.telemetry.progress import Progress
 from embertide.io.versions.layers import seals
-from embertide.io.versions.layers.patches import EarlierRows, Part, plan_patch
-from embertide.io.versions.layers.seals import Block, Damaged, KeptTensor, Seal, block_of
-from embertide.io.versions.layers.store import Array, LayerStore, Range
+from embertide.io.versions.layers.seals import KeptTensor
+from embertide.io.versions.layers.store import LayerStore
+from embertide.io.versions.layers.writing import EarlierRows, Record, Writer
 from embertide.layouts import Shard
 from embertide.program.plans.boundaries import Boundary, boundaries, boundary_digest, results_of
 
 DIFFERS = "rows that were computed a second time differ"
-_WRITERS = 2
+NOT_KEPT = "layer {layer} is not kept for a next attempt, nor are those after it: {why}"
 
 
 @dataclass(frozen=True)
@@ -78,10 +74,12 @@ class LayerKeeper:
         self._ctx, self._execution, self._plan = engine.ctx, engine.whole, engine.plan
         self._keeping, self._checker, self._basis = keeping, engine.checker, basis
         self._known = [(end, self._name(end)) for end in boundaries(self._plan)]
-        self._facts = engine.ctx.graph_facts.kept
-        self._pool = ThreadPoolExecutor(_WRITERS, "layers")
-        self._sealer = LayerSealer(keeping.store, self._facts)
-        self._writing: Writing | None = None
+        self._facts, exchange = engine.ctx.graph_facts.kept, engine.ctx.exchange
+        rank, warn = exchange.grid.rank, self._facts.warn
+        self._writer = Writer(keeping.store, rank, exchange.all_objects, warn)
+        self._record: Record | None = None
+        self._sealing: list[tuple[Record, Future[str]]] = []
+        self._sealed: list[Record] = []
         self._off = False
         self._earlier: dict[str, EarlierRows] = {}
         self._beside: dict[tuple[str, seals.Beside], Beside] = {}
@@ -104,9 +102,9 @@ class LayerKeeper:
 
         Collective: every rank must call.
         """
-        if self._writing is not None:
-            self._writing.wait()
-            self._writing = None
+        if self._record is not None:
+            self._record.wait()
+            self._record = None
             self._execution.tensors.hold({})
         self._take_back()
         self._earlier.clear()
@@ -117,7 +115,10 @@ class LayerKeeper:
 
     def _take_back(self) -> None:
         """Remove the layers that this attempt has kept."""
-        self._sealer.take_back()
+        self._finish()
+        for record in self._sealed:
+            record.take_back()
+        self._sealed.clear()
         self._facts.kept.clear()
         self._facts.kept_bytes, self._facts.written_bytes = 0, None
 
@@ -183,19 +184,22 @@ class LayerKeeper:
 
     def _begin(self, boundary: Boundary, name: str, shards: Mapping[str, Shard]) -> None:
         """Begin to write our shards of a layer's tensors."""
-        self._writing = writing = Writing(boundary, name)
+        grid, layers = self._execution.grid, self._plan.program.layers
+        self._record = record = self._writer.begin(
+            name, layer=boundary.layer, layers=layers, feature=grid.feature, how=self._keeping.how
+        )
         if self._checker is not None and self._checker.beyond:
             # A next attempt would not compute these rows again, so nor would it notice.
-            writing.why = DIFFERS
+            record.why = DIFFERS
         for of in boundary.tensors:
-            self._write(writing, of, shards[of])
+            self._put(record, of, shards[of])
 
-    def _write(self, writing: Writing, name: str, shard: Shard) -> None:
+    def _put(self, record: Record, name: str, shard: Shard) -> None:
         """Begin to write our shard of a tensor."""
         execution = self._execution
-        place = place_of(execution, name, shard.layout)
-        if tuple(shard.data.shape) != shape_of(place):
-            writing.why = f"{name} is not cut into the columns of the grid's slices"
+        (first, last), (left, right) = place_of(execution, name, shard.layout)
+        if tuple(shard.data.shape) != (last - first, right - left):
+            record.why = f"{name} is not cut into the columns of the grid's slices"
         tensor = KeptTensor(
             name=name,
             rows=execution.ranges_of(name).nodes,
@@ -205,103 +209,59 @@ class LayerKeeper:
             scaled=name in execution.scaled,
             blocks=(),
         )
+        beside = (
+            (kind, (own.rows + first).numpy(), contiguous(own.values))
+            for (of, kind), own in self._beside.items()
+            if of == name
+        )
         values = contiguous(execution.exchange.staging.download(shard.data))
-        try:
-            tensor, parts = self._parts(writing, tensor, values, place)
-        except Damaged as error:
-            writing.why, parts = str(error), iter(())
-        parts = chain(parts, self._parts_beside(writing, tensor.name, place))
-        writing.blocks.append([self._pool.submit(self._keeping.store.write, *p) for p in parts])
-        writing.tensors.append(tensor)
-
-    def _parts(
-        self, writing: Writing, tensor: KeptTensor, values: Array, place: tuple[Range, Range]
-    ) -> tuple[KeptTensor, Iterator[tuple[Part, Block]]]:
-        """A tensor with what it refers to of an earlier run's, and what we write of it.
-
-        Raises:
-            Damaged: an earlier patch, which is written again with this one, cannot be read.
-        """
-        store, rank, number = self._keeping.store, self._execution.grid.rank, len(writing.tensors)
-        (first, last), (left, _) = place
-        earlier = self._earlier.get(tensor.name)
-        plan = None if earlier is None else plan_patch(tensor, earlier)
-        if earlier is None or plan is None:
-            return tensor, store.blocks(writing.name, number, rank, values, first, left)
-        moved = earlier.moved[first:last]
-        parts = store.patch(writing.name, number, rank, values, (first, left), moved, plan)
-        return plan.tensor, parts
-
-    def _parts_beside(
-        self, writing: Writing, name: str, place: tuple[Range, Range]
-    ) -> Iterator[tuple[Part, Block]]:
-        """What we write beside a tensor."""
-        (first, _), (left, _) = place
-        names = writing.name, len(writing.tensors), self._execution.grid.rank
-        for (of, kind), beside in self._beside.items():
-            if of == name:
-                ids, values = (beside.rows + first).numpy(), contiguous(beside.values)
-                yield from self._keeping.store.beside(*names, values, ids, left, kind)
+        record.put(tensor, values, first, left, self._earlier.get(name), beside)
 
     def _settle(self) -> None:
         """Wait until what is under way is written."""
-        if self._writing is not None:
+        if self._record is not None:
             start = time.perf_counter()
-            self._writing.wait()
+            self._record.wait()
             self._facts.wait_seconds += time.perf_counter() - start
 
     def after(self) -> None:
         """An operation is over: seal the layer that was under way. Collective: every rank must
         call."""
-        writing = self._writing
-        if writing is None:
+        record, facts = self._record, self._facts
+        if record is None:
             return
         self._settle()
-        self._writing = None
+        self._record = None
         self._execution.tensors.hold({})
-        gathered = self._ctx.exchange.all_objects(writing.result())
-        problems = [why for why, _ in gathered if why]
-        parts = [
-            tuple(block_of(block) for _, blocks in gathered for block in blocks[number])
-            for number in range(len(writing.tensors))
-        ]
-        if not problems:
-            self._sealed(writing, parts)
+        if why := record.agree():
+            self._off = True
+            if self._ctx.grid.rank == 0:
+                facts.warn(NOT_KEPT.format(layer=record.seal.layer, why=why))
+            if self._keeping.results:
+                # No run goes on from some layers of a version, and what is short is room.
+                self._ctx.graph_facts.refresh.keeps = None
+                self._take_back()
             return
-        self._off = True
-        if self._ctx.grid.rank == 0:
-            self._facts.warn(NOT_KEPT.format(layer=writing.boundary.layer, why=problems[0]))
-            self._sealer.discard(parts)
-        if self._keeping.results:
-            # No run goes on from some layers of a version, and what is short is room.
-            self._ctx.graph_facts.refresh.keeps = None
-            self._take_back()
-
-    def _sealed(self, writing: Writing, parts: list[tuple[Block, ...]]) -> None:
-        """All is written: a thread of rank 0 seals the layer."""
-        tensors, written = writing.complete(parts), bytes_of(writing.tensors, parts)
-        boundary, store = writing.boundary, self._keeping.store
-        facts = self._facts
-        facts.keeps(boundary.layer, sum(tensor.size for tensor in tensors), written)
+        facts.keeps(record.seal.layer, record.seal.size, record.written)
         facts.layers = self._plan.program.layers
-        if self._ctx.grid.rank > 0:
-            return
-        seal = Seal(
-            key=store.key,
-            name=writing.name,
-            version=store.version,
-            layer=boundary.layer,
-            layers=self._plan.program.layers,
-            feature=self._execution.grid.feature,
-            how=self._keeping.how,
-            tensors=tensors,
-        )
-        self._sealer.begin(seal, parts)
+        if self._ctx.grid.rank == 0:
+            self._sealing.append((record, record.sealing()))
+
+    def _finish(self) -> None:
+        """Wait until every layer that was to be sealed is, or has failed."""
+        start, facts = time.perf_counter(), self._facts
+        for record, sealing in self._sealing:
+            if why := sealing.result():
+                facts.lost(record.seal.layer, record.seal.size, record.written)
+                facts.warn(NOT_KEPT.format(layer=record.seal.layer, why=why))
+            self._sealed.append(record)
+        if self._sealing:
+            facts.wait_seconds += time.perf_counter() - start
+        self._sealing.clear()
 
     def close(self) -> None:
         """No layer is kept any more; those whose blocks are written are sealed."""
         try:
-            self._sealer.finish()
+            self._finish()
         finally:
-            self._pool.shutdown(cancel_futures=True)
-            self._sealer.close()
+            self._writer.close()

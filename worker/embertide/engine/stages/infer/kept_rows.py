@@ -12,8 +12,8 @@ from embertide.engine.stages.infer.loop import Engine
 from embertide.engine.stages.infer.restoring import as_array
 from embertide.graph.graph import Degrees, LayerGraph
 from embertide.graph.views import EdgeView
+from embertide.io.versions.layers.reading import Kept
 from embertide.io.versions.layers.seals import Damaged, KeptTensor, Seal
-from embertide.io.versions.layers.some_rows import read_some
 from embertide.io.versions.layers.store import LayerStore
 from embertide.kernels.memory import empty
 from embertide.layouts import ROW_TYPES, Loaded, Shard
@@ -118,8 +118,8 @@ class KeptExcerpts(Excerpts):
     ) -> None:
         super().__init__(engine)
         self._kept, self._computed = kept, computed
-        self._seals: Mapping[int, Seal] = {}
-        self._tensors: dict[str, KeptTensor] = {}
+        self._layers: Mapping[int, Kept] = {}
+        self._sealed: Kept | None = None
         self._values: dict[str, tuple[Rows, torch.Tensor]] = {}
         self._read: Mapping[str, SomeFeatures] = {}
 
@@ -129,13 +129,12 @@ class KeptExcerpts(Excerpts):
 
     def begins_with(self, seals: Mapping[int, Seal]) -> None:
         """Number of an operation -> the kept layer with whose tensors a part begins there."""
-        self._seals = seals
+        self._layers = {at: Kept(self._kept.store, seal) for at, seal in seals.items()}
 
     def open(self, part: Part) -> None:
         """Also the kept layer that the part begins with."""
         super().open(part)
-        seal = self._seals.get(part.first)
-        self._tensors = {} if seal is None else {tensor.name: tensor for tensor in seal.tensors}
+        self._sealed = self._layers.get(part.first)
 
     def keep(self, name: str, rows: Rows, values: torch.Tensor) -> None:
         """Rows that were computed, for the operations after.
@@ -152,7 +151,7 @@ class KeptExcerpts(Excerpts):
         Raises:
             Damaged: they are not what was written.
         """
-        whole, tensor = self.whole, self._checked(name)
+        whole, (sealed, tensor) = self.whole, self._checked(name)
         of_type, width = whole.program.types[name], whole.program.widths[name]
         rows = excerpt.rows[of_type].nonzero().squeeze(1)
         data = torch.zeros(len(rows), width, dtype=whole.tensors.type_of(name))
@@ -162,7 +161,7 @@ class KeptExcerpts(Excerpts):
         # A new node that no row needs is only there to fill an excerpt.
         kept = (~own & (before >= 0)).nonzero().squeeze(1)
         read = empty((len(kept), width), data.dtype)
-        read_some(self._kept.store, tensor, before[kept].numpy(), as_array(read))
+        sealed.get(name, before[kept].numpy(), as_array(read))
         data[kept] = read
         if values is not None:
             data[own] = values[excerpt.rows[of_type][computed]]
@@ -182,22 +181,22 @@ class KeptExcerpts(Excerpts):
             data[read.rows[there]] = read.values[rows[read.rows]]
         return Loaded(torch.empty(0, dtype=torch.int64), data, placed=True)
 
-    def _checked(self, name: str) -> KeptTensor:
-        """What was kept of a tensor, as this run would keep it.
+    def _checked(self, name: str) -> tuple[Kept, KeptTensor]:
+        """The kept layer, and a tensor of it, as this run would keep it.
 
         Raises:
             Damaged: it is not there, or of another form.
         """
         whole, uri = self.whole, self._kept.store.uri
-        tensor = self._tensors.get(name)
-        if tensor is None:
+        if self._sealed is None:
             raise Damaged(f"{uri}: {name} was not kept")
+        tensor = self._sealed.tensor(name)
         shape = whole.program.widths[name], whole.tensors.type_of(name)
         if (tensor.width, ROW_TYPES.get(tensor.dtype)) != shape:
             raise Damaged(f"{uri}: {name} has another width or type")
         if tensor.scaled != (name in whole.scaled):
             raise Damaged(f"{uri}: {name} was kept in another way")
-        return tensor
+        return self._sealed, tensor
 
     def graph(self, excerpt: Excerpt, graph: LayerGraph, wanted: Rows) -> LayerGraph:
         """A layer graph with the edges of some rows, and the degrees that others had then."""

@@ -1,11 +1,12 @@
-"""Our shards of a layer that an earlier attempt has kept, read by range.
+"""Our shards of a layer that an earlier attempt or run has kept, read by range.
 
 The grid may be another one: a shard is the rows and columns of ours, whichever workers wrote them.
+Of an earlier run nodes may have had other dense ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +15,15 @@ import numpy.typing as npt
 import torch
 
 from embertide.context import RunContext
+from embertide.engine.stages.infer.moved import Beside
 from embertide.errors import EmbertideError
+from embertide.footprint import FLOAT_BYTES
 from embertide.graph.objects import broadcast_object
 from embertide.grid import ColumnSlices
+from embertide.io.versions.layers import seals
+from embertide.io.versions.layers.reading import Kept, Range
 from embertide.io.versions.layers.seals import Damaged, KeptTensor, Seal
-from embertide.io.versions.layers.store import LayerStore, Range
+from embertide.io.versions.layers.store import LayerStore
 from embertide.kernels.memory import empty
 from embertide.layouts import ROW_TYPES, Layout, Shard
 from embertide.program.steps.execution import Execution
@@ -99,10 +104,10 @@ def restore(
 
     Collective: every rank must call, and all get the same answer.
     """
-    shards, why = {}, ""
+    shards, why = dict[str, Shard](), ""
     try:
-        for tensor in seal.tensors:
-            shards[tensor.name] = _read(execution, store, tensor, seal.feature)
+        kept = Kept(store, seal)
+        shards = {tensor.name: _read(execution, kept, tensor) for tensor in seal.tensors}
     except Damaged as error:
         why = str(error)
     problems = list(filter(None, ctx.exchange.all_objects(why)))
@@ -113,17 +118,17 @@ def restore(
     return Restored(shards, [tensor.name for tensor in seal.tensors if tensor.scaled])
 
 
-def _read(execution: Execution, store: LayerStore, tensor: KeptTensor, feature: int) -> Shard:
+def _read(execution: Execution, kept: Kept, tensor: KeptTensor) -> Shard:
     """Our shard of a tensor, on the device."""
     nodes = execution.ranges_of(tensor.name).nodes
     width = execution.program.widths[tensor.name]
     kind = execution.tensors.type_of(tensor.name)
     if (tensor.rows, tensor.width, ROW_TYPES[tensor.dtype]) != (nodes, width, kind):
-        raise Damaged(f"{store.uri}: {tensor.name} has another shape or type than this run's")
-    layout = _layout(execution, tensor, feature)
+        raise Damaged(f"{kept.store.uri}: {tensor.name} has another shape or type than this run's")
+    layout = _layout(execution, tensor, kept.seal.feature)
     rows, columns = place_of(execution, tensor.name, layout)
     data = empty((rows[1] - rows[0], columns[1] - columns[0]), kind)
-    store.read(tensor, rows, columns, as_array(data))
+    kept.get(tensor.name, rows, as_array(data), columns[0])
     return Shard(layout, execution.exchange.staging.upload(data), width)
 
 
@@ -143,12 +148,91 @@ def _give_up(ctx: RunContext, store: LayerStore, name: str, why: str) -> None:
         ctx.graph_facts.kept.warn(f"the record of that layer could not be removed: {error}")
 
 
-def shape_of(place: tuple[Range, Range]) -> tuple[int, int]:
-    """Rows and columns of a place."""
-    (first, last), (left, right) = place
-    return last - first, right - left
-
-
 def contiguous(tensor: torch.Tensor) -> npt.NDArray[Any]:
     """A tensor's values as numpy has them, row by row; the same memory where they lie so."""
     return np.ascontiguousarray(as_array(tensor))
+
+
+def kept_shard(
+    whole: Execution, kept: Kept, before: Mapping[str, torch.Tensor], tensor: KeptTensor
+) -> Shard:
+    """Our shard of the rows that were kept; of new nodes they mean nothing.
+
+    Args:
+        before: node type -> [N] int64, the dense id that each node had then; -1: it is new.
+
+    Raises:
+        Damaged: they are not what was written, or of another form.
+    """
+    name, uri = tensor.name, kept.store.uri
+    kind, width = whole.tensors.type_of(name), whole.program.widths[name]
+    if (tensor.width, ROW_TYPES.get(tensor.dtype)) != (width, kind):
+        raise Damaged(f"{uri}: {name} has another width or type")
+    (first, last), columns = place_of(whole, name, tensor.layout)
+    then = before[whole.program.types[name]][first:last]
+    known = then >= 0
+    old = then[known]
+    low, high = _bounds(old)
+    if high > tensor.rows:
+        raise Damaged(f"{uri}: {name} has {tensor.rows} rows")
+    rows = empty((high - low, columns[1] - columns[0]), kind)
+    kept.get(name, (low, high), as_array(rows), columns[0])
+    if len(old) == last - first == high - low and bool((old.diff() == 1).all()):
+        return Shard(tensor.layout, rows, width)
+    out = empty((last - first, rows.shape[1]), kind)
+    out[known] = rows[old - low]
+    return Shard(tensor.layout, out, width)
+
+
+def kept_exact(
+    whole: Execution, kept: Kept, before: Mapping[str, torch.Tensor], tensor: KeptTensor
+) -> Beside:
+    """The exact rows that were kept beside our shard.
+
+    Raises:
+        Damaged: they are not what was written.
+    """
+    _, columns = place_of(whole, tensor.name, tensor.layout)
+    return _beside(whole, kept, before, tensor, "exact", columns)
+
+
+def kept_distances(
+    whole: Execution, kept: Kept, before: Mapping[str, torch.Tensor], tensor: KeptTensor
+) -> Beside:
+    """[k, 1] float32, how far rows of our shard may be from what their layer makes; see
+    :attr:`KeptTensor.bounds`.
+
+    Raises:
+        Damaged: they are not what was written.
+    """
+    kind = whole.tensors.type_of(tensor.name)
+    _, (left, _) = place_of(whole, tensor.name, tensor.layout)
+    columns = left, left + FLOAT_BYTES // kind.itemsize
+    rows = _beside(whole, kept, before, tensor, "bounds", columns)
+    return Beside(rows.rows, rows.values.contiguous().view(torch.float32))
+
+
+def _beside(
+    whole: Execution,
+    kept: Kept,
+    before: Mapping[str, torch.Tensor],
+    tensor: KeptTensor,
+    of: seals.Beside,
+    columns: Range,
+) -> Beside:
+    (first, last), _ = place_of(whole, tensor.name, tensor.layout)
+    then = before[whole.program.types[tensor.name]][first:last]
+    known = (then >= 0).nonzero().squeeze(1)
+    old, kind = then[known], whole.tensors.type_of(tensor.name)
+    like = as_array(torch.empty(0, dtype=kind)).dtype
+    ids, values = kept.beside(tensor.name, of, _bounds(old), columns, like)
+    rows = torch.from_numpy(ids)
+    at = torch.searchsorted(old, rows).clamp(max=max(0, len(old) - 1))
+    # Others were of nodes that are gone.
+    there = old[at] == rows if len(old) else torch.zeros(len(rows), dtype=torch.bool)
+    return Beside(known[at[there]], torch.from_numpy(values).view(kind)[there])
+
+
+def _bounds(old: torch.Tensor) -> tuple[int, int]:
+    """The range of some dense ids."""
+    return (int(old.min()), int(old.max()) + 1) if len(old) else (0, 0)

@@ -16,14 +16,14 @@ import torch
 
 from embertide.engine.stages.infer.base import Refreshing, agree, find_parts
 from embertide.engine.stages.infer.excerpt import PRIMITIVE, Excerpts, Made, Need
-from embertide.engine.stages.infer.kept_shards import kept_shard
 from embertide.engine.stages.infer.loop import Engine, results_in_rows
 from embertide.engine.stages.infer.moved import Beside, RowsBeside
-from embertide.engine.stages.infer.restoring import place_of
+from embertide.engine.stages.infer.restoring import kept_shard, place_of
 from embertide.graph.node_sets import any_rank
 from embertide.io.versions.layers import seals
-from embertide.io.versions.layers.patches import EarlierRows
+from embertide.io.versions.layers.reading import Kept
 from embertide.io.versions.layers.seals import Damaged, KeptTensor
+from embertide.io.versions.layers.writing import EarlierRows
 from embertide.kernels.torch_threads import on_one_thread
 from embertide.layouts import Shard
 from embertide.program.plans.boundaries import Part
@@ -52,7 +52,7 @@ class Audit:
     def __init__(self) -> None:
         self.beside: dict[tuple[str, seals.Beside], Beside] = {}
 
-    def begin(self, part: Part, tensors: Sequence[KeptTensor]) -> None:
+    def begin(self, part: Part, kept: Kept, tensors: Sequence[KeptTensor]) -> None:
         """A part begins, of which these tensors were kept.
 
         Raises:
@@ -176,11 +176,11 @@ class Stale:
         """Our shards of the rows that were kept of what a part makes; of new nodes they mean
         nothing."""
         shards, why, whole = dict[str, Shard](), "", self._engine.whole
-        sealed = {tensor.name: tensor for tensor in self._seals[part].tensors}
-        tensors = [sealed[name] for name in part.made]
+        kept, before = Kept(self._base.store, self._seals[part]), self._base.before
         try:
-            shards = {tensor.name: kept_shard(whole, self._base, tensor) for tensor in tensors}
-            self._audit.begin(part, tensors)
+            tensors = [kept.tensor(name) for name in part.made]
+            shards = {of.name: kept_shard(whole, kept, before, of) for of in tensors}
+            self._audit.begin(part, kept, tensors)
         except Damaged as error:
             why = str(error)
         agree(whole.exchange, why)

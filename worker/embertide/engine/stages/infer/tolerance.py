@@ -30,7 +30,6 @@ import torch
 
 from embertide.engine.stages.infer.base import Doubt, Refreshing
 from embertide.engine.stages.infer.excerpt import PRIMITIVE, Excerpts
-from embertide.engine.stages.infer.kept_shards import kept_distances, kept_exact
 from embertide.engine.stages.infer.loop import Engine
 from embertide.engine.stages.infer.moved import (
     Beside,
@@ -40,9 +39,10 @@ from embertide.engine.stages.infer.moved import (
     relative_errors,
     within,
 )
-from embertide.engine.stages.infer.restoring import place_of
+from embertide.engine.stages.infer.restoring import kept_distances, kept_exact, place_of
 from embertide.engine.stages.infer.stale import Audit
 from embertide.graph.exchange import Exchange
+from embertide.io.versions.layers.reading import Kept
 from embertide.io.versions.layers.seals import KeptTensor
 from embertide.kernels.torch_threads import on_one_thread
 from embertide.layouts import Shard
@@ -100,15 +100,15 @@ class Tolerance(Audit):
         self._right = dict[str, tuple[torch.Tensor, torch.Tensor]]()
         """Key of a result -> numbers of some of our rows, and what they are in a run of all."""
 
-    def begin(self, part: Part, tensors: Sequence[KeptTensor]) -> None:
+    def begin(self, part: Part, kept: Kept, tensors: Sequence[KeptTensor]) -> None:
         """See :class:`Audit`."""
-        whole, base = self._engine.whole, self._base
+        whole, before = self._engine.whole, self._base.before
         self.beside, self._far = {}, {}
         for tensor in tensors:
             if part.first > 0:
-                self.beside[tensor.name, "bounds"] = kept_distances(whole, base, tensor)
+                self.beside[tensor.name, "bounds"] = kept_distances(whole, kept, before, tensor)
             elif part.is_read(tensor.name):
-                self.beside[tensor.name, "exact"] = kept_exact(whole, base, tensor)
+                self.beside[tensor.name, "exact"] = kept_exact(whole, kept, before, tensor)
 
     def spare(
         self, part: Part, stale: Mapping[str, Rows], shards: Mapping[str, Shard]

@@ -1,16 +1,21 @@
-"""The record of a complete layer: its tensors, and their blocks with checksums."""
+"""The record of a complete layer: its tensors, and their blocks with checksums of their pages."""
 
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from xxhash import xxh3_128_hexdigest
+import numpy as np
+import numpy.typing as npt
+from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
-_FORM = 1
+_FORM = 2
 """The form of the record; another one counts as damaged, and the layer is computed again."""
+PAGE_BYTES = 16 << 10
+"""What is read of a block at least, since a checksum covers it; of a block's end less."""
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "int32": 4}
 POSITION_BYTES = 8
 """What a row's dense id takes in a patch."""
@@ -29,7 +34,7 @@ class Block:
         path: below the folder of the key.
         first, last: rows, by dense id; ``last`` is one past the last.
         left, right: columns, likewise.
-        checksum: XXH3 with 128 bits of the object, in hex.
+        checksums: of each page of the object, see :func:`checksums_of`.
         key: in whose folder it lies, where that is not its seal's; "": it is.
     """
 
@@ -38,7 +43,7 @@ class Block:
     last: int
     left: int
     right: int
-    checksum: str
+    checksums: str
     key: str = ""
 
     def size(self, item_bytes: int) -> int:
@@ -61,6 +66,17 @@ class PatchBlock(Block):
     def size(self, item_bytes: int) -> int:
         """Bytes of the object."""
         return self.rows * (POSITION_BYTES + (self.right - self.left) * item_bytes)
+
+
+def checksums_of(data: memoryview) -> str:
+    """XXH3 with 64 bits of each page of an object's bytes, as text: 1/1500 of their length."""
+    pages = (data[at : at + PAGE_BYTES] for at in range(0, len(data), PAGE_BYTES))
+    return b64encode(np.fromiter(map(xxh3_64_intdigest, pages), "<u8").tobytes()).decode()
+
+
+def from_text(checksums: str) -> npt.NDArray[np.uint64]:
+    """[pages] what :func:`checksums_of` has made a text of."""
+    return np.frombuffer(b64decode(checksums), "<u8")
 
 
 Patch = tuple[PatchBlock, ...]
@@ -143,6 +159,14 @@ class KeptTensor:
         return cls(**{**data, "blocks": blocks, "patches": patches, **beside})
 
 
+def kept_words(name: str, rows: int, width: int, made_of: str = "") -> KeptTensor:
+    """A tensor of int32, as digests, degrees and graphs are kept; without blocks."""
+    return KeptTensor(
+        name=name, rows=rows, width=width, dtype="int32", layout="rows", scaled=False, blocks=(),
+        made_of=made_of,
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class KeptEdges:
     """What is known of the edges of a relation since they were read, beside their graph.
@@ -177,11 +201,11 @@ class Seal:
     key: str
     name: str
     version: str
-    layer: int
-    layers: int
-    feature: int
+    layer: int = 0
+    layers: int = 0
+    feature: int = 1
     how: str = ""
-    tensors: tuple[KeptTensor, ...]
+    tensors: tuple[KeptTensor, ...] = ()
     edges: KeptEdges | None = None
 
     @property
