@@ -1,4 +1,4 @@
-"""Sets of rows that differ, forward through a plan, and plans of which all rows are computed."""
+"""Rows that are stale, forward through a plan, rows that are wanted, backward; whole plans."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from embertide.engine.stages.infer.moved import moved_rows, relative_errors
 from embertide.kernels.csr import Csr
 from embertide.kernels.hashing import hash_bytes
 from embertide.kernels.some_rows import targets_of
-from embertide.program.plans.flow import stale_in, stale_rows, why_whole
+from embertide.program.plans.flow import stale_in, stale_rows, wanted_in, why_whole
 from embertide.program.plans.plan import Plan
-from embertide.program.steps import Activation, Aggregate, Linear, Program, Propagate
+from embertide.program.steps import Activation, Aggregate, GraphNorm, Linear, Program, Propagate
 from embertide.program.steps.frontier import Changes
 from embertide.spec.grid import GridShape
 from tests.support.plans import in_slices
@@ -104,6 +104,47 @@ CHANGES: dict[str, tuple[int, ...]] = {"new": (), "features": (), "edges": (), "
 def test_sums_of_sums_reach_as_far_as_they_are_many() -> None:
     plan = plan_of(Propagate(out="out", layer=0, x="x", times=3, norm="in"))
     assert stale(plan, features=rows(1))["out"] == [1, 2, 3, 4]
+
+
+def wanted(plan: Plan, *some: int) -> tuple[dict[tuple[int, str], list[int]], dict[str, list[int]]]:
+    """Layer and relation -> rows whose edges some rows of ``out`` want, and node type -> rows."""
+    nodes, results = dict.fromkeys(plan.program.types.values(), NODES), {"out": rows(*some)}
+    found = wanted_in(
+        plan, plan.ops, results, nodes, lambda _name, of: of.roll(-1) & rows(*range(7))
+    )
+    graphs, types = found
+    return (
+        {key: of.nonzero().flatten().tolist() for key, of in graphs.items()},
+        {key: of.nonzero().flatten().tolist() for key, of in types.items()},
+    )
+
+
+def test_sums_want_the_sources_of_what_is_wanted_and_its_own_rows() -> None:
+    graphs, types = wanted(plan_of(*TWO_SUMS, layers=2), 4)
+    assert graphs == {(1, ""): [4], (0, ""): [3, 4]}
+    assert types == {"": [2, 3, 4]}
+
+
+def test_sums_of_sums_want_as_far_as_they_are_many() -> None:
+    plan = plan_of(Propagate(out="out", layer=0, x="x", times=3, norm="in"))
+    assert wanted(plan, 4) == ({(0, ""): [2, 3, 4]}, {"": [1, 2, 3, 4]})
+
+
+def test_sums_between_two_types_want_sources_alone() -> None:
+    """Though both have as many nodes."""
+    step = Aggregate(out="out", layer=0, x="x", relation="a:to:b")
+    program = Program(
+        steps=(step,), params={}, widths={"x": 4, "out": 4}, layers=1, inputs={"a": "x"},
+        results={"b": "out"},
+    )  # fmt: skip
+    graphs, types = wanted(in_slices(program, GridShape()), 4)
+    assert graphs == {(0, "a:to:b"): [4]}
+    assert types == {"b": [4], "a": [3]}
+
+
+def test_statistics_want_all_rows() -> None:
+    plan = plan_of(GraphNorm(out="out", layer=0, x="x", over="all"))
+    assert wanted(plan, 4) == ({}, {"": [*range(NODES)]})
 
 
 def test_plans_say_why_all_rows_are_computed() -> None:
