@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 import torch
 
-from embertide.engine.stages.infer.excerpt import Excerpts, Made, Need
-from embertide.engine.stages.infer.kept_rows import KeptExcerpts, KeptRows, SomeFeatures
+from embertide.engine.stages.infer.excerpts import Excerpts, Made, Need
 from embertide.engine.stages.infer.loop import Engine
+from embertide.engine.stages.infer.moved import Beside
+from embertide.engine.stages.infer.store import KeptRows, KeptStore, SomeFeatures
 from embertide.errors import InputError
 from embertide.io.versions.layers.seals import Damaged, Seal
 from embertide.io.versions.layers.store import LayerStore
@@ -112,7 +113,8 @@ class Asked:
             shard = made.execution.tensors.converted(name, "rows", made.execution.channel(0))
             ours = own_rows(whole, rows, of_type)[made.excerpt.of_ours(whole, of_type, "rows")]
             self._values[name] = shard.data[ours.to(shard.data.device)]
-            self.excerpts.keep(name, rows, self._values[name])
+            numbers = own_rows(whole, rows, of_type).nonzero().squeeze(1)
+            self.excerpts.store.put(name, Beside(numbers, self._values[name]))
 
     def results(self) -> dict[str, torch.Tensor]:
         """Key of a result -> [k, D'] float32, its chosen rows of our sub-range, in their order."""
@@ -225,13 +227,15 @@ def asked_over_kept(
     """
     computed = {of: before < 0 for of, before in kept.before.items()}
     computed |= {of: computed[of] | rows for of, rows in chosen.items()}
-    excerpts = KeptExcerpts(engine, kept, computed)
-    plan, row_type = excerpts.plan, engine.ctx.job.spec.inference.rows
+    plan, row_type = engine.plan, engine.ctx.job.spec.inference.rows
     parts = parts_of(plan)
-    excerpts.begins_with({
+    seals = {
         end.at: sealed_end(kept.store, plan, end, row_type, kept.basis)
         for end in (part.end for part in parts[:-1])
-    })  # fmt: skip
+    }
+    store = KeptStore(engine, kept, computed, seals)
+    excerpts = Excerpts(engine, store)
+    parts = parts_of(excerpts.plan)
     asked, needed = Asked(excerpts, parts, chosen, computed), dict[str, Rows]()
     for part, need in asked.needs.items():
         for (_, relation), rows in need.graphs.items():
@@ -241,5 +245,5 @@ def asked_over_kept(
             if of in need.nodes and part.first <= plan.last_reads.get(name, -1):
                 join(needed, of, need.nodes[of])
     features = {of: SomeFeatures(rows, read(of, rows)) for of, rows in needed.items()}
-    excerpts.take(features)
+    store.take(features)
     return asked, features

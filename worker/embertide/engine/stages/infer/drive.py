@@ -31,11 +31,11 @@ from embertide.engine.stages.infer.asked import (
     own_rows,
 )
 from embertide.engine.stages.infer.base import Doubt, Refreshing
-from embertide.engine.stages.infer.excerpt import Excerpts, Made, Need
+from embertide.engine.stages.infer.excerpts import Excerpts, Made, Need
 from embertide.engine.stages.infer.keeping import Keeping, LayerKeeper
-from embertide.engine.stages.infer.kept_rows import KeptRows
 from embertide.engine.stages.infer.loop import Engine
 from embertide.engine.stages.infer.stale import Audit, Stale
+from embertide.engine.stages.infer.store import KeptRows
 from embertide.engine.stages.infer.tolerance import Tolerance
 from embertide.facts.telemetry.refresh import FULL_RUN
 from embertide.layouts import Shard

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from embertide.engine.stages.infer.base import Refreshing, agree, find_parts
-from embertide.engine.stages.infer.excerpt import PRIMITIVE, Excerpts, Made, Need
+from embertide.engine.stages.infer.excerpts import PRIMITIVE, Excerpts, Made, Need
 from embertide.engine.stages.infer.loop import Engine, results_in_rows
 from embertide.engine.stages.infer.moved import Beside, RowsBeside
 from embertide.engine.stages.infer.restoring import kept_shard, place_of

@@ -29,7 +29,7 @@ from dataclasses import replace
 import torch
 
 from embertide.engine.stages.infer.base import Doubt, Refreshing
-from embertide.engine.stages.infer.excerpt import PRIMITIVE, Excerpts
+from embertide.engine.stages.infer.excerpts import PRIMITIVE, Excerpts
 from embertide.engine.stages.infer.loop import Engine
 from embertide.engine.stages.infer.moved import (
     Beside,
@@ -177,7 +177,8 @@ class Tolerance(Audit):
         """After the first part, whose exact rows are known: measure from there on."""
         if part.first > 0:
             return
-        self._exact.corrects({name: rows for (name, _), rows in self.beside.items()})
+        for (name, _), exact in self.beside.items():
+            self._exact.store.put(name, exact)
         at = part.end.at if part.end.at < len(part.plan.ops) else 0
         rest, program, whole = all_of(self._exact.plan, at), part.plan.program, self._engine.whole
         with on_one_thread():

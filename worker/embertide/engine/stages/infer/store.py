@@ -1,4 +1,8 @@
-"""Excerpts of the graphs in which other nodes have the rows and degrees that a version has kept."""
+"""Where the rows are that a part begins with: in memory, or among those that a version has kept.
+
+Rows that were put are newer, and stand in the place of these: those that earlier parts have
+computed, or exact rows where dependents have seen others.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from embertide.engine.stages.infer.excerpt import Excerpt, Excerpts
+from embertide.engine.stages.infer.excerpt import Excerpt
 from embertide.engine.stages.infer.loop import Engine
+from embertide.engine.stages.infer.moved import Beside
 from embertide.engine.stages.infer.restoring import as_array
 from embertide.graph.graph import Degrees, LayerGraph
 from embertide.graph.views import EdgeView
@@ -103,11 +108,53 @@ class DegreesThen:
         return torch.where(self.computed[0 if end == "in" else 1], now, kept)
 
 
-class KeptExcerpts(Excerpts):
-    """Runs operations for some nodes of one process; other rows are those that were kept.
+class RowStore:
+    """Rows of the tensors of all nodes, which are in memory; features stay as they are."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.whole = engine, engine.whole
+        self._newer = dict[str, Beside]()
+
+    def put(self, name: str, rows: Beside) -> None:
+        """Rows of our shard of a tensor, in place of those that are there."""
+        self._newer[name] = rows
+
+    def begin(self, part: Part) -> None:
+        """What comes next is read for a part."""
+
+    def get(self, excerpt: Excerpt, name: str) -> Shard:
+        """Our rows of an excerpt of a tensor that a part begins with."""
+        newer = self._newer.get(name)
+        shard = self._older(excerpt, name, newer)
+        if newer is not None:
+            of_type = self.whole.program.types[name]
+            newer.put_into(shard.data, excerpt.of_ours(self.whole, of_type, shard.layout))
+        return shard
+
+    def _older(self, excerpt: Excerpt, name: str, _newer: Beside | None) -> Shard:
+        """The same of what is there, but for newer rows."""
+        return excerpt.shard(self.whole, name)
+
+    def features(self, part: Part, excerpt: Excerpt, node_type: str) -> Loaded:
+        """The features of an excerpt's nodes, if an operation of a part or of later ones reads
+        them; none else. Collective: every rank must call."""
+        name, given = part.plan.program.inputs[node_type], self.engine.loaded[node_type]
+        if part.plan.last_reads.get(name, -1) < part.first:
+            return Loaded(given.ids[:0], given.data[:0], placed=True)
+        channel = self.whole.exchange.channel("world", "features")
+        return excerpt.features(self.whole, channel, node_type, given)
+
+    def with_degrees(self, _graph: LayerGraph, own: LayerGraph) -> LayerGraph:
+        """An excerpt's layer graph with the degrees of all nodes."""
+        return own
+
+
+class KeptStore(RowStore):
+    """Rows and degrees of all nodes that a version has kept, for one process.
 
     Args:
         computed: node type -> [N] bool, the nodes whose rows are computed wherever they are read.
+        seals: number of an operation -> the kept layer that a part begins with there.
     """
 
     def __init__(
@@ -115,38 +162,24 @@ class KeptExcerpts(Excerpts):
         engine: Engine,
         kept: KeptRows,
         computed: Mapping[str, Rows],
+        seals: Mapping[int, Seal],
     ) -> None:
         super().__init__(engine)
         self._kept, self._computed = kept, computed
-        self._layers: Mapping[int, Kept] = {}
+        self._layers = {at: Kept(kept.store, seal) for at, seal in seals.items()}
         self._sealed: Kept | None = None
-        self._values: dict[str, tuple[Rows, torch.Tensor]] = {}
         self._read: Mapping[str, SomeFeatures] = {}
 
     def take(self, features: Mapping[str, SomeFeatures]) -> None:
-        """The features of all nodes that operations need these of, by node type."""
+        """The features of all nodes that parts need these of, by node type."""
         self._read = features
 
-    def begins_with(self, seals: Mapping[int, Seal]) -> None:
-        """Number of an operation -> the kept layer with whose tensors a part begins there."""
-        self._layers = {at: Kept(self._kept.store, seal) for at, seal in seals.items()}
-
-    def open(self, part: Part) -> None:
-        """Also the kept layer that the part begins with."""
-        super().open(part)
+    def begin(self, part: Part) -> None:
+        """See :class:`RowStore`."""
         self._sealed = self._layers.get(part.first)
 
-    def keep(self, name: str, rows: Rows, values: torch.Tensor) -> None:
-        """Rows that were computed, for the operations after.
-
-        Args:
-            rows: [N] bool.
-            values: [k, D] those rows.
-        """
-        self._values[name] = rows, values
-
-    def shard(self, excerpt: Excerpt, name: str) -> Shard:
-        """The rows of an excerpt: computed ones, else those that were kept.
+    def _older(self, excerpt: Excerpt, name: str, newer: Beside | None) -> Shard:
+        """The rows that were kept.
 
         Raises:
             Damaged: they are not what was written.
@@ -155,16 +188,14 @@ class KeptExcerpts(Excerpts):
         of_type, width = whole.program.types[name], whole.program.widths[name]
         rows = excerpt.rows[of_type].nonzero().squeeze(1)
         data = torch.zeros(len(rows), width, dtype=whole.tensors.type_of(name))
-        computed, values = self._values.get(name, (torch.zeros_like(excerpt.rows[of_type]), None))
-        own = computed[rows]
-        before = self._kept.before[of_type][rows]
+        then = self._kept.before[of_type].clone()
+        if newer is not None:
+            then[newer.rows] = -1
         # A new node that no row needs is only there to fill an excerpt.
-        kept = (~own & (before >= 0)).nonzero().squeeze(1)
+        kept = (then[rows] >= 0).nonzero().squeeze(1)
         read = empty((len(kept), width), data.dtype)
-        sealed.get(name, before[kept].numpy(), as_array(read))
+        sealed.get(name, then[rows][kept].numpy(), as_array(read))
         data[kept] = read
-        if values is not None:
-            data[own] = values[excerpt.rows[of_type][computed]]
         return Shard(tensor.layout, data, width)
 
     def features(self, part: Part, excerpt: Excerpt, node_type: str) -> Loaded:
@@ -198,9 +229,8 @@ class KeptExcerpts(Excerpts):
             raise Damaged(f"{uri}: {name} was kept in another way")
         return self._sealed, tensor
 
-    def graph(self, excerpt: Excerpt, graph: LayerGraph, wanted: Rows) -> LayerGraph:
-        """A layer graph with the edges of some rows, and the degrees that others had then."""
-        own = super().graph(excerpt, graph, wanted)
+    def with_degrees(self, graph: LayerGraph, own: LayerGraph) -> LayerGraph:
+        """Those of nodes that are computed are the graph's, of others those that they had then."""
         source, destination = ends_of(graph.relation)
         by_source = self._computed[source]
         if graph.relation in self._kept.same:
