@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from embertide.engine.stages.infer import Refreshing, stale
+from embertide.engine.stages.infer import stale
 from embertide.engine.stages.infer import tolerance as bounded
 from embertide.graph.exchange import Exchange
+from embertide.io.versions.layers.reading import Kept
 from embertide.io.versions.layers.seals import KeptTensor
 from embertide.layouts import Shard
 from embertide.program.steps import Aggregate, Program
@@ -142,8 +145,10 @@ def kept_results_a_little_wrong(
     """The same, but what was kept of results is off by less than the tolerance."""
     plain = stale.kept_shard
 
-    def wrong(whole: Execution, going_on: Refreshing, tensor: KeptTensor) -> Shard:
-        shard = plain(whole, going_on, tensor)
+    def wrong(
+        whole: Execution, kept: Kept, before: Mapping[str, torch.Tensor], tensor: KeptTensor
+    ) -> Shard:
+        shard = plain(whole, kept, before, tensor)
         if tensor.name in whole.program.results.values():
             shard.data.mul_(1 + TOLERANCE / 100)
         return shard
