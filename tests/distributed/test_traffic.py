@@ -12,6 +12,7 @@ import torch
 from embertide.engine.planning.tensors import tensor_moves
 from embertide.facts.telemetry.recorder import Label
 from embertide.footprint import GraphSize
+from embertide.graph.moves import Conversion, Move, Statistics, TileRows, WholeRows
 from embertide.grid import Grid
 from embertide.layouts import ROW_TYPES
 from embertide.program.steps import (
@@ -27,7 +28,6 @@ from embertide.program.steps import (
     Propagate,
     Step,
 )
-from embertide.program.steps.moves import Conversion, Move, Statistics, TileRows, WholeRows
 from embertide.spec.grid import GridShape
 from tests.support.formulas import Formulas
 from tests.support.plans import in_slices

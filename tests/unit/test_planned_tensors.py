@@ -35,7 +35,10 @@ def size(graph: int = 1, feature: int = 1) -> GraphSize:
 
 
 def program(*steps: Step, **widths: int) -> Program:
-    return Program(steps=steps, params={"w": torch.zeros(1, 1)}, widths=widths, layers=1)
+    products = [step for step in steps if isinstance(step, Linear)]
+    params = {"w": torch.zeros(1)}
+    params |= {of.weight: torch.zeros(widths[of.out], widths[of.x]) for of in products}
+    return Program(steps=steps, params=params, widths=widths, layers=1)
 
 
 def peak(
@@ -51,7 +54,7 @@ def sum_of(x: str, out: str) -> Aggregate:
 
 
 def product_of(x: str, out: str) -> Linear:
-    return Linear(out=out, layer=0, x=x, weight="w")
+    return Linear(out=out, layer=0, x=x, weight=f"to {out}")
 
 
 SUM_AND_PRODUCT = program(sum_of("x", "sums"), product_of("sums", "out"), x=10, sums=10, out=7)
@@ -132,7 +135,8 @@ def test_messages_hold_a_chunk_of_edges_beside_both_ends(monkeypatch: pytest.Mon
     monkeypatch.setattr(message, "CHUNK_VALUES", 5000)
     one = Message(out="out", layer=0, x="a", target="a", lines=("out = add(s, t)",))
     spread = replace(one, reduce="var")
-    # The ends, the result, and for a spread the means; five thousand numbers at a time.
+    # The ends, the result and counts, and for a spread the means; of 161 edges both ends, their
+    # weight and the message at a time.
     for step, tensors in ((one, 2), (spread, 3)):
         found = peak(program(product_of("x", "a"), step, x=1, a=10, out=10), size())
-        assert found == tensors * 10 * ONE + 4 * 5000
+        assert found == (tensors * 10 + 1) * ONE + 4 * 161 * 31

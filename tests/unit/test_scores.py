@@ -11,12 +11,12 @@ import torch
 from embertide.engine.planning.tensors import tensor_moves
 from embertide.errors import ModelError
 from embertide.footprint import GraphSize
+from embertide.graph.moves import Landing
 from embertide.models.reference import run_typed_reference
 from embertide.program.plans.passes import make_plan
 from embertide.program.plans.scores import narrow_scores
 from embertide.program.steps import HeadDot, Linear, Program
 from embertide.program.steps.heads import fold_heads
-from embertide.program.steps.moves import Landing
 from embertide.program.steps.shapes import Shapes
 from embertide.spec.grid import GridShape
 from tests.support.plans import in_slices, order_steps, target

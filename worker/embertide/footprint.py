@@ -23,6 +23,11 @@ FEW = 2
 """Remote non-zeros of a row of a group, of which fewer are packed: half the bytes or less."""
 
 
+def mean_heads(heads: int, slices: int) -> float:
+    """Heads that the columns of a slice belong to, on average."""
+    return (heads + slices - math.gcd(heads, slices)) / slices
+
+
 @dataclass(frozen=True, kw_only=True)
 class Size:
     """What decides the memory of a relation: edges between the nodes of two types, or of one.
@@ -94,7 +99,7 @@ class Size:
 
     def heads(self, heads: int) -> float:
         """H': heads that a worker's columns belong to, on average over the M slices."""
-        return (heads + self.feature - math.gcd(heads, self.feature)) / self.feature
+        return mean_heads(heads, self.feature)
 
     def unique(self, count: int | None = None) -> float:
         """Expected unique remote sources of one of ``count`` equal ranges of rows.

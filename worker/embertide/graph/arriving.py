@@ -18,11 +18,14 @@ from itertools import islice
 
 import torch
 
+from embertide.footprint import FLOAT_BYTES
 from embertide.graph.buffers import Buffers
 from embertide.graph.exchange import Channel
+from embertide.graph.ghosts import GhostSources, ghosts_of
 from embertide.graph.in_place import shared
 from embertide.graph.pending import Pending
 from embertide.graph.sources import Sources
+from embertide.kernels.ghosts import on_ghosts
 from embertide.kernels.rows import gather_rows
 
 
@@ -56,6 +59,30 @@ class Arrived:
     scale: torch.Tensor | None = None
 
 
+def _ghosts_arriving(
+    channel: Channel,
+    sources: Sources,
+    local: torch.Tensor,
+    pick: Pick,
+    *,
+    width: int,
+    depth: int,  # noqa: ARG001
+    reuse: bool = False,  # noqa: ARG001
+) -> Iterator[Arrived]:
+    """One group for all, while the buffers of as many are there as are at a time."""
+    assert isinstance(sources, GhostSources)
+    exchange, scaled = ghosts_of(channel), pick.scale is not None
+    exchange.moves.append(sources.move(width, channel.label.primitive, scaled=scaled))
+    buffers = [exchange.buffer(sources.in_flight(width))]
+    if scaled and channel.in_place and sources.union.graph > 1:
+        # Factors are copied to where peers can read them.
+        buffers.append(exchange.buffer(FLOAT_BYTES * sources.union.columns / sources.union.graph))
+    yield Arrived(local, None, scale=pick.scale)
+    if sources.remote:
+        yield Arrived(local, slice(0, 0), 0)
+
+
+@on_ghosts(_ghosts_arriving)
 def arriving(
     channel: Channel,
     sources: Sources,
@@ -122,6 +149,16 @@ def _in_place(
         yield Arrived(source, None, scale=scales[0] if scales else None)
 
 
+@contextmanager
+def _every_ghost(
+    channel: Channel, sources: Sources, tensors: Sequence[torch.Tensor]
+) -> Iterator[list[torch.Tensor]]:
+    assert isinstance(sources, GhostSources)
+    ghosts_of(channel).moves.append(sources.move(tensors[0].shape[1], "spmm", scaled=False))
+    yield list(tensors)
+
+
+@on_ghosts(_every_ghost)
 @contextmanager
 def every_row(
     channel: Channel, sources: Sources, tensors: Sequence[torch.Tensor]

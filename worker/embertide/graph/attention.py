@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, cast
 
 import torch
 
+from embertide.footprint import FLOAT_BYTES, mean_heads
 from embertide.graph.arriving import (
     arriving,
     arriving_rows,
@@ -24,10 +26,35 @@ from embertide.graph.arriving import (
     tile_operand,
 )
 from embertide.graph.exchange import Channel
+from embertide.graph.ghosts import GhostChannel, GhostSources, ghosts_of
+from embertide.graph.moves import HeadScores
 from embertide.graph.sources import Sources
 from embertide.grid import ColumnSlices, Grid
 from embertide.kernels import attention as kernels
+from embertide.kernels.ghosts import on_ghosts
 from embertide.kernels.heads import HeadColumns, PairScore, RowSums
+
+
+@dataclass(frozen=True)
+class _MeanColumns(HeadColumns):
+    """Columns of a mean worker, and the heads that they belong to on average."""
+
+    mean: float
+
+    @property
+    def count(self) -> int:
+        return cast(int, self.mean)
+
+
+def _mean_columns(channel: Channel, heads: int, width: int) -> HeadColumns:
+    mean = mean_heads(heads, channel.grid.feature)
+    return _MeanColumns(heads, width, 0, cast(int, width / channel.grid.feature), mean)
+
+
+@on_ghosts(_mean_columns)
+def own_heads(channel: Channel, heads: int, width: int) -> HeadColumns:
+    """Our columns of a tensor whose ``width`` columns are those of ``heads`` heads."""
+    return head_columns(channel.grid, heads, width, channel.grid.m)
 
 
 def head_columns(grid: Grid, heads: int, width: int, m: int) -> HeadColumns:
@@ -35,6 +62,29 @@ def head_columns(grid: Grid, heads: int, width: int, m: int) -> HeadColumns:
     return HeadColumns(heads, width, *ColumnSlices(width, grid.feature).bounds(m))
 
 
+def _scatter_ghosts(
+    channel: Channel,
+    rows: torch.Tensor,
+    width: int,  # noqa: ARG001
+) -> torch.Tensor:
+    assert isinstance(channel, GhostChannel)
+    exchange, primitive, others = channel.exchange, channel.label.primitive, channel.grid.feature
+    (relation,), heads = channel.relations, round(rows.shape[1])
+    size = exchange.size.of_relation(relation)
+    of: Literal["edge", "source", "target"] = "edge"
+    if primitive == "scalars":
+        of = "target" if rows.shape[0] == size.nodes / size.workers else "source"
+    exchange.moves.append(HeadScores(channel.label.layer, relation, heads, primitive, of))
+    if others == 1:
+        return rows
+    all_rows, columns = rows.shape[0] * others, mean_heads(heads, others)
+    sent = exchange.tensor(rows.shape[0], columns * others)
+    received = exchange.tensor(all_rows, columns)
+    del sent
+    return torch.cat([received])
+
+
+@on_ghosts(_scatter_ghosts)
 def scatter_heads(channel: Channel, rows: torch.Tensor, width: int) -> torch.Tensor:
     """[k, H] of our sub-range -> [K, H'] of the partition, for the heads of our columns.
 
@@ -53,6 +103,24 @@ def scatter_heads(channel: Channel, rows: torch.Tensor, width: int) -> torch.Ten
     return torch.cat(channel.all_to_all([rows[:, span].contiguous() for span in slices]))
 
 
+def _fetch_ghosts(
+    channel: Channel,
+    sources: Sources,
+    scores: Sequence[torch.Tensor],
+    depth: int,  # noqa: ARG001
+) -> list[list[torch.Tensor]]:
+    """Scores of remote rows; for several steps also those of our rows, joined and cut again."""
+    assert isinstance(sources, GhostSources)
+    exchange, union = ghosts_of(channel), sources.union
+    heads = sum(score.shape[1] for score in scores)
+    exchange.moves.append(sources.move(heads, channel.label.primitive, scaled=False))
+    own = 2 * union.columns / union.graph if len(scores) > 1 else 0.0
+    fetched = own + (union.unique() if union.graph > 1 else 0.0)
+    part = exchange.buffer(FLOAT_BYTES * heads * fetched)
+    return [[part, part] for _ in scores]
+
+
+@on_ghosts(_fetch_ghosts)
 def fetch_scalars(
     channel: Channel, sources: Sources, scores: Sequence[torch.Tensor], depth: int
 ) -> list[list[torch.Tensor]]:

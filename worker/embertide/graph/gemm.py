@@ -20,10 +20,13 @@ import torch
 from embertide.footprint import FLOAT_BYTES
 from embertide.graph.buffers import Buffers
 from embertide.graph.exchange import Channel
+from embertide.graph.ghosts import GhostRanges, ghosts_of
 from embertide.graph.in_place import shared
+from embertide.graph.moves import Conversion
 from embertide.graph.pending import Pending
 from embertide.grid import Axis, ColumnSlices, RowRanges
 from embertide.kernels.epilogue import Epilogue
+from embertide.kernels.ghosts import on_ghosts
 from embertide.kernels.memory import empty_as
 from embertide.kernels.spmm import multiply
 
@@ -51,11 +54,32 @@ def linear(
         onto: [n, D'] what the product is added to, before the epilogue, and where the result is.
         dtype: of the result, where there is nothing that it is added to.
     """
-    out = empty_as(x, len(x), len(weight), dtype=dtype) if onto is None else onto
+    out = empty_as(x, x.shape[0], len(weight), dtype=dtype) if onto is None else onto
     multiply(out, x, weight, last, accumulate=onto is not None)
     return out
 
 
+def _count_ring(channel: Channel, ranges: RowRanges, width: int) -> None:
+    assert isinstance(ranges, GhostRanges)
+    move = Conversion(channel.label.layer, ranges.node_type, width, channel.label.primitive)
+    ghosts_of(channel).moves.append(move)
+
+
+def _ring_of_ghosts(
+    channel: Channel,
+    ranges: RowRanges,
+    tile: torch.Tensor,
+    weight: torch.Tensor,
+    last: Epilogue,  # noqa: ARG001
+    onto: torch.Tensor | None = None,
+) -> torch.Tensor:
+    _count_ring(channel, ranges, weight.shape[1])
+    rows = tile.shape[0] / channel.grid.feature
+    made = ghosts_of(channel).tensor
+    return made(rows, len(weight), dtype=weight.dtype) if onto is None else onto
+
+
+@on_ghosts(_ring_of_ghosts)
 def ring_gemm(
     channel: Channel,
     ranges: RowRanges,
@@ -95,6 +119,22 @@ def _put_together(out: torch.Tensor, parts: list[torch.Tensor], slices: ColumnSl
         out[:, slice(*slices.bounds(m))] = part
 
 
+def _ghosts_to_rows(
+    channel: Channel,
+    ranges: RowRanges,
+    tile: torch.Tensor,
+    width: int,
+    *,
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    if channel.grid.feature == 1:
+        return tile
+    _count_ring(channel, ranges, width)
+    rows = tile.shape[0] / channel.grid.feature
+    return ghosts_of(channel).tensor(rows, width, dtype=dtype or tile.dtype)
+
+
+@on_ghosts(_ghosts_to_rows)
 def tile_to_rows(
     channel: Channel,
     ranges: RowRanges,

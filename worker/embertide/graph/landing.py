@@ -19,16 +19,35 @@ from embertide.graph.arriving import Operand, Pick
 from embertide.graph.batches import count_batches
 from embertide.graph.buffers import Buffers
 from embertide.graph.exchange import Channel
+from embertide.graph.ghosts import ghosts_of
 from embertide.graph.pending import Pending
-from embertide.grid import ColumnSlices, Grid, RowRanges
+from embertide.grid import ColumnSlices, RowRanges
+from embertide.kernels.ghosts import on_ghosts
 from embertide.kernels.memory import as_type, empty_as
 from embertide.kernels.owners import split_by_owner
 from embertide.kernels.rows import gather_rows, scatter_rows
 from embertide.layouts import Layout, Loaded, Shard
 
 
+def _ghost_operand(
+    channel: Channel,
+    loaded: Loaded,
+    scale: torch.Tensor | None,
+    dtype: torch.dtype = torch.float32,
+) -> Operand:
+    """A mean worker's columns."""
+    data, feature = as_type(loaded.data, dtype), channel.grid.feature
+    own = (
+        data
+        if feature == 1
+        else ghosts_of(channel).tensor(data.shape[0], loaded.width / feature, dtype=dtype)
+    )
+    return Operand(own, Pick(lambda _peer: data), scale)
+
+
+@on_ghosts(_ghost_operand)
 def loaded_operand(
-    grid: Grid, loaded: Loaded, scale: torch.Tensor | None, dtype: torch.dtype = torch.float32
+    channel: Channel, loaded: Loaded, scale: torch.Tensor | None, dtype: torch.dtype = torch.float32
 ) -> Operand:
     """Loaded rows as the source of an aggregation; a peer gets the columns of its own slice.
 
@@ -36,6 +55,7 @@ def loaded_operand(
         scale: [n] factor per loaded row, or None.
         dtype: in which they are summed and travel.
     """
+    grid = channel.grid
     slices, data = ColumnSlices(loaded.width, grid.feature), as_type(loaded.data, dtype)
 
     def columns(peer: int) -> torch.Tensor:

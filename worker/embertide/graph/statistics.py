@@ -12,7 +12,10 @@ from typing import Literal
 import torch
 
 from embertide.graph.exchange import Exchange
+from embertide.graph.ghosts import GhostExchange
+from embertide.graph.moves import Statistics
 from embertide.grid import AxisName, RowRanges
+from embertide.kernels.ghosts import on_ghosts
 from embertide.kernels.moments import Moments, join, of_rows
 from embertide.layouts import Layout, Shard
 
@@ -24,6 +27,15 @@ def axis_of(layout: Layout, slices: int) -> AxisName:
     return "graph" if layout == "tile" or slices == 1 else "world"
 
 
+def _ghost_moments(exchange: Exchange, ranges: RowRanges, x: Shard, layer: int) -> Moments:
+    assert isinstance(exchange, GhostExchange)
+    columns, axis = x.data.shape[1], axis_of(x.layout, exchange.grid.feature)
+    exchange.moves.append(Statistics(layer, axis, 2 * columns))
+    found = exchange.counted(columns)
+    return Moments(ranges.nodes, found, torch.empty_like(found))
+
+
+@on_ghosts(_ghost_moments)
 def column_moments(exchange: Exchange, ranges: RowRanges, x: Shard, layer: int) -> Moments:
     """The moments of the columns that we hold, over all nodes. Collective: every rank must call."""
     axis = axis_of(x.layout, exchange.grid.feature)
@@ -60,6 +72,17 @@ def sum_over_all(exchange: Exchange, own: torch.Tensor, layer: int) -> torch.Ten
     return torch.stack(channel.all_gather(own.flatten())).sum(0).view_as(own)
 
 
+def _all_ghosts(exchange: Exchange, own: Moments, layout: Layout, layer: int) -> Moments:
+    assert isinstance(exchange, GhostExchange)
+    columns, slices = own.mean.shape[0], exchange.grid.feature
+    if layout == "rows" or slices == 1:
+        return own
+    exchange.moves.append(Statistics(layer, "feature", 2 * columns))
+    found = exchange.counted(columns * slices)
+    return Moments(own.count, found, torch.empty_like(found))
+
+
+@on_ghosts(_all_ghosts)
 def all_columns(exchange: Exchange, own: Moments, layout: Layout, layer: int) -> Moments:
     """The moments of every column, by those of each slice. Collective: every rank must call."""
     if layout == "rows" or exchange.grid.feature == 1:

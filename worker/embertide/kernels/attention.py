@@ -13,6 +13,7 @@ import torch
 
 from embertide.kernels import attention_torch, gpu, native
 from embertide.kernels.block import Block
+from embertide.kernels.ghosts import changes_first
 from embertide.kernels.heads import PairScore, RowSums
 
 
@@ -20,6 +21,7 @@ def _native(x: torch.Tensor) -> bool:
     return native.lib is not None and x.device.type == "cpu"
 
 
+@changes_first
 def add_additive(
     sums: RowSums,
     block: Block,
@@ -53,6 +55,7 @@ def add_additive(
     sums.fresh = False
 
 
+@changes_first
 def add_pairs(
     sums: RowSums,
     block: Block,
@@ -78,6 +81,7 @@ def add_pairs(
     sums.fresh = False
 
 
+@changes_first
 def add_shares(
     sums: RowSums, block: Block, x: torch.Tensor, shares: torch.Tensor, *, weighted: bool
 ) -> None:
@@ -129,6 +133,7 @@ def _attend(
     )
 
 
+@changes_first
 def set_pair_scores(
     out: torch.Tensor, block: Block, key: torch.Tensor, query: torch.Tensor, score: PairScore
 ) -> None:
@@ -156,6 +161,7 @@ def set_pair_scores(
         attention_torch.set_pair_scores(out, block, key.float(), query, score)
 
 
+@changes_first
 def row_softmax_(
     scores: torch.Tensor, indptr: torch.Tensor, logs: torch.Tensor | None = None
 ) -> torch.Tensor:

@@ -117,7 +117,7 @@ class RowSums:
         """Begin as :meth:`begin` does, in a tensor that is there; rows may be apart."""
         sums = cls(out, heads)
         if softmax_blocks > 1:
-            state = torch.empty(2, len(out), heads.count, device=out.device)
+            state = out.new_empty(2, out.shape[0], heads.count)
             sums.top, sums.total = state
         return sums
 

@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional
 
 from embertide.kernels import native
+from embertide.kernels.ghosts import changes_first, is_ghost
 from embertide.kernels.memory import empty_as
 
 _CHUNK_VALUES = 1 << 18
@@ -23,6 +24,8 @@ _SHARED_VALUES = 1 << 15
 def head_dot(x: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
     """[n, H*F] and [H, F] -> [n, H]: each head's dot product with its vector."""
     heads, per_head = vector.shape
+    if is_ghost(x):
+        return x.new_empty(x.shape[0], heads)
     if native.lib is not None and x.device.type == "cpu" and x.dtype == torch.float32:
         out = empty_as(x, len(x), heads)
         native.lib.head_dots(out, x, vector.contiguous())
@@ -38,6 +41,7 @@ def pair_dot(a: torch.Tensor, b: torch.Tensor, heads: int) -> torch.Tensor:
     return (a * b).reshape(len(a), heads, a.shape[1] // heads).sum(2)
 
 
+@changes_first
 def affine_(
     x: torch.Tensor, scale: torch.Tensor | None, shift: torch.Tensor | None
 ) -> torch.Tensor:
@@ -49,6 +53,7 @@ def affine_(
     return x
 
 
+@changes_first
 def add_times_(x: torch.Tensor, other: torch.Tensor, times: float) -> torch.Tensor:
     """x + other * times, in place; every product is rounded before it is added.
 
@@ -62,6 +67,7 @@ def add_times_(x: torch.Tensor, other: torch.Tensor, times: float) -> torch.Tens
     return x
 
 
+@changes_first
 def center_(
     x: torch.Tensor, mean: torch.Tensor, factor: torch.Tensor, shift: torch.Tensor | None
 ) -> torch.Tensor:
@@ -82,6 +88,7 @@ def center_(
     return x
 
 
+@changes_first
 def activate_(
     x: torch.Tensor, kind: str, slope: float, weight: torch.Tensor | None = None
 ) -> torch.Tensor:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from embertide.kernels.block import Block
+from embertide.kernels.ghosts import Ghost, on_ghosts
 from embertide.kernels.heads import NO_SCORES
 from embertide.kernels.memory import empty_as
 from embertide.kernels.sums import sum_rows
@@ -77,6 +78,14 @@ class EdgeRun:
             start = stop
 
 
+def _ghost_runs(block: Block, limit: int) -> Iterator[EdgeRun]:
+    """The first, which is as long as any."""
+    edges = min(limit, block.indices.shape[0])
+    some = block.indices[slice(0, edges)]
+    yield EdgeRun(some, some, slice(0, edges))
+
+
+@on_ghosts(_ghost_runs)
 def edge_runs(block: Block, limit: int) -> Iterator[EdgeRun]:
     """All non-zeros, at most ``limit`` at a time: a long row is cut into several runs."""
     indptr, device = block.indptr.long(), block.indices.device
@@ -153,6 +162,8 @@ class Segments:
 
     def add(self, run: EdgeRun, values: Tensor, scores: Tensor | None = None) -> None:
         """Merge some messages [e, width], for softmax with their scores [e, heads]."""
+        if isinstance(values, Ghost):
+            return
         for part in run.parts():
             span = slice(part.span.start - run.span.start, part.span.stop - run.span.start)
             found = self._measure(part, values[span], None if scores is None else scores[span])

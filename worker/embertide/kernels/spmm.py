@@ -19,6 +19,7 @@ import torch
 from embertide.kernels import gpu, native
 from embertide.kernels.block import Block, Chunk, segment_max, sum_chunk
 from embertide.kernels.epilogue import ACTIVATIONS, NOTHING, Epilogue, Factors
+from embertide.kernels.ghosts import changes_first
 from embertide.kernels.memory import as_type, empty_as
 
 Reduce = Literal["sum", "max"]
@@ -30,6 +31,7 @@ _GPU_DENSE_ROWS = 1 << 16
 """The same on a GPU: enough to keep all of it busy."""
 
 
+@changes_first
 def reduce_rows(
     out: torch.Tensor,
     block: Block,
@@ -77,6 +79,7 @@ def reduce_rows(
         out[chunk.rows] = last.part(chunk.rows).apply_(values)
 
 
+@changes_first
 def reduce_linear(
     out: torch.Tensor,
     block: Block,
@@ -121,6 +124,7 @@ def reduce_linear(
         out[chunk.rows] = last.part(chunk.rows).apply_(product)
 
 
+@changes_first
 def multiply(
     out: torch.Tensor,
     x: torch.Tensor,

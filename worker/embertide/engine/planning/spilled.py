@@ -1,6 +1,6 @@
 """What layers take whose tensors are on disk: memory of the parts, and bytes to the disk and back.
 
-Each operation is counted as it counts itself (:meth:`Op.cost`), of the columns, the rows or the
+Each operation is run on ghosts (:class:`DryRun`), of the columns, the rows or the
 whole tensors that it runs for at a time.
 """
 
@@ -33,7 +33,7 @@ from embertide.program.plans.spill import (
     stored_reads,
 )
 from embertide.program.steps.base import EdgeStep
-from embertide.program.steps.costs import Costs
+from embertide.program.steps.dry_run import DryRun
 from embertide.program.steps.op import Held, Op
 from embertide.spec.manifest import EmbeddingJob
 
@@ -98,7 +98,7 @@ class SpilledCosts:
     """Counts a plan's operations, one after another.
 
     Attributes:
-        building, block: as of :class:`Costs`.
+        building, block: as of :class:`DryRun`.
         graph, staged: as of :func:`spilled_costs`.
         memory: bytes of the largest parts that are in memory at a time.
         largest: the operation that has them, by its kind and its result.
@@ -236,7 +236,7 @@ class SpilledCosts:
             case "rows":
                 return self._by_rows(disk)
             case "whole":
-                return self._cost(disk.ops, Costs(self.plan.program, self.size, (), self.building))
+                return self._cost(disk.ops, DryRun(self.plan.program, self.size, (), self.building))
         return 0.0
 
     def _by_columns(self, op: Op) -> float:
@@ -252,30 +252,29 @@ class SpilledCosts:
         # The next part waits for the result that goes to the disk; a GPU copies both at a time.
         both = read + written if self.staged else max(read, written)
         beside = both if self._parts(op.out) > 1 else 0.0
-        return self._cost((own.op,), Costs(part, self.size, (), self.building, self.block)) + beside
+        return (
+            self._cost((own.op,), DryRun(part, self.size, (), self.building, self.block)) + beside
+        )
 
     def _by_rows(self, disk: DiskOp) -> float:
         """Bytes while some rows are made, those before are written and the next are read."""
         program, size = self.plan.program, self.size
         rows = block_rows(self.plan, disk.ops) * size.workers
         nodes = {name: min(count, rows) for name, count in size.nodes.items()}
-        costs = Costs(program, replace(size, nodes=nodes), (), self.building)
+        dry = DryRun(program, replace(size, nodes=nodes), (), self.building)
         beside = {*disk.stores, *(read.name for read in disk.reads)}
+        parts = sum(dry.of(name).tensor(program.widths[name]) for name in beside)
         factors = sum(FLOAT_BYTES * self._rows(op.out) for op in disk.ops if op.scales)
-        return self._cost(disk.ops, costs) + sum(costs.whole(name) for name in beside) + factors
+        return self._cost(disk.ops, dry) + parts + factors
 
-    def _cost(self, ops: Sequence[Op], costs: Costs) -> float:
+    def _cost(self, ops: Sequence[Op], dry: DryRun) -> float:
         """The most bytes of operations that run one after another, over what is read from disk."""
         layouts: dict[str, tuple[Held, ...]] = {}
         for read in stored_reads(self.plan, from_before(ops)):
             layouts[read.name] = (*layouts.get(read.name, ()), read.layout)
-        costs.alive.layouts = layouts
-        for op in ops:
-            costs.alive.frees, costs.layer = op.frees, op.steps[0].layer
-            op.cost(costs)
-            costs.alive.make(op)
-            costs.alive.end(op)
-        return costs.peak
+        dry.alive.layouts = layouts
+        dry.run(ops)
+        return dry.peak
 
     # -- sizes -------------------------------------------------------------------------------
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from embertide.footprint import GraphSize
+from embertide.graph.moves import Move
 from embertide.program.plans.layouts import with_placed
 from embertide.program.plans.plan import Plan
-from embertide.program.steps.costs import Costs
-from embertide.program.steps.moves import Move
+from embertide.program.steps.dry_run import DryRun
 
 
 def tensor_moves(plan: Plan, size: GraphSize) -> list[Move]:
     """What moves between several workers during the layers, in order."""
-    return Costs(plan.program, size).count(plan.ops).moves
+    return DryRun(plan.program, size).to_results(plan.ops).moves
 
 
 def tensor_peak(
@@ -31,6 +31,5 @@ def tensor_peak(
         building: relation -> bytes that its layer graph takes while it is built, beyond what stays.
         block: relation -> bytes of the blocks of a sum over features where they were loaded.
     """
-    costs = Costs(plan.program, size, placed, dict(building), block)
-    costs.count((with_placed(plan, placed) if placed else plan).ops)
-    return max(costs.peak, costs.alive_bytes())
+    dry = DryRun(plan.program, size, placed, dict(building), block)
+    return dry.to_results((with_placed(plan, placed) if placed else plan).ops).peak

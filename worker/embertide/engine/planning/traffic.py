@@ -23,9 +23,7 @@ from embertide.graph.directory import LOCATED_ROWS
 from embertide.graph.finding import LOOK_UP_NODES
 from embertide.graph.gemm import round_rows
 from embertide.graph.merging import numbers_tried
-from embertide.graph.views import EdgeView
-from embertide.program.plans.plan import Plan
-from embertide.program.steps.moves import (
+from embertide.graph.moves import (
     Conversion,
     Degrees,
     HeadScores,
@@ -36,6 +34,8 @@ from embertide.program.steps.moves import (
     TileRows,
     WholeRows,
 )
+from embertide.graph.views import EdgeView
+from embertide.program.plans.plan import Plan
 from embertide.program.steps.program import Program
 
 Fanout = Sequence[int] | None
@@ -197,7 +197,7 @@ class _Traffic:
 
     def _convert(self, move: Conversion) -> None:
         """Between tile and rows; scores of ends, which need whole rows too, count likewise."""
-        size, others = self._of(move.x), self.grid.feature - 1
+        size, others = self.size.of_type(move.node_type), self.grid.feature - 1
         value = size.row_bytes if move.primitive == "gemm" else FLOAT_BYTES
         sent = size.tensor(move.width, value) * others / size.feature
         messages = others * _rounds(size.nodes / size.workers, round_rows(move.width))
@@ -306,12 +306,12 @@ class _Traffic:
 
     def _scatter(self, move: HeadScores) -> None:
         """Scores of our sub-range to the others of the partition: a length, then the scores."""
-        size, others = self._layer_graph(move.view), self.grid.feature - 1
+        layer, relation, others = move.layer, move.relation, self.grid.feature - 1
+        size = self._layer_graph(EdgeView(layer, relation=relation))
         if others:
             items = {"edge": size.edges, "source": size.columns, "target": size.nodes}[move.of]
             theirs = items / size.graph - items / size.workers
             sent = FLOAT_BYTES * size.heads(move.heads) * theirs
-            layer, relation = move.view.layer, move.view.relation
             self.sums.add("feature", move.primitive, layer, sent + 8 * others, 2 * others, relation)
 
     def _whole_rows(self, move: WholeRows) -> None:

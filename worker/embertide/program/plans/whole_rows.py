@@ -12,10 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from embertide.footprint import GraphSize
-from embertide.program.plans.layouts import choose_layouts
-from embertide.program.plans.plan import Pass, Plan
-from embertide.program.steps.costs import Costs
-from embertide.program.steps.moves import (
+from embertide.graph.moves import (
     Conversion,
     HeadScores,
     LoadedRows,
@@ -23,6 +20,9 @@ from embertide.program.steps.moves import (
     Statistics,
     TileRows,
 )
+from embertide.program.plans.layouts import choose_layouts
+from embertide.program.plans.plan import Pass, Plan
+from embertide.program.steps.dry_run import DryRun
 from embertide.program.steps.program import Program
 from embertide.spec.relations import Relation
 
@@ -80,7 +80,7 @@ def _moves(plan: Plan) -> list[Move]:
     # On disk as in memory, so that the bits are the same.
     target = replace(plan.target, in_place=False, panel=0)
     apart = choose_layouts(replace(plan, target=target))
-    return Costs(apart.program, size).count(apart.ops).moves
+    return DryRun(apart.program, size).to_results(apart.ops).moves
 
 
 def _node_types(program: Program) -> set[str]:

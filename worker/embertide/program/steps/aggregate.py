@@ -18,13 +18,11 @@ from embertide.layouts import Layout, Shard
 from embertide.program.steps import source_rows
 from embertide.program.steps.alive import Alive
 from embertide.program.steps.base import EdgeStep, Leader
-from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.frontier import Moved
 from embertide.program.steps.norms import (
     WITHIN_A_TYPE,
     Norm,
-    counts_out,
     degrees_needed,
     degrees_read,
     reference_factors,
@@ -32,7 +30,6 @@ from embertide.program.steps.norms import (
     scales_sources,
     source_factors,
     target_factors,
-    weighs,
 )
 from embertide.program.steps.op import Op, Product
 from embertide.program.steps.reference import Degrees, End, ReferenceRun
@@ -202,54 +199,6 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
     def reference_source_factors(self, degrees: Degrees) -> torch.Tensor | None:
         """The norm's factors of sources."""
         return reference_source_factors(self.norm, degrees)
-
-    # -- what it costs -----------------------------------------------------------------------
-
-    def cost(self, costs: Costs, op: Op) -> None:
-        """The sums and their sources; a product of several sums follows once sources are freed."""
-        if op.brings:
-            beside = source_rows.cost(costs, op, op.brings, scaled=False)
-            costs.need(beside + sum(costs.whole(step.out) for step in op.brings))
-        if op.finishes_sums:
-            costs.alive.make(op)
-            self._finish_cost(costs, op)
-            return
-        if counts_out(self.norm):
-            costs.degrees(self.edges, weighted=weighs(self.norm))
-        beside = source_rows.cost(costs, op, [self], scaled=self.scales_sources)
-        if op.product is None:
-            costs.need(beside + self._growing(costs, op, costs.result(op)))
-        elif costs.size.reads_all:
-            costs.need(beside + costs.result(op))
-        else:
-            costs.need(beside + self._growing(costs, op, self._sum_bytes(costs)))
-            self._product_cost(costs, op, op.product)
-
-    def _finish_cost(self, costs: Costs, op: Op) -> None:
-        """All that follows sums is in place, except a product."""
-        if op.product is not None:
-            self._product_cost(costs, op, op.product)
-        else:
-            costs.need(costs.whole(self.out))
-
-    def _product_cost(self, costs: Costs, op: Op, product: Product) -> None:
-        """The tensor that was summed is freed before the product of the sums."""
-        costs.read(self.x)
-        costs.need(self._sum_bytes(costs) + costs.result(op))
-        costs.convert(self.out, product.layer)
-        if costs.grid.feature > 1 and op.onto is None:
-            costs.round(op.out)
-
-    def _sum_bytes(self, costs: Costs) -> float:
-        """Bytes of sums that are multiplied next, which travel first where there are slices."""
-        return (costs.sent(self.out) if costs.grid.feature > 1 else 0.0) or costs.whole(self.out)
-
-    def _growing(self, costs: Costs, op: Op, kept: float) -> float:
-        """Bytes of sums that take ``kept`` when done, while groups are added to them in float32."""
-        whole = costs.whole(self.out)
-        groups = costs.grid.graph > 1 and not costs.size.in_place
-        grouped = groups or op.reads(self.x, "loaded")
-        return whole + kept if grouped and kept < whole else kept
 
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """The columns of a row."""

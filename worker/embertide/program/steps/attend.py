@@ -9,15 +9,12 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn import functional
 
-from embertide.footprint import FLOAT_BYTES, Size
 from embertide.graph import attention
 from embertide.layouts import Shard
 from embertide.program.steps import head_groups
 from embertide.program.steps.alive import Alive
 from embertide.program.steps.base import Read
-from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
-from embertide.program.steps.moves import HeadScores, TileRows
 from embertide.program.steps.op import Input, Op
 from embertide.program.steps.reference import ReferenceRun
 from embertide.program.steps.shapes import Shapes
@@ -70,7 +67,6 @@ class Attend(TogetherStep, kind="attend"):
         ends = [step._scores(execution) for step in steps]
         tile = execution.gathered(self.x, "tile", self.layer)
         width = execution.program.widths[self.x]
-        grid = execution.grid
         sources = graphs[0].tiles_with(graphs[1:])
         scalars = attention.fetch_scalars(
             execution.channel(self.layer, "graph", "scalars", *relations),
@@ -78,15 +74,16 @@ class Attend(TogetherStep, kind="attend"):
             [source for source, _ in ends],
             execution.depth,
         )
+        channel = execution.channel(self.layer, "graph", "spmm", *relations)
         outputs = attention.attend(
-            execution.channel(self.layer, "graph", "spmm", *relations),
+            channel,
             tile,
             [
                 attention.Additive(
                     sources=sources[at],
                     scalars=scalars[at],
                     target=ends[at][1],
-                    heads=attention.head_columns(grid, step.heads, width, grid.m),
+                    heads=attention.own_heads(channel, step.heads, width),
                     slope=step.negative_slope,
                     weighted=step.edge_weight,
                 )
@@ -103,22 +100,6 @@ class Attend(TogetherStep, kind="attend"):
         scalars = execution.channel(self.layer, "feature", "scalars", self.relation)
         source, target = (attention.scatter_heads(scalars, end, width[self.x]) for end in ends)
         return source, target
-
-    def cost_all(self, costs: Costs, steps: Sequence[Attend]) -> None:
-        """Scores of both ends, then a sum."""
-        costs.build(*(step.edges for step in steps))
-        for step in steps:
-            costs.moves.append(HeadScores(step.edges, step.heads, "scalars", of="source"))
-            costs.moves.append(HeadScores(step.edges, step.heads, "scalars", of="target"))
-        names, width = tuple(step.relation for step in steps), costs.width(self.x)
-        union = costs.size.of_relations(names)
-        heads = sum(union.heads(step.heads) for step in steps)
-        costs.moves.append(TileRows(self.edges, heads, names, "scalars"))
-        costs.moves.append(TileRows(self.edges, width / union.feature, names))
-        results = sum(costs.whole(step.out) for step in steps)
-        results += sum(_score_bytes(step.heads, costs.over(step.edges)) for step in steps)
-        fetched = FLOAT_BYTES * heads * _fetched(union, len(steps))
-        costs.need(costs.sent(self.x) + results + fetched + union.in_flight(width))
 
     def columns_together(self, widths: Mapping[str, int], slices: int) -> int:
         """Those of a head; one where there is one head, since scores are there before its rows."""
@@ -137,21 +118,3 @@ class Attend(TogetherStep, kind="attend"):
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """The scores and the softmax cost as much as the sum."""
         return 2.0 * widths[self.x]
-
-
-def _score_bytes(heads: int, size: Size) -> float:
-    """Bytes of scores of both ends, and of a softmax over several blocks, without the result."""
-    values = 0.0
-    if size.feature > 1:
-        # Scores of both ends, which slices exchange, and of one end while it is sent.
-        values += (size.nodes + size.columns + max(size.nodes, size.columns)) / size.graph
-    if size.graph > 1:
-        # Maxima and sums, where groups follow each other.
-        values += 2 * size.nodes / size.graph
-    return FLOAT_BYTES * size.heads(heads) * values
-
-
-def _fetched(union: Size, steps: int) -> float:
-    """Scores of remote rows; for several steps also those of our rows, joined and cut again."""
-    own = 2 * union.columns / union.graph if steps > 1 else 0.0
-    return own + (union.unique() if union.graph > 1 else 0.0)

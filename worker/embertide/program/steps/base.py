@@ -1,4 +1,4 @@
-"""The interface of a step: inputs, width, reference, execution and costs.
+"""The interface of a step: inputs, width, reference and execution.
 
 A step is a frozen description of one operation on named node tensors. The same class has what it
 reads, how wide its result is, its meaning (in float64, slowly), how it runs on a grid and what that
@@ -26,7 +26,6 @@ from embertide.spec.relations import ends_of
 
 if TYPE_CHECKING:
     from embertide.program.steps.alive import Alive
-    from embertide.program.steps.costs import Costs
     from embertide.program.steps.execution import Execution
     from embertide.program.steps.reference import Degrees, End, ReferenceRun
     from embertide.program.steps.shapes import Shapes
@@ -231,7 +230,7 @@ class Step(ABC):
         assert gains is not None
         return torch.stack([at.ours(name) * gain for name, gain in gains]).sum(0)
 
-    # -- how it runs, and what that costs ----------------------------------------------------
+    # -- how it runs -------------------------------------------------------------------------
 
     def wants_rows(self, name: str) -> bool:
         """Whether the step needs all columns of the rows of a tensor that it reads."""
@@ -255,10 +254,6 @@ class Step(ABC):
 
         Collective: every rank must call.
         """
-
-    def cost(self, costs: Costs, op: Op) -> None:
-        """Count what :meth:`lower` holds and moves; by default the inputs and the result."""
-        costs.make(op)
 
     def values_per_edge(self, _widths: dict[str, int]) -> float:
         """Cost of an edge, in values of a plain sum over in-edges."""

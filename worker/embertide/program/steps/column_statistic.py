@@ -9,14 +9,12 @@ import torch
 from torch import Tensor
 
 from embertide.errors import ModelError
-from embertide.graph.statistics import axis_of, column_extremes, column_moments
+from embertide.graph.statistics import column_extremes, column_moments
 from embertide.kernels.memory import empty_as
 from embertide.layouts import Shard
 from embertide.program.steps.alive import Alive
 from embertide.program.steps.base import Read, Step
-from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
-from embertide.program.steps.moves import Statistics
 from embertide.program.steps.op import Op
 from embertide.program.steps.reach import Reach
 from embertide.program.steps.reference import ReferenceRun
@@ -111,13 +109,6 @@ class ColumnStatistic(Step, kind="column_statistic"):
         divisor = torch.full_like(moments.squares, moments.count - self.correction)
         variance = moments.squares / divisor
         return variance if self.of == "var" else variance.sqrt()
-
-    def cost(self, costs: Costs, op: Op) -> None:
-        """Two numbers per column of each worker move, or one; the rows that count are copied."""
-        costs.make(op, 0.0 if self.count is None else costs.whole(self.x))
-        axis = axis_of("rows", costs.grid.feature)
-        numbers = 1 if self.of in _NOTHING else 2
-        costs.moves.append(Statistics(self.layer, axis, numbers * costs.width(self.x)))
 
 
 def _extreme(x: Tensor, of: Extreme) -> Tensor:

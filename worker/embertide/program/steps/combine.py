@@ -89,6 +89,6 @@ class Concat(Step, kind="concat"):
         Collective: every rank must call.
         """
         parts = [execution.rows(name, self.layer) for name in self.inputs]
-        out = empty_as(parts[0], len(parts[0]), sum(part.shape[1] for part in parts))
+        out = empty_as(parts[0], parts[0].shape[0], sum(part.shape[1] for part in parts))
         data = torch.cat(parts, dim=1, out=out)
         return Shard("rows", data, data.shape[1])

@@ -10,7 +10,6 @@ from torch import Tensor
 from embertide.graph.views import EdgeView, Loops
 from embertide.layouts import Shard
 from embertide.program.steps.base import Step
-from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.nodewise import ElementStep
 from embertide.program.steps.op import Op
@@ -116,10 +115,3 @@ class Degree(Step, kind="degree"):
                 degree = graph.weighted_out_degree()
         own = execution.of_ours(degree, "rows", self.out)
         return Shard("rows", own.unsqueeze(1).clone(), 1)
-
-    def cost(self, costs: Costs, op: Op) -> None:
-        """A number a row; those of sources are counted together."""
-        costs.build(self.edges)
-        if self.of in ("out", "out_weight"):
-            costs.degrees(self.edges, weighted=self.of == "out_weight")
-        costs.make(op)

@@ -10,16 +10,13 @@ import torch
 from torch import Tensor
 
 from embertide.errors import ModelError
-from embertide.graph.statistics import all_columns, axis_of, column_moments
+from embertide.graph.statistics import all_columns, column_moments
 from embertide.kernels import nodewise
 from embertide.kernels.moments import Moments
 from embertide.layouts import Shard
 from embertide.program.steps.base import Param
-from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
-from embertide.program.steps.moves import Statistics
 from embertide.program.steps.nodewise import ElementStep
-from embertide.program.steps.op import Op
 from embertide.program.steps.reach import Reach
 from embertide.program.steps.reference import ReferenceRun
 from embertide.program.steps.shapes import Shapes
@@ -115,14 +112,6 @@ class GraphNorm(ElementStep, kind="graph_norm"):
                 return moments.variance.sqrt() + self.eps
             case "none":
                 return torch.ones_like(mean)
-
-    def cost(self, costs: Costs, op: Op) -> None:
-        """Two numbers per column and worker move."""
-        costs.make(op)
-        columns, axis = costs.columns(op), axis_of(op.layout, costs.grid.feature)
-        costs.moves.append(Statistics(self.layer, axis, 2 * columns))
-        if self._reads_all_columns and op.layout == "tile":
-            costs.moves.append(Statistics(self.layer, "feature", 2 * columns))
 
 
 @dataclass(frozen=True, kw_only=True)

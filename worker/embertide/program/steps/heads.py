@@ -15,9 +15,8 @@ from embertide.kernels.epilogue import Epilogue
 from embertide.layouts import Shard
 from embertide.program.steps.alive import Alive
 from embertide.program.steps.base import Param
-from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
-from embertide.program.steps.linear import multiply, place_product, product_cost
+from embertide.program.steps.linear import multiply, place_product
 from embertide.program.steps.nodewise import RowStep
 from embertide.program.steps.op import Op, Product
 from embertide.program.steps.reference import ReferenceRun
@@ -93,13 +92,6 @@ class HeadDot(RowStep, kind="head_dot"):
             return None
         return replace(self, x=x, weight=product.weight, bias=product.bias)
 
-    def cost(self, costs: Costs, op: Op) -> None:
-        """The inputs and the result."""
-        if self.weight is None:
-            costs.make(op)
-        else:
-            product_cost(costs, op, self.x)
-
     def flops_per_node(self, widths: dict[str, int]) -> float:
         """Those of the product, if there is one."""
         return 0.0 if self.weight is None else 2.0 * widths[self.x] * self.heads
@@ -136,4 +128,4 @@ class HeadMean(RowStep, kind="head_mean"):
 
     def compute(self, _execution: Execution, x: Tensor) -> Tensor:
         """[n, H*F] -> [n, F]."""
-        return x.reshape(len(x), self.heads, -1).mean(1)
+        return x.reshape(x.shape[0], self.heads, -1).mean(1)

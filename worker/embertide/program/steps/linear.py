@@ -16,7 +16,6 @@ from embertide.kernels.memory import as_type
 from embertide.layouts import Layout, Shard
 from embertide.program.steps.alive import Alive
 from embertide.program.steps.base import Leader, Norms, Param, Read
-from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.op import Input, Op, Product
 from embertide.program.steps.reference import ReferenceRun
@@ -57,10 +56,6 @@ class Linear(Leader, kind="linear"):
         """Collective: every rank must call."""
         onto, last = execution.onto(op), execution.epilogue(op, "rows")
         return multiply(execution, op, self.x, execution.param(self.weight), last, onto)
-
-    def cost(self, costs: Costs, op: Op) -> None:
-        """The inputs and the result; a tile is multiplied while it becomes rows."""
-        product_cost(costs, op, self.x)
 
     def flops_per_node(self, widths: dict[str, int]) -> float:
         """Two operations for each value of the weight."""
@@ -122,16 +117,3 @@ def multiply(
         channel = execution.channel(layer)
         data = ring_gemm(channel, execution.ranges_of(x), tile, weight, last, onto)
     return Shard("rows", data, width)
-
-
-def product_cost(costs: Costs, op: Op, x: str) -> None:
-    """Count what :func:`multiply` holds and moves."""
-    result = costs.result(op)
-    if op.reads(x, "loaded"):
-        costs.land_product(x, op)
-        return
-    costs.need(result)
-    if op.reads(x, "tile"):
-        costs.convert(x, op.steps[0].layer)
-        costs.need(costs.sent(x))
-        costs.round(op.out)

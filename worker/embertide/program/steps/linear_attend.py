@@ -8,14 +8,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from embertide.footprint import FLOAT_BYTES
-from embertide.graph.statistics import axis_of, sum_over_all
+from embertide.graph.statistics import sum_over_all
 from embertide.kernels.memory import empty_as
 from embertide.layouts import Shard
 from embertide.program.steps.base import Read, Step
-from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
-from embertide.program.steps.moves import Statistics
 from embertide.program.steps.op import Op
 from embertide.program.steps.ops import in_chunks
 from embertide.program.steps.reach import Reach
@@ -62,8 +59,8 @@ class LinearAttend(Step, kind="linear_attend"):
         """In ``rows``. Collective: every rank must call."""
         q, k, v = (execution.rows(name, self.layer) for name in (self.q, self.k, self.v))
         total = sum_over_all(execution.exchange, self._own_sum(k, v), self.layer).float()
-        out = empty_as(q, len(q), v.shape[1])
-        for rows in self._chunks(len(q), q.shape[1] + v.shape[1]):
+        out = empty_as(q, q.shape[0], v.shape[1])
+        for rows in self._chunks(q, q.shape[1] + v.shape[1]):
             out[rows] = torch.einsum("nhf,hfg->nhg", self._heads(q[rows]), total).flatten(1)
         return Shard("rows", out, out.shape[1])
 
@@ -71,29 +68,16 @@ class LinearAttend(Step, kind="linear_attend"):
         """[H, F, G] float64 the sum over our rows."""
         columns = (one.shape[1] // self.heads for one in (k, v))
         total = k.new_zeros(self.heads, *columns, dtype=torch.float64)
-        for rows in self._chunks(len(k), k.shape[1] + v.shape[1]):
+        for rows in self._chunks(k, k.shape[1] + v.shape[1]):
             wide = (self._heads(one[rows]).double() for one in (k, v))
             total += torch.einsum("nhf,nhg->hfg", *wide)
         return total
 
     def _heads(self, x: Tensor) -> Tensor:
-        return x.reshape(len(x), self.heads, x.shape[1] // self.heads)
+        return x.reshape(x.shape[0], self.heads, x.shape[1] // self.heads)
 
-    def _chunks(self, rows: int, columns: int) -> list[slice]:
+    def _chunks(self, rows: Tensor, columns: int) -> list[slice]:
         return in_chunks(rows, max(1, CHUNK_VALUES // columns))
-
-    def cost(self, costs: Costs, op: Op) -> None:
-        """The sums of all workers and a chunk's values beside the result; one sum of each moves."""
-        widths = {name: costs.width(name) for name in self.reads()}
-        numbers = float(widths[self.k] * widths[self.v] // self.heads)
-        members = costs.grid.workers
-        # Copied into the layout that a product of matrices wants, in float64 while it is summed up.
-        rows = costs.of(self.out).nodes / members
-        chunk = min(float(CHUNK_VALUES), rows * (widths[self.k] + widths[self.v]))
-        beside = (members + 3) * _WIDE_BYTES * numbers + 2 * _WIDE_BYTES * chunk
-        costs.make(op, beside + FLOAT_BYTES * numbers)
-        axis = axis_of("rows", costs.grid.feature)
-        costs.moves.append(Statistics(self.layer, axis, numbers))
 
     def flops_per_node(self, widths: dict[str, int]) -> float:
         """The outer product of a row, and its product with the sum."""

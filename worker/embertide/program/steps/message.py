@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from embertide.errors import ModelError
-from embertide.footprint import FLOAT_BYTES
 from embertide.graph.arriving import arriving_rows, reduced
 from embertide.kernels.block import Block
 from embertide.kernels.edge_features import LoopFill
@@ -23,9 +22,7 @@ from embertide.kernels.staging import Staging
 from embertide.layouts import Shard
 from embertide.program.steps.alive import Alive
 from embertide.program.steps.base import Param, Read
-from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
-from embertide.program.steps.moves import WholeRows
 from embertide.program.steps.op import Input, Op
 from embertide.program.steps.ops import RESULT, RowShapes, run, shapes_of, width_of
 from embertide.program.steps.reference import ReferenceEdges, ReferenceRun
@@ -161,29 +158,6 @@ class Message(TogetherStep, kind="message"):
             values=shapes.values,
             staging=execution.exchange.staging,
         )
-
-    # -- what it costs -----------------------------------------------------------------------
-
-    def cost_all(self, costs: Costs, steps: Sequence[Message]) -> None:
-        """The results, what merging takes, and a chunk's values; whole rows in groups."""
-        costs.build(*(step.edges for step in steps))
-        names, width = tuple(step.relation for step in steps), costs.width(self.x)
-        costs.moves.append(WholeRows(self.edges, width, names))
-        results = sum(step._kept_bytes(costs) for step in steps)
-        chunk = max(step._chunk_bytes(costs) for step in steps)
-        in_flight = costs.size.of_relations(names).whole_in_flight(width)
-        costs.need(costs.sent(self.x) + results + chunk + in_flight)
-
-    def _kept_bytes(self, costs: Costs) -> float:
-        """Bytes of the result, and of what is kept until all edges were added."""
-        own = costs.whole(self.out)
-        return own + (own if self.reduce in ("var", "std", "softmax") else 0.0)
-
-    def _chunk_bytes(self, costs: Costs) -> float:
-        """Bytes of all values of the lines, for the edges of a chunk."""
-        values = self._shapes(Shapes(costs.program.widths, costs.program.params)).values
-        edges = costs.over(self.edges).edges / costs.grid.workers
-        return FLOAT_BYTES * min(float(CHUNK_VALUES), values * edges)
 
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """Every line is a pass over memory."""

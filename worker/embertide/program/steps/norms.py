@@ -62,11 +62,6 @@ def scales_sources(norm: Norm) -> bool:
     return _POWERS[norm][0] is not None
 
 
-def counts_out(norm: Norm) -> bool:
-    """Whether a norm needs out-degrees, which are counted together."""
-    return any(power is not None and power[0] == "out" for power in _POWERS[norm])
-
-
 def degrees_needed(norm: Norm) -> set[tuple[End, bool]]:
     """(end, whether weights are added up) of the degrees that a norm has factors of."""
     return {(power[0], weighs(norm)) for power in _POWERS[norm] if power is not None}

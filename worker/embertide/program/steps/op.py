@@ -13,7 +13,6 @@ from embertide.spec.identity import PLACED
 if TYPE_CHECKING:
     from embertide.program.steps.alive import Alive
     from embertide.program.steps.base import EdgeStep, Leader, Step
-    from embertide.program.steps.costs import Costs
     from embertide.program.steps.execution import Execution
 
 Held = Layout | Literal["loaded", "sums"]
@@ -53,7 +52,7 @@ class Input(NamedTuple):
 class Op:
     """Consecutive steps that run as one: the first makes rows, the others change each row.
 
-    How it runs (:meth:`lower`) and what it costs (:meth:`cost`) follow from its fields.
+    How it runs (:meth:`lower`) follows from its fields.
 
     Attributes:
         steps: all of them, in order.
@@ -157,7 +156,3 @@ class Op:
         if self.onto is not None:
             execution.tensors.take(self.onto)
         return result
-
-    def cost(self, costs: Costs) -> None:
-        """Count what :meth:`lower` holds and moves."""
-        self.steps[0].cost(costs, self)

@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 
 from embertide.errors import ModelError
+from embertide.footprint import FLOAT_BYTES
+from embertide.kernels.ghosts import is_ghost
 from embertide.program.steps.row_functions import FUNCTIONS, RowError
 
 RESULT = "out"
@@ -60,6 +62,9 @@ def run(lines: tuple[str, ...], values: Mapping[str, Any]) -> dict[str, Tensor]:
     Args:
         values: what lines may read: tensors of rows, and parameters.
     """
+    ghosts = [value for value in values.values() if is_ghost(value) and len(value.shape) == 2]
+    if ghosts:
+        return _ghosts(lines, values, ghosts[0])
     known = dict(values)
     for op in parse(lines):
         known[op.out] = FUNCTIONS[op.function](
@@ -67,6 +72,20 @@ def run(lines: tuple[str, ...], values: Mapping[str, Any]) -> dict[str, Tensor]:
             **{name: _filled(a, known) for name, a in op.kwargs},
         )
     return known
+
+
+def _ghosts(lines: tuple[str, ...], values: Mapping[str, Any], rows: Any) -> dict[str, Tensor]:
+    """What lines make: all that they hold is there at a time."""
+    widths = {name: int(one.shape[1]) for name, one in values.items() if is_ghost(one)}
+    params = {name: one for name, one in values.items() if not is_ghost(one)}
+    shapes = shapes_of(lines, widths, params)
+    made = shapes.values - sum(widths.values())
+    rows.ledger.need(FLOAT_BYTES * made * rows.shape[0])
+    return {
+        name: rows.new_empty(rows.shape[0], *shape)
+        for name, shape in shapes.shapes.items()
+        if name in ("out", "score")
+    }
 
 
 @dataclass(frozen=True)
@@ -219,6 +238,9 @@ def _names(argument: Any) -> Sequence[str]:
     return []
 
 
-def in_chunks(rows: int, limit: int) -> list[slice]:
-    """Consecutive rows, at most ``limit`` at a time."""
+def in_chunks(x: Tensor, limit: int) -> list[slice]:
+    """Consecutive rows, at most ``limit`` at a time; of a ghost those that are first."""
+    rows = x.shape[0]
+    if is_ghost(x):
+        return [slice(0, min(limit, rows))]
     return [slice(at, min(at + limit, rows)) for at in range(0, rows, max(1, limit))]

@@ -10,7 +10,6 @@ import torch
 from torch.nn import functional
 
 from embertide.errors import ModelError
-from embertide.footprint import FLOAT_BYTES
 from embertide.graph import attention
 from embertide.graph.gemm import tile_to_rows
 from embertide.kernels.attention import row_softmax_
@@ -20,9 +19,7 @@ from embertide.layouts import Shard
 from embertide.program.steps import head_groups
 from embertide.program.steps.alive import Alive
 from embertide.program.steps.base import Param, Read
-from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
-from embertide.program.steps.moves import Conversion, HeadScores, TileRows, WholeRows
 from embertide.program.steps.op import Input, Op
 from embertide.program.steps.reference import ReferenceRun
 from embertide.program.steps.shapes import Shapes
@@ -147,7 +144,7 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         """[rows, D] for our sums and their logarithms; those of the step before, if any."""
         if self.before is not None:
             return execution.owned(self.before, "rows", self.layer).data
-        rows = len(execution.rows(self.query, self.layer))
+        rows = execution.rows(self.query, self.layer).shape[0]
         return empty_as(x, rows, execution.program.widths[self.out], dtype=torch.float32)
 
     def _sums_in(self, room: torch.Tensor, width: int) -> RowSums:
@@ -196,13 +193,13 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         if not self.in_parts:
             row_softmax_(scores, indptr)
             return None
-        logs = scores.new_empty(len(indptr) - 1, self.heads)
+        logs = scores.new_empty(indptr.shape[0] - 1, self.heads)
         row_softmax_(scores, indptr, logs)
         if self.before is not None:
             earlier = execution.rows(self.before, self.layer)[:, -self.heads :]
             lengths = execution.exchange.staging.upload(indptr.diff())
             part = torch.sigmoid(logs - earlier)
-            scores *= part.repeat_interleave(lengths, dim=0, output_size=len(scores))
+            scores *= part.repeat_interleave(lengths, dim=0, output_size=scores.shape[0])
         return logs
 
     def _weigh(
@@ -212,7 +209,7 @@ class PairAttend(TogetherStep, kind="pair_attend"):
 
         Collective: every rank must call.
         """
-        grid, width = execution.grid, execution.program.widths[self.x]
+        width = execution.program.widths[self.x]
         graphs = [execution.graph(step.edges) for step in steps]
         sources, parts = graphs[0].tiles_with(graphs[1:]), []
         for step, own in zip(steps, sources, strict=True):
@@ -220,7 +217,7 @@ class PairAttend(TogetherStep, kind="pair_attend"):
             part = attention.Weighing(
                 sources=own,
                 shares=attention.scatter_heads(channel, shares.pop(0), width),
-                heads=attention.head_columns(grid, step.heads, width, grid.m),
+                heads=attention.own_heads(channel, step.heads, width),
                 weighted=step.edge_weight,
             )
             parts.append(part)
@@ -267,33 +264,6 @@ class PairAttend(TogetherStep, kind="pair_attend"):
             scale=self.scale,
         )
 
-    # -- what it costs -----------------------------------------------------------------------
-
-    def cost_all(self, costs: Costs, steps: Sequence[PairAttend]) -> None:
-        """Scores of a sub-range's edges, exchanged before the results are there; then sums.
-
-        All steps have the keys and values of the first one.
-        """
-        first = steps[0]
-        reads_all, width = costs.size.reads_all, costs.width(first.x)
-        keys, copy = costs.sent(first.key), costs.sent(first.x)
-        costs.build(*(step.edges for step in steps))
-        names = tuple(step.relation for step in steps)
-        union = costs.size.of_relations(names)
-        costs.moves.append(WholeRows(first.edges, costs.width(first.key), names))
-        for step in steps:
-            costs.moves.append(HeadScores(step.edges, step.heads, "sddmm", of="edge"))
-        costs.moves.append(TileRows(first.edges, width / union.feature, names))
-        scores = 0.0
-        if not reads_all:
-            costs.need(keys + _shared_bytes(steps, costs))
-            scores = sum(_received_bytes(step, costs) for step in steps)
-        results = sum(costs.of(step.out).tensor(width) for step in steps)
-        costs.need((keys if reads_all else 0.0) + copy + results + scores + union.in_flight(width))
-        parts = [step for step in steps if step.in_parts]
-        if parts:
-            _cost_parts(costs, parts)
-
     def columns_together(self, widths: Mapping[str, int], slices: int) -> int:
         """Those of a head of dot products, where a softmax has one part."""
         if self.kind != "dot" or self.in_parts:
@@ -311,31 +281,3 @@ class PairAttend(TogetherStep, kind="pair_attend"):
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """Scores read a row of both ends, and the softmax costs as much as the sum."""
         return 4.0 * widths[self.x]
-
-
-def _cost_parts(costs: Costs, steps: Sequence[PairAttend]) -> None:
-    """Sums become rows one after the other, while the logarithms of all are kept."""
-    if costs.grid.feature > 1:
-        costs.moves += [Conversion(s.layer, s.out, costs.width(s.x)) for s in steps]
-    whole = [costs.of(s.out).tensor(costs.width(s.x) + s.heads) for s in steps]
-    logs = [costs.of(s.out).tensor(s.heads) for s in steps]
-    if costs.size.reads_all:
-        # In place, with the logarithms that they are computed from.
-        costs.need(sum(whole) + 3 * sum(logs))
-    else:
-        costs.need(sum(whole) + max(whole) + sum(logs))
-
-
-def _shared_bytes(steps: Sequence[PairAttend], costs: Costs) -> float:
-    """Bytes of our sub-range's scores; where slices exchange them, of what is sent and received."""
-    own = [FLOAT_BYTES * s.heads * costs.over(s.edges).edges / costs.grid.workers for s in steps]
-    if costs.grid.feature == 1:
-        return sum(own)
-    received = [_received_bytes(step, costs) for step in steps]
-    return sum(own) + max(own) + sum(received) + max(received)
-
-
-def _received_bytes(step: PairAttend, costs: Costs) -> float:
-    """Bytes of the shares of a partition's edges, of the heads of a worker's columns."""
-    size = costs.over(step.edges)
-    return FLOAT_BYTES * size.heads(step.heads) * size.edges / size.graph

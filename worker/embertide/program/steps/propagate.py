@@ -22,18 +22,14 @@ from embertide.layouts import Shard
 from embertide.program.steps.aggregate import Aggregate
 from embertide.program.steps.alive import Alive
 from embertide.program.steps.base import EdgeStep
-from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
-from embertide.program.steps.moves import TileRows
 from embertide.program.steps.norms import (
     Norm,
-    counts_out,
     degrees_needed,
     degrees_read,
     reference_source_factors,
     source_factors,
     target_factors,
-    weighs,
 )
 from embertide.program.steps.op import Input, Op
 from embertide.program.steps.reference import Degrees, End, ReferenceRun
@@ -182,29 +178,6 @@ class Propagate(EdgeStep, kind="propagate"):
         return spmm(
             channel, over.sources, h, over.reduction, last, depth=execution.depth, dtype=dtype
         )
-
-    # -- what it costs -----------------------------------------------------------------------
-
-    def cost(self, costs: Costs, op: Op) -> None:
-        """Two sums at a time and what stays; the rows of neighbours for each."""
-        costs.take_inputs(op)
-        costs.build(self.edges)
-        if counts_out(self.norm):
-            costs.degrees(self.edges, weighted=weighs(self.norm))
-        width, whole = costs.width(self.x), costs.whole(self.out)
-        costs.moves += [
-            TileRows(self.edges, width / costs.grid.feature, (self.relation,))
-        ] * self.times
-        beside = costs.over(self.edges).in_flight(width) + (0.0 if self.hops is None else whole)
-        # A sum before the last one; while groups are added to it, it is float32.
-        inner = costs.of(self.out).tensor(width, costs.size.row_bytes)
-        grouped = costs.grid.graph > 1 and not costs.size.in_place
-        partial = inner + whole if grouped and inner < whole else inner
-        costs.need(costs.sent(self.x) + (partial if self.times > 1 else whole) + beside)
-        if not self.alpha:
-            costs.read(self.x)
-        if self.times > 1:
-            costs.need(inner + max(partial, whole) + beside)
 
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """The columns of a row, each time."""

@@ -7,11 +7,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from embertide.footprint import FLOAT_BYTES
 from embertide.kernels.memory import empty_as
 from embertide.layouts import Shard
 from embertide.program.steps.base import Param, Read, Step
-from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.op import Op
 from embertide.program.steps.ops import RESULT, RowShapes, in_chunks, run, shapes_of, width_of
@@ -58,8 +56,8 @@ class RowWise(Step, kind="row_wise"):
         inputs = [execution.rows(name, self.layer) for name in self.inputs]
         params = {f"p{at}": execution.param(name) for at, name in enumerate(self.params)}
         shapes = Shapes(program.widths, program.params)
-        out = empty_as(inputs[0], len(inputs[0]), program.widths[self.out])
-        for span in in_chunks(len(out), self.rows_at_once(shapes)):
+        out = empty_as(inputs[0], inputs[0].shape[0], program.widths[self.out])
+        for span in in_chunks(out, self.rows_at_once(shapes)):
             rows = {f"x{at}": x[span] for at, x in enumerate(inputs)}
             out[span] = run(self.lines, rows | params)[RESULT]
         return Shard("rows", out, out.shape[1])
@@ -67,12 +65,6 @@ class RowWise(Step, kind="row_wise"):
     def rows_at_once(self, shapes: Shapes) -> int:
         """As many as hold a bounded number of values."""
         return max(1, CHUNK_VALUES // self._shapes(shapes).values)
-
-    def cost(self, costs: Costs, op: Op) -> None:
-        """The inputs, the result and a chunk's values."""
-        rows = costs.of(self.out).nodes / costs.grid.workers
-        values = self._shapes(Shapes(costs.program.widths, costs.program.params)).values
-        costs.make(op, FLOAT_BYTES * min(float(CHUNK_VALUES), values * rows))
 
     def flops_per_node(self, widths: dict[str, int]) -> float:
         """As if every input were multiplied into the result."""

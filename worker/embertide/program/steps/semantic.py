@@ -9,14 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from embertide.footprint import FLOAT_BYTES
 from embertide.graph.statistics import PRIMITIVE
 from embertide.layouts import Shard
 from embertide.program.steps.alive import Alive
 from embertide.program.steps.base import Param, Read, Step
-from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
-from embertide.program.steps.moves import Statistics
 from embertide.program.steps.op import Op
 from embertide.program.steps.reach import Reach
 from embertide.program.steps.reference import ReferenceRun
@@ -83,11 +80,6 @@ class SemanticAttend(Step, kind="semantic_attend"):
         for part in x.split(max(1, CHUNK_VALUES // len(vector))):
             total += functional.linear(part, weight, bias).tanh_().double().sum(0)
         return total @ vector.double()
-
-    def cost(self, costs: Costs, op: Op) -> None:
-        """The result and a chunk's values; a number for each tensor moves."""
-        costs.make(op, 3.0 * FLOAT_BYTES * CHUNK_VALUES)
-        costs.moves.append(Statistics(self.layer, "world", float(len(self.inputs))))
 
     def flops_per_node(self, widths: dict[str, int]) -> float:
         """As if the hidden layer had the tensors' width."""

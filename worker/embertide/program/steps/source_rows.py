@@ -12,10 +12,10 @@ from functools import partial
 import numpy as np
 import torch
 
-from embertide.footprint import FLOAT_BYTES, Size
 from embertide.graph.arriving import Operand, tile_operand
 from embertide.graph.directory import look_up, look_up_ascending, look_up_in_place
 from embertide.graph.exchange import Channel
+from embertide.graph.ghosts import GhostGraph, ghosts_of
 from embertide.graph.graph import LayerGraph
 from embertide.graph.in_place import WindowRows, shared
 from embertide.graph.landing import loaded_operand
@@ -23,11 +23,10 @@ from embertide.graph.landing_in_place import rows_at
 from embertide.graph.sources import LoadedHolders, Sources
 from embertide.kernels import memory
 from embertide.kernels.csr import id_type
+from embertide.kernels.ghosts import on_ghosts
 from embertide.program.steps.alive import Alive
 from embertide.program.steps.base import EdgeStep
-from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
-from embertide.program.steps.moves import LoadedRows, TileRows
 from embertide.program.steps.op import Input, Op
 
 SOURCE_BYTES = 14
@@ -67,8 +66,8 @@ def find(
     relations = [step.relation for step in steps]
     if op.reads(x, "loaded"):
         channel = execution.channel(layer, "world", "features", *relations)
-        sources = _at_loaders(execution, channel, x, graphs)
-        return channel, sources, _loaded(execution, channel, x, factors)
+        sources = _at_loaders(channel, execution, x, graphs)
+        return channel, sources, _loaded(channel, execution, x, factors)
     rows = execution.gathered(x, "tile", layer)
     if rows is not execution.tile(x, layer):
         # The copy is what is summed.
@@ -78,8 +77,29 @@ def find(
     return channel, graphs[0].tiles_with(graphs[1:]), operand
 
 
+def _ghosts_at_loaders(
+    channel: Channel,
+    execution: Execution,  # noqa: ARG001
+    x: str,
+    graphs: Sequence[LayerGraph],
+) -> list[Sources]:
+    """Rows are located at their loaders; what stays until they have been summed is kept."""
+    exchange, (first, *others) = ghosts_of(channel), graphs
+    assert isinstance(first, GhostGraph)
+    union = exchange.size.of_relations([graph.relation for graph in graphs])
+    blocks = sum(exchange.block.get(graph.relation, 0.0) for graph in graphs)
+    if exchange.size.reads_all:
+        finding, asked = union.index_bytes * union.columns / union.workers, 0.0
+    else:
+        finding, asked = SOURCE_BYTES * union.unique(), _REQUEST_BYTES * union.unique()
+    held = exchange.buffer(blocks + asked)
+    exchange.ledger.need(max(0.0, finding - asked))
+    return first.found(others, loaded=x, held=held)
+
+
+@on_ghosts(_ghosts_at_loaders)
 def _at_loaders(
-    execution: Execution, channel: Channel, x: str, graphs: Sequence[LayerGraph]
+    channel: Channel, execution: Execution, x: str, graphs: Sequence[LayerGraph]
 ) -> list[Sources]:
     """Features on the ranks that loaded them. Collective: every rank must call."""
     ranges, locations = execution.ranges_of(x), execution.locations[execution.program.types[x]]
@@ -131,8 +151,15 @@ def first_in_order(ids: torch.Tensor) -> int | None:
     return first if parts else None
 
 
+def _loaded_ghosts(
+    channel: Channel, execution: Execution, x: str, factors: torch.Tensor | None
+) -> Operand:
+    return loaded_operand(channel, execution.tensors.loaded(x), factors, execution.row_type)
+
+
+@on_ghosts(_loaded_ghosts)
 def _loaded(
-    execution: Execution, channel: Channel, x: str, factors: torch.Tensor | None
+    channel: Channel, execution: Execution, x: str, factors: torch.Tensor | None
 ) -> Operand:
     """Loaded features, and factors of them. Collective: every rank must call."""
     loaded, scale = execution.tensors.loaded(x), None
@@ -141,45 +168,4 @@ def _loaded(
         mine = staging.download(execution.of_ours(factors, "rows", x))
         find = look_up_in_place if execution.reads_all else look_up
         scale = staging.upload(find(channel, execution.ranges_of(x), mine, loaded.ids))
-    return loaded_operand(execution.grid, loaded, scale, execution.row_type)
-
-
-def cost(costs: Costs, op: Op, steps: Sequence[EdgeStep], *, scaled: bool) -> float:
-    """Count memory and traffic of :func:`find`; returns bytes of the rows that are kept.
-
-    Args:
-        scaled: their holders multiply them by factors.
-    """
-    first, names = steps[0], tuple(step.relation for step in steps)
-    x, width, union = first.x, costs.width(first.x), costs.size.of_relations(names)
-    loaded = op.reads(x, "loaded")
-    size_bytes = union.in_flight(width, loaded=loaded)
-    if loaded:
-        size_bytes += _find_loaded(costs, steps, union)
-        copy = costs.sent(x)
-        size_bytes += copy + ((copy or costs.tensor(x)) if union.feature > 1 else 0.0)
-        costs.moves.append(LoadedRows(first.edges, x, width, scaled, names))
-    else:
-        costs.take(Input(x, "tile"))
-        copy = costs.sent(x)
-        costs.need(copy)
-        if copy:
-            # The copy is what is summed.
-            costs.read(x)
-        size_bytes += copy
-        if scaled and union.in_place and union.graph > 1:
-            # Factors are copied to where peers can read them.
-            size_bytes += FLOAT_BYTES * union.columns / union.graph
-        costs.moves.append(TileRows(first.edges, width / union.feature, names))
-    costs.build(*(step.edges for step in steps))
-    return size_bytes
-
-
-def _find_loaded(costs: Costs, steps: Sequence[EdgeStep], union: Size) -> float:
-    """Rows are located at their loaders; bytes of what stays until they have been summed."""
-    blocks = sum(costs.block.get(step.relation, 0.0) for step in steps)
-    if costs.size.reads_all:
-        costs.need(blocks + union.index_bytes * union.columns / union.workers)
-        return blocks
-    costs.need(blocks + SOURCE_BYTES * union.unique())
-    return blocks + _REQUEST_BYTES * union.unique()
+    return loaded_operand(channel, loaded, scale, execution.row_type)

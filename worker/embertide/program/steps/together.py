@@ -9,7 +9,6 @@ from typing import Self
 
 from embertide.layouts import Shard
 from embertide.program.steps.base import EdgeStep
-from embertide.program.steps.costs import Costs
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.op import Op
 
@@ -27,21 +26,11 @@ class TogetherStep(EdgeStep):
     def lower_all(self, execution: Execution, steps: Sequence[Self]) -> list[Shard]:
         """Our shards of the results of a group. Collective: every rank must call."""
 
-    @abstractmethod
-    def cost_all(self, costs: Costs, steps: Sequence[Self]) -> None:
-        """Count what :meth:`lower_all` holds and moves, without the inputs."""
-
     def lower(self, execution: Execution, op: Op) -> Shard:
         """Collective: every rank must call."""
         if op.brings:
             execution.tensors.add(op.brings, self.lower_all(execution, self._alike(op.brings)))
         return execution.tensors.take(self.out)
-
-    def cost(self, costs: Costs, op: Op) -> None:
-        """Count the group's cost at its first step, which computes all."""
-        if op.brings:
-            costs.take_inputs(op)
-            self.cost_all(costs, self._alike(op.brings))
 
     def _alike(self, steps: Sequence[EdgeStep]) -> list[Self]:
         return [step for step in steps if isinstance(step, type(self))]

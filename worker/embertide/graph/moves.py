@@ -1,6 +1,6 @@
 """Moves between workers during the layers: one class for each kind, with what decides its size.
 
-Steps count which of these their operations do; `engine.planning.traffic` has the formulas.
+Steps count which of these their operations do; `planning.traffic` has the formulas.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Conversion:
     """
 
     layer: int
-    x: str
+    node_type: str
     width: int
     primitive: str = "gemm"
     to: Layout = "rows"
@@ -110,7 +110,8 @@ class HeadScores:
         of: of what each is: an edge, or a node of either end.
     """
 
-    view: EdgeView
+    layer: int
+    relation: str
     heads: int
     primitive: str
     of: Literal["edge", "source", "target"]
