@@ -1,22 +1,22 @@
 """Kept layers: what an attempt has computed by the end of a layer, where the next one goes on.
 
-The layers of a published version may be kept too, with digests of what each row was made of: the
-next run computes the rows that have changed.
+The layers of a published version may be kept too, with its graph and digests of what each row was
+made of: the next run computes the rows that have changed. All of it are *records*.
 
-=========  =================================================================================
-module     what it does
-=========  =================================================================================
-places     where kept layers lie, and what their objects are called
-seals      the record that makes a layer complete: its tensors, and their blocks with checksums
-patches    rows that a later run has computed again, beside the blocks of an earlier one
-store      writes blocks, seals a layer, reads rows of a sealed one
-some_rows  some rows of a tensor, from their blocks alone
-attempts   which attempts may read or write at the moment
-sweeping   removes what no attempt needs any more
-catalog    what is kept, for people
-=========  =================================================================================
+========  ==================================================================================
+module    what it does
+========  ==================================================================================
+places    where records lie, and what their objects are called
+seals     what makes a record complete: its tensors, their blocks, a checksum of each page
+store     the records of one key, in any store
+writing   one writer: blocks of each rank's values, what all ranks agree on, the seal; patches
+reading   one reader: whole tensors, ranges or some rows, each page checked by itself
+attempts  which attempts may read or write at the moment
+sweeping  removes what no attempt needs any more
+catalog   what is kept, for people
+========  ==================================================================================
 
-A layer is complete when its seal exists, and never by what a listing shows. The seal has the
-checksum of every block, so a block that is damaged, cut short, missing or another layer's is
-noticed when it is read; the layer is then computed again.
+A record is complete when its seal exists, and never by what a listing shows. A block that is
+damaged, cut short, missing or another record's is noticed as :class:`~.seals.Damaged` when a page
+of it is read; what it is of is then computed again.
 """
