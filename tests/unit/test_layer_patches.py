@@ -26,6 +26,7 @@ from tests.support.kept import tensor_like, write_record
 
 NAME = "c" * 32
 ROWS, WIDTH, NIGHTS = 200, 6, 20
+PAGE_BYTES = seals.PAGE_BYTES
 WORKERS = ((0, 80, 0, 6), (80, 200, 0, 4), (80, 200, 4, 6))
 """First and last row and column of each worker."""
 
@@ -328,6 +329,13 @@ def test_a_sweep_that_is_cut_short_leaves_what_is_referred_to(
     sweep(nights.storage, nights.output, {first, second}, {nights.store.key})
     assert nights.files() == nights.referred()
     assert len(nights.files()) < rest
+
+
+def test_pages_have_16_kib() -> None:
+    """What docs/refresh/resume.md and some-nodes.md say."""
+    assert PAGE_BYTES == 16 << 10
+    for name in ("resume", "some-nodes"):
+        assert "16 KiB" in Path(f"docs/refresh/{name}.md").read_text()
 
 
 def test_the_share_of_patches_is_a_quarter() -> None:
