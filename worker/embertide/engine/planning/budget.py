@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Protocol
 
 from embertide.engine.planning.sizing import (
@@ -66,7 +65,8 @@ def within_budget(
     needed = _needs(planned)
     if needed <= limit:
         return replace(planned, budget=MemoryBudget(limit, needed))
-    return _Tight(planned, limit, nodes, widest, estimate, spill_problem, graph_problem).estimated()
+    ladder = Ladder(_needs, limit, nodes, widest, estimate, not spill_problem, graph_problem)
+    return _Tight(planned, ladder, spill_problem).estimated()
 
 
 def within_container(
@@ -98,41 +98,80 @@ def _needs(planned: Estimate) -> int:
 
 
 @dataclass(frozen=True)
-class _Tight:
-    """A plan that needs more than its budget; attributes as of :func:`within_budget`."""
+class Ladder:
+    """What is given up where memory does not do: columns in memory, then the graph, then width.
 
-    planned: Estimate
+    Attributes:
+        needs: of an estimate, bytes that are compared with ``limit``.
+        nodes, widest, estimate, graph_problem: as of :func:`within_budget`.
+        spills: tensors can be elsewhere.
+    """
+
+    needs: Callable[[Estimate], int]
     limit: int
     nodes: int
     widest: int
     estimate: EstimateOn
-    spill_problem: str
+    spills: bool
     graph_problem: Callable[[GridShape], str]
+
+    def fits(self, estimate: Estimate) -> bool:
+        """Whether it needs no more than there is."""
+        return self.needs(estimate) <= self.limit
+
+    def spilled(self, grid: GridShape) -> Iterator[Estimate]:
+        """Estimates from the first rung to the first that fits; none where nothing can spill."""
+        if not self.spills:
+            return
+        graph, panels = not self.graph_problem(grid), list(panels_of(self.widest))
+        rungs = [(panel, False) for panel in panels]
+        rungs += [(panel, True) for panel in panels if graph]
+        rungs += [(panel, graph) for panel in NARROW if panel < self.widest]
+        for panel, spills_graph in rungs:
+            tried = self.estimate(grid, panel=panel, spills_graph=spills_graph)
+            yield tried
+            if self.fits(tried):
+                break
+
+    def larger(self, grid: GridShape) -> GridShape | None:
+        """The grid of 2, 4, ... times as many graph partitions that fits; None if none does."""
+        graph = 2 * grid.graph
+        while graph * grid.feature <= min(MOST_WORKERS, self.nodes):
+            larger = GridShape.of(graph, grid.feature)
+            if self.fits(self.estimate(larger)) or any(map(self.fits, self.spilled(larger))):
+                return larger
+            graph *= 2
+        return None
+
+    def advice(self, grid: GridShape) -> str:
+        """What to do where nothing fits; the amount for each worker follows."""
+        larger = self.larger(grid)
+        if larger is None:
+            return f"no grid of up to {MOST_WORKERS} workers fits; give each"
+        return f"use at least {larger.workers} workers (grid {larger}), or give each"
+
+
+@dataclass(frozen=True)
+class _Tight:
+    """A plan that needs more than its budget; attributes as of :func:`within_budget`."""
+
+    planned: Estimate
+    ladder: Ladder
+    spill_problem: str
+
+    @property
+    def limit(self) -> int:
+        return self.ladder.limit
 
     def estimated(self) -> Estimate:
         """With tensors on disk where that fits; else with the problem."""
-        tried = list(self._spilled(self.planned.grid))
-        if tried and _needs(tried[-1]) <= self.limit:
+        tried = list(self.ladder.spilled(self.planned.grid))
+        if tried and self.ladder.fits(tried[-1]):
             return self._with_budget(tried[-1])
         # Parts on disk come with buffers: all in memory may be less.
         least = min([self.planned, *tried], key=_needs)
         budget = MemoryBudget(self.limit, _needs(least), self._problem(least))
         return replace(self.planned, budget=budget)
-
-    def _spilled(self, grid: GridShape) -> Iterator[Estimate]:
-        """With ever fewer columns in memory, then without the graph, to the first that fits; none
-        where tensors can't be on disk."""
-        if self.spill_problem:
-            return
-        graph = not self.graph_problem(grid)
-        ways = [(panel, False) for panel in panels_of(self.widest)]
-        ways += [(panel, True) for panel in panels_of(self.widest) if graph]
-        ways += [(panel, graph) for panel in NARROW if panel < self.widest]
-        for panel, spills_graph in ways:
-            tried = self.estimate(grid, panel=panel, spills_graph=spills_graph)
-            yield tried
-            if _needs(tried) <= self.limit:
-                break
 
     def _with_budget(self, spilled: Estimate) -> Estimate:
         spill = spilled.spill
@@ -143,40 +182,23 @@ class _Tight:
     def _problem(self, least: Estimate) -> str:
         stages = least.memory_per_worker_bytes
         fullest = max(stages, key=lambda stage: stages[stage])
-        larger, needed = self._larger(), _needs(least)
-        advice = (
-            f"no grid of up to {MOST_WORKERS} workers fits; give each"
-            if larger is None
-            else f"use at least {larger.workers} workers (grid {larger}), or give each"
-        )
+        needed = _needs(least)
         disk = f"; {self.spill_problem or TAKES_MORE}"
         if least.spill is not None:
             disk = self._on_disk(least.spill)
         return (
             f"grid {self.planned.grid} needs {human_bytes(needed)} of {human_bytes(self.limit)} for"
             f" a worker (--memory, spec.workers.memory): {human_bytes(stages[fullest])} in the"
-            f" stage {fullest}, and {human_bytes(IMPORTS_BYTES)} of imports{disk}; {advice}"
-            f" {asked_bytes(needed)}"
+            f" stage {fullest}, and {human_bytes(IMPORTS_BYTES)} of imports{disk};"
+            f" {self.ladder.advice(self.planned.grid)} {asked_bytes(needed)}"
         )
 
     def _on_disk(self, spill: PlannedSpill) -> str:
         """What is on disk where that is not enough, and why not more."""
-        why = self.graph_problem(self.planned.grid)
+        why = self.ladder.graph_problem(self.planned.grid)
         what = "tensors" if why else "the graph and tensors"
         largest = f" with {what} on disk, of which {spill.largest} has most in memory at a time"
         return f"{largest}; {why}" if why else largest
-
-    def _larger(self) -> GridShape | None:
-        """The grid of 2, 4, ... times as many graph partitions that fits; None if none does."""
-        grid = self.planned.grid
-        graph = 2 * grid.graph
-        while graph * grid.feature <= min(MOST_WORKERS, self.nodes):
-            larger = GridShape.of(graph, grid.feature)
-            tried = chain([self.estimate(larger)], self._spilled(larger))
-            if any(_needs(estimate) <= self.limit for estimate in tried):
-                return larger
-            graph *= 2
-        return None
 
 
 def panels_of(width: int) -> Iterator[int]:

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import torch
 
-from embertide.engine.planning.budget import MOST_WORKERS, NARROW, EstimateOn, panels_of
+from embertide.engine.planning.budget import EstimateOn, Ladder
 from embertide.facts.telemetry.estimate import Estimate, MemoryBudget, PlannedSpill
 from embertide.facts.telemetry.format import asked_bytes, human_bytes
-from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 
 _TAKES_MORE = "with tensors in host memory it needs more there"
+_GRAPH_STAYS = "the graph is on the GPU, too"
 _LIBRARIES_BYTES = 1 << 30
 """What CUDA's context, NCCL and the libraries take of a worker's GPU: assumed, not measured."""
 _SHARE = 0.9
@@ -72,18 +72,16 @@ def within_device(
     if planned.gpu_memory_per_worker_bytes <= limit:
         budget = MemoryBudget(limit, planned.gpu_memory_per_worker_bytes)
         return replace(planned, device_budget=budget)
-    tried = [planned]
-    narrow = (panel for panel in NARROW if panel < widest)
-    for panel in () if staging_problem else (*panels_of(widest), *narrow):
-        least = estimate(planned.grid, panel=panel)
-        tried.append(least)
-        if least.gpu_memory_per_worker_bytes <= limit:
-            assert least.staged is not None
-            needed, sentence = least.gpu_memory_per_worker_bytes, _sentence(least.staged)
-            return replace(least, device_budget=MemoryBudget(limit, needed, spills=sentence))
-    least = min(tried, key=lambda estimate: estimate.gpu_memory_per_worker_bytes)
-    larger = _larger(planned.grid, limit, nodes, estimate, staged=not staging_problem)
-    problem = _problem(least, limit, staging_problem, larger)
+    spills = not staging_problem
+    ladder = Ladder(_needs, limit, nodes, widest, estimate, spills, lambda _: _GRAPH_STAYS)
+    tried = [planned, *ladder.spilled(planned.grid)]
+    least = tried[-1]
+    if ladder.fits(least):
+        assert least.staged is not None
+        budget = MemoryBudget(limit, _needs(least), spills=_sentence(least.staged))
+        return replace(least, device_budget=budget)
+    least = min(tried, key=_needs)
+    problem = _problem(least, limit, staging_problem, ladder.advice(planned.grid))
     budget = MemoryBudget(limit, least.gpu_memory_per_worker_bytes, problem)
     return replace(planned, device_budget=budget)
 
@@ -96,36 +94,20 @@ def _sentence(staged: PlannedSpill) -> str:
     )
 
 
-def _problem(least: Estimate, limit: int, staging_problem: str, larger: GridShape | None) -> str:
+def _needs(estimate: Estimate) -> int:
+    return estimate.gpu_memory_per_worker_bytes
+
+
+def _problem(least: Estimate, limit: int, staging_problem: str, advice: str) -> str:
     needed = human_bytes(least.gpu_memory_per_worker_bytes)
     why = f"; {staging_problem or _TAKES_MORE}"
     if least.staged is not None:
         why = (
             f" with tensors in host memory, of which {least.staged.largest} has most on the GPU at"
-            " a time; the graph is on the GPU, too"
+            f" a time; {_GRAPH_STAYS}"
         )
-    advice = (
-        f"no grid of up to {MOST_WORKERS} workers fits; give each"
-        if larger is None
-        else f"use at least {larger.workers} workers (grid {larger}), or give each"
-    )
     asked = asked_bytes(least.gpu_memory_per_worker_bytes)
     return (
         f"grid {least.grid} needs {needed} of {human_bytes(limit)} on the GPU of a worker"
         f" (--gpu-memory, spec.workers.deviceMemory){why}; {advice} {asked}"
     )
-
-
-def _larger(
-    grid: GridShape, limit: int, nodes: int, estimate: EstimateOn, *, staged: bool
-) -> GridShape | None:
-    """The grid of 2, 4, ... times as many graph partitions that fits; None if none does."""
-    graph = 2 * grid.graph
-    while graph * grid.feature <= min(MOST_WORKERS, nodes):
-        larger = GridShape.of(graph, grid.feature)
-        panels = (0, NARROW[-1]) if staged else (0,)
-        tried = (estimate(larger, panel=panel) for panel in panels)
-        if any(of.gpu_memory_per_worker_bytes <= limit for of in tried):
-            return larger
-        graph *= 2
-    return None

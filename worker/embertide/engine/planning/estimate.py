@@ -322,9 +322,10 @@ def estimate_program(
         rounded=job.spec.inference.rows != "float32",
         cores=None if gpu else cores,
     )
+    objects = inputs.objects()
     return Estimate(
-        inputs=[InputSize(o["uri"], o["size"], o["kind"]) for o in inputs.objects()],
-        total_bytes=sum(o["size"] for o in inputs.objects()),
+        inputs=[InputSize(o["uri"], o["size"], o["kind"]) for o in objects],
+        total_bytes=sum(o["size"] for o in objects),
         nodes=graph.nodes,
         nodes_exact=True,
         edges=graph.edges,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from embertide.engine.planning.input_places import fitting_uris, included_names, uris_of
@@ -184,6 +185,10 @@ class Inputs:
         The one list of them: whether anything has changed, what is compared after reading, keys of
         what is kept, plans and a version's manifest are made from it.
         """
+        return list(self._objects)
+
+    @cached_property
+    def _objects(self) -> list[dict[str, Any]]:
         nodes = self.by_nodes.values()
         # A table or a reference in the model's folder has its own kind below.
         entries = {info.uri: _entry("model", info.uri, info.size, info.etag) for info in self.model}

@@ -45,7 +45,7 @@ def readers(splits: Sequence[Split], threads: int) -> int:
 
 def are_remote(splits: Sequence[Split]) -> bool:
     """Whether any is in a remote store."""
-    return not all(is_local(split.uri) for split in splits)
+    return not all(map(is_local, {split.uri for split in splits}))
 
 
 def remote_bytes_held(splits: Sequence[Split], workers: int, threads: int) -> int:
