@@ -3,15 +3,19 @@ referred to."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from embertide.kernels.ghosts import Ledger, ghost, let_go, seen
 from embertide.kernels.memory import as_type, copy_of, empty_as
 from embertide.kernels.nodewise import add_times_, head_dot
+from embertide.kernels.segments import Reduce, Segments
 
 Of = Callable[[Any, Any], Any]
 OPERATIONS: dict[str, Of] = {
@@ -83,3 +87,46 @@ def test_rows_may_be_a_fraction() -> None:
     x = ghost(ledger, (10 / 3, 3))
     assert (x * 2).shape == (10 / 3, 3)
     assert ledger.peak == pytest.approx(2 * 40)
+
+
+class Measured(TorchDispatchMode):
+    """Bytes of the tensors that are alive, and the most that ever were."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.alive = self.peak = 0
+        self._sizes: dict[int, int] = {}
+
+    def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(made):
+            if isinstance(tensor, torch.Tensor):
+                self._note(tensor.untyped_storage())
+        return made
+
+    def _note(self, storage: torch.UntypedStorage) -> None:
+        if storage._cdata not in self._sizes:
+            self._sizes[storage._cdata] = storage.nbytes()
+            self.alive += storage.nbytes()
+            self.peak = max(self.peak, self.alive)
+            weakref.finalize(storage, self._gone, storage._cdata)
+
+    def _gone(self, at: int) -> None:
+        self.alive -= self._sizes.pop(at)
+
+
+@pytest.mark.parametrize("reduce", get_args(Reduce))
+def test_what_a_reduction_takes_is_what_is_measured(reduce: Reduce) -> None:
+    """The result, counts, and what parts are merged by; those that a softmax ends with, too."""
+    rows, ledger = 1 << 12, Ledger()
+    with Measured() as measured:
+        reduced(torch.empty(0), rows, reduce)
+    reduced(ghost(ledger, (0,)), rows, reduce)
+    # Truth values of rows without messages take a byte each.
+    assert measured.peak == pytest.approx(ledger.peak, abs=rows)
+
+
+def reduced(like: torch.Tensor, rows: int, reduce: Reduce) -> torch.Tensor:
+    segments = Segments(reduce, like, rows, 6, 3)
+    out = segments.finish()
+    return torch.cat([out, segments.log_sums()], 1) if reduce == "softmax" else out
