@@ -6,8 +6,7 @@ module          what it does
 prepare         features -> ids -> edges -> row ranges -> CSR: the inputs become a typed graph
 typed_graph     the steps of it, node type by node type and relation by relation
 compute         CSR -> layer graphs -> layers -> embeddings
-refresh         the current version's kept rows, from which a run may go on
-unchanged_rows  the rows that have not changed since
+refresh         the current version's kept rows, from which a run may go on, and what has changed
 reach           how far changes reach, and what computing them again takes
 keeping         what a run goes on from, and layers that are kept for another one
 kept_graph      a graph that was kept: edges that have not changed are not read
@@ -15,7 +14,6 @@ self_check      rows of the layers a second time, and that they agree
 publish         embeddings -> parts -> version
 embed           some nodes' embeddings, in this process; publishes nothing (``embertide embed``)
 over_kept       the same over the rows that the current version has kept (``--over-kept``)
-near            the part of a graph that the edges of few nodes reach, and the features of it
 ==============  ===========================================================================
 
 A check prepares once and computes any number of programs; it publishes nothing.

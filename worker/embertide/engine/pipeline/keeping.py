@@ -9,8 +9,12 @@ from functools import partial
 from embertide.context import RunContext
 from embertide.engine.pipeline.kept_graph import GraphKeeping
 from embertide.engine.pipeline.prepare import Prepared
-from embertide.engine.pipeline.refresh import RefreshPlan, on_one_machine, plan_refresh
-from embertide.engine.pipeline.unchanged_rows import find_unchanged
+from embertide.engine.pipeline.refresh import (
+    RefreshPlan,
+    find_unchanged,
+    on_one_machine,
+    plan_refresh,
+)
 from embertide.engine.planning.base_version import kept_key
 from embertide.engine.planning.order import WorkOrder
 from embertide.engine.planning.unchanged import touched
