@@ -166,9 +166,9 @@ def test_random_kills_lose_nothing(tmp_path: Path, pytestconfig: pytest.Config) 
 
 
 FAULT = """
-from embertide.program.steps.op import Run
+from embertide.program.steps.op import Op
 
-plain = Run.lower
+plain = Op.lower
 
 def lower(self, execution):
     made = plain(self, execution)
@@ -176,7 +176,7 @@ def lower(self, execution):
         made.data[0, 2] += 1
     return made
 
-Run.lower = lower
+Op.lower = lower
 """
 """Changes a value in what layer 1 makes, in every process of a command."""
 

@@ -89,9 +89,9 @@ def test_with_all_rows_a_changed_row_is_always_caught() -> None:
 
 
 FAULT = """
-from embertide.program.steps.op import Run
+from embertide.program.steps.op import Op
 
-plain = Run.lower
+plain = Op.lower
 
 def lower(self, execution):
     made = plain(self, execution)
@@ -99,7 +99,7 @@ def lower(self, execution):
         made.data[0, 2] += 1
     return made
 
-Run.lower = lower
+Op.lower = lower
 """
 """Changes a value in what layer 2 makes, in every process of a command."""
 
