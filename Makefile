@@ -41,7 +41,7 @@ help:
 	@echo "make test     set up, run the tests that every change needs: minutes (ARGS='tests/unit -k csr' runs some)"
 	@echo "make test-all that, then with more packages all others, with an S3 server and a Kubernetes node"
 	@echo "make test-rest  what make test-all runs after make test"
-	@echo "make test-exhaustive  every model on every grid in every mode: hours (ROOM=steps: of one package)"
+	@echo "make test-exhaustive  every model on every grid in every mode: hours (ROOM=program: of one package)"
 	@echo "make cluster  set up, start a Kubernetes node with the operator installed, until Ctrl-C"
 	@echo "make cluster-packages  install by apt what that node needs"
 	@echo "make lint     set up, check format, style, types, imports and Dockerfiles"
@@ -122,7 +122,7 @@ test-rest: $(STAMP_ALL)
 	case $$others in 0|5) ;; *) exit $$others; esac; \
 	[ $$cluster -ne 5 ] || exit $$others; exit $$cluster  # 5: no test selected
 
-# Of one package of the worker or the operator: make test-exhaustive ROOM=steps. The tiers before it
+# Of one package of the worker or the operator: make test-exhaustive ROOM=program. The tiers before it
 # run too, since many of their tests try more in this one.
 ROOM ?=
 test-exhaustive: $(STAMP_ALL)

@@ -50,6 +50,14 @@ def test_images_are_published_under_the_names_that_the_chart_has() -> None:
     assert built < pushed
 
 
+def test_rooms_of_the_exhaustive_tests_are_packages() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "exhaustive.yaml").read_text()
+    rooms = re.findall(r'"([a-z.]+)"', re.findall(r"\|\| '\[(.*?)\]'", workflow)[0])
+    assert len(rooms) > 5
+    package = ROOT / "worker" / "embertide"
+    assert [r for r in rooms if not (package / r.replace(".", "/") / "__init__.py").exists()] == []
+
+
 def unseen(workflow: str) -> list[str]:
     """Steps that neither tests nor `make release-check` run, and that give no reason for it.
 
