@@ -40,6 +40,7 @@ class Clock:
     began: float = field(default_factory=time.perf_counter)
     spans: list[Span] = field(default_factory=list)
     on_stage: Callable[[], None] = lambda: None
+    _in_layer: bool = False
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -57,9 +58,19 @@ class Clock:
 
     @contextmanager
     def layer(self, number: int) -> Iterator[None]:
-        """Time a part of a layer, within the stage ``infer``; parts that follow are one span."""
-        with self._span("infer", number):
+        """Time a part of a layer, within the stage ``infer``; parts that follow are one span.
+
+        Within another one the time is the outer one's.
+        """
+        if self._in_layer:
             yield
+            return
+        self._in_layer = True
+        try:
+            with self._span("infer", number):
+                yield
+        finally:
+            self._in_layer = False
         self._join()
 
     def _join(self) -> None:

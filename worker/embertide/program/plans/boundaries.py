@@ -74,6 +74,11 @@ class Part:
         return self.plan.ops[self.first : self.end.at]
 
     @property
+    def is_one_layer(self) -> bool:
+        """Whether no layer ends within it."""
+        return not any(self.first < end.at < self.end.at for end in boundaries(self.plan))
+
+    @property
     def layer(self) -> int:
         """The number of its last layer, from 0."""
         return self.end.layer - 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -177,10 +178,13 @@ class Excerpts:
         Args:
             counted: as time and progress of the run.
         """
-        with on_one_thread():
-            excerpt = excerpt_of(need.nodes, self._nodes, self.whole.ranges)
-            part, execution, checker = self._begin(part, excerpt, need.graphs)
-        results = self._engine.run(part, execution, checker, counted=counted)
+        # Of several layers each operation is timed as its own.
+        timed = counted and part.is_one_layer
+        with self._engine.clock.layer(part.layer) if timed else nullcontext():
+            with on_one_thread():
+                excerpt = excerpt_of(need.nodes, self._nodes, self.whole.ranges)
+                part, execution, checker = self._begin(part, excerpt, need.graphs)
+            results = self._engine.run(part, execution, checker, counted=counted)
         return Made(execution, results, excerpt)
 
     def _begin(
