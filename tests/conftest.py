@@ -76,7 +76,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--room",
         default=None,
-        help="tests whose files import this package of the worker or the operator, such as program.steps",
+        help="tests whose files import this package of worker or operator, such as program.steps",
     )
     parser.addoption(
         "--update",

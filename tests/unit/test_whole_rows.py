@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from embertide.program.plans.passes import make_plan
 from embertide.program.plans.plan import Target
@@ -24,7 +25,7 @@ def of_one_type(*steps: Step) -> Program:
     """Twelve columns, of four features: sums go before products on any grid."""
     return Program(
         steps=steps,
-        params={},
+        params={"w": torch.zeros(12, 4)},
         widths={"x": 4, "a": 4, "h": 12, "n": 12, "p": 4},
         layers=1,
         results={"": steps[-1].out},
