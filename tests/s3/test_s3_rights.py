@@ -27,7 +27,7 @@ from tests.support.s3.server import S3Server, server_program, server_with_accoun
 pytestmark = [pytest.mark.s3, pytest.mark.distributed]
 
 PAGE = (ROOT / "docs" / "storage.md").read_text()
-STORAGE = ROOT / "worker" / "embertide" / "storage"
+STORAGE = ROOT / "worker" / "embertide" / "io" / "storage"
 USER, KEY = "worker", "worker-secret"
 LARGE = b"x" * (9 << 20)
 
