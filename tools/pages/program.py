@@ -34,23 +34,23 @@ a step is. The class has
 | its meaning, slow and obvious, in float64 and one process | `reference` |
 | raised where results get other bits, so that no older checkpoint is used | `meaning` |
 | in which layouts it reads tensors and makes its result, on a P x M grid | `place`, `wants_rows` |
-| how it runs so | `lower` |
-| what that holds and moves, for the plans of memory and traffic | `cost` |
+| how it runs so; on ghosts, tensors without memory, that is the plan of memory and traffic | `lower` |
 | what it computes, for the estimate of a run's time | `values_per_edge`, `flops_per_node` |
 | the layer graph that it reads, if it does | `edges` |
 | which rows it reads for some, which are stale, how far they move | `wants`, `stale`, `moves` |
 
 To add a kind: write the file, with `class Mine(Step, kind="mine")`, and name it in
 `program/steps/__init__.py`. `nodewise.py` has what steps without edges have in common, `base.py`
-the rest. `place` returns the operation with what it decides (`op.py`); `lower` and `cost` read it
-there. By default tensors are read as rows or tiles, as `wants_rows` says, and the result is beside
-them. A step whose rows can be finished as they are made (a bias, an activation, a product) is a
-`Leader`, and runs as one with the steps after it; `program/plans/fuse.py` and
+the rest. `place` returns the operation with what it decides (`op.py`); `lower` reads it there. A
+kernel or a primitive that `lower` is the first to call needs a rule for ghosts beside it
+(`kernels/ghosts.py`). By default tensors are read as rows or tiles, as `wants_rows` says, and the
+result is beside them. A step whose rows can be finished as they are made (a bias, an activation, a
+product) is a `Leader`, and runs as one with the steps after it; `program/plans/fuse.py` and
 `program/plans/order.py` ask for properties (`product`, `added`, `row_activation`, `commutes`), not
 for classes.
 
 Then add programs with it to `tests/support/step_cases.py`: every grid is compared with its
-`reference` (`tests/distributed/test_same.py`), and what it moves with its `cost`, to the byte
+`reference` (`tests/distributed/test_same.py`), and what it moves with what is planned, to the byte
 (`test_traffic.py`).
 
 """

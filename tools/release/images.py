@@ -52,7 +52,7 @@ class Trial:
     Attributes:
         entrypoint: the image's; without arguments and without a cluster it ends with 2.
         commands: what a shell runs behind it, in an empty folder of the user's.
-        words: what is said meanwhile; VERSION is the release's.
+        words: output that it must have; VERSION is the release's.
         seen: what that shows.
     """
 

@@ -57,7 +57,7 @@ def build_images(say: Callable[[str], None] = print) -> dict[str, str]:
 
 @contextmanager
 def locked_store(registry: str | None = None) -> Iterator[Buildah]:
-    """The images' store, while nobody else builds in it; `Buildah` has the argument."""
+    """The images' store, while no other process builds in it; `Buildah` has the argument."""
     buildah = Buildah(_FOLDER, registry)
     with (buildah.folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -74,8 +74,8 @@ class RefreshPlan:
 
     Attributes:
         base: that it may go on from.
-        keeps: it keeps the rows of its own version.
-        key: of its own layers.
+        keeps: it keeps the rows of the version that it publishes.
+        key: of the layers that it keeps.
         how: how its rows are computed: those of runs that differ here may have other bits.
     """
 

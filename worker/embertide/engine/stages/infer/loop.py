@@ -248,7 +248,7 @@ class _LayerWork:
 
         Collective: every rank must call.
         """
-        # First, since a sample is made here, which is a stage of its own.
+        # First, since a sample is made here, which is another stage.
         edges = self._edges(run.steps[0])
         ctx, layers, steps = self._ctx, self._execution.program.layers, self._steps
         ctx.progress("infer", steps[at] / steps[-1], run.steps[-1].layer + 1, layers)
