@@ -274,7 +274,7 @@ class Engine:
             group_rows=group_rows,
             edges=[True],
         )
-        operand = loaded_operand(self.grid, Loaded(ids, rows), None)
+        operand = loaded_operand(channel, Loaded(ids, rows), None)
         return spmm(channel, sources, operand, Reduction(), NOTHING, depth=DEPTH)
 
     def construct(
