@@ -17,6 +17,7 @@ from embertide.engine.planning.device import device_limit, free_device_bytes, wi
 from embertide.engine.planning.duration import basis, seconds_range, start_range, work_of
 from embertide.engine.planning.excerpt_memory import excerpt_memory
 from embertide.engine.planning.graph import PlannedGraph, plan_graph
+from embertide.engine.planning.graph_on_disk import graph_problem
 from embertide.engine.planning.grids import grids_to_compare, may_read_in_place
 from embertide.engine.planning.inputs import Inputs, list_inputs, with_tables
 from embertide.engine.planning.job_model import read_job_model
@@ -38,7 +39,6 @@ from embertide.engine.planning.sizing import (
     worker_bytes,
 )
 from embertide.engine.planning.spilled import spill_problem, staging_problem
-from embertide.engine.planning.spilled_graph import graph_problem
 from embertide.engine.planning.stored import stored_elsewhere
 from embertide.engine.planning.targets import planned_targets, target_memory, target_notes
 from embertide.engine.planning.traffic import planned_traffic

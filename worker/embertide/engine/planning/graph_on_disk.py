@@ -1,0 +1,42 @@
+"""Whether the graph can be on disk, whose edges are then gone over part by part."""
+
+from __future__ import annotations
+
+from embertide.engine.planning.matching import narrow
+from embertide.engine.planning.publishing import published
+from embertide.program.plans.passes import make_plan
+from embertide.program.plans.plan import Target
+from embertide.program.steps.base import EdgeStep
+from embertide.program.steps.program import Program
+from embertide.program.steps.reach import Reach
+from embertide.spec.grid import GridShape
+from embertide.spec.manifest import EmbeddingJob
+
+
+def graph_problem(job: EmbeddingJob, program: Program, grid: GridShape, *, in_place: bool) -> str:
+    """Why the graph can't be on disk beside the tensors; "" where it can.
+
+    Args:
+        in_place: all workers are on one host, and read each other's tensors where they stand.
+    """
+    if grid.workers > 1 and not in_place:
+        return "the graph can be on disk with one worker, or in a run whose workers are on one host"
+    if job.spec.inference.fanout != "full":
+        return "the graph can be on disk where layers sample no edges (fanout)"
+    program = published(job, program)
+    for step in program.steps:
+        if step.reach is Reach.NEIGHBOURS and not (isinstance(step, EdgeStep) and step.by_parts):
+            view = step.edges
+            over = f", over {view.relation}" if view is not None and view.relation else ""
+            return (
+                f"{step.kind_name} ({step.out}, layer {step.layer}{over}) needs the graph in memory"
+            )
+    featured = [edge for edge in narrow(job, program).spec.input.edges if edge.features is not None]
+    if featured:
+        return f"edges with features can't be on disk ({featured[0].location})"
+    if grid.feature > 1 and not make_plan(program, Target(grid=grid, in_place=in_place)).whole_rows:
+        return (
+            f"layers of this model are computed in slices of columns on the grid {grid}, and the"
+            f" graph can be on disk where workers compute whole rows, as on {grid.workers}x1"
+        )
+    return ""
