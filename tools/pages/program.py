@@ -34,7 +34,7 @@ a step is. The class has
 | its meaning, slow and obvious, in float64 and one process | `reference` |
 | raised where results get other bits, so that no older checkpoint is used | `meaning` |
 | in which layouts it reads tensors and makes its result, on a P x M grid | `place`, `wants_rows` |
-| how it runs so; on ghosts, tensors without memory, that is the plan of memory and traffic | `lower` |
+| how it runs so; on ghosts, tensors without memory, this plans memory and traffic | `lower` |
 | what it computes, for the estimate of a run's time | `values_per_edge`, `flops_per_node` |
 | the layer graph that it reads, if it does | `edges` |
 | which rows it reads for some, which are stale, how far they move | `wants`, `stale`, `moves` |
