@@ -40,7 +40,7 @@ from embertide.kernels.scratch import Scratch
 from embertide.kernels.spilled_csr import SpilledCsr
 from embertide.program.plans import spill
 from embertide.program.selfcheck.checker import Checker
-from embertide.program.steps import Program
+from embertide.program.steps import Program, message
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.propagate import Propagate
 from tests.support.exact import TOLERANCE
@@ -300,7 +300,9 @@ def _faults(checked: SelfCheck, mode: Mode) -> Iterator[str]:
 
 
 def _use_small_blocks(size: int) -> None:
-    """Few of each: the disk is waited for; and pieces of the log are full, as planned."""
+    """Few of each: the disk is waited for; and pieces of the log are full, as planned. Runs of
+    edges begin and end within parts."""
+    message.CHUNK_VALUES = 300
     spill.BLOCK_BYTES = scratch.CHUNK_BYTES = host_store.CHUNK_BYTES = size
     spilled_sort.READ_EDGES, edge_log.PIECE_EDGES = 10, 1
 
@@ -343,7 +345,8 @@ def _with_the_graph(worker: Worker, program: Program, mode: Mode, answer: Answer
     at, job = worker.exchange.grid.shape, worker.ctx.job
     problem = graph_problem(job, program, at, in_place=target.in_place)
     # Steps run in the order that they have, for which other rows may be best.
-    if problem or as_given(program, target).grid.feature > 1:
+    featured = any(step.edge_columns for step in program.steps)
+    if problem or featured or as_given(program, target).grid.feature > 1:
         return
     assert isinstance(files, Scratch)
     spilled_sort.PART_EDGES = 12 if worker.typed else 32

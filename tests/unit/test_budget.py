@@ -18,7 +18,6 @@ from embertide.engine.planning.sizing import (
     work_bytes_in,
 )
 from embertide.facts.telemetry.estimate import Estimate, PlannedSpill
-from embertide.program.steps.pair_attend import PairAttend
 from embertide.program.steps.propagate import Propagate
 from embertide.spec.grid import GridShape
 from embertide.spec.targets import Targets
@@ -205,10 +204,6 @@ def test_a_graph_that_is_needed_in_memory_names_what_needs_it() -> None:
     assert graph_problem(job, gcn, GridShape.of(4, 1), in_place=True) == ""
     repeated = program(Propagate(out="h", layer=0, x="x", times=3))
     assert graph_problem(job, repeated, small, in_place=True) == ""
-    scored = program(PairAttend(out="h", layer=0, x="x", key="x", query="x", heads=1, kind="dot"))
-    assert graph_problem(job, scored, small, in_place=True) == (
-        "pair_attend (h, layer 0) needs the graph in memory"
-    )
     assert "workers are on one host" in graph_problem(job, gcn, GridShape.of(4, 1), in_place=False)
     # Workers of one host compute whole rows, but for sums that follow each other.
     assert graph_problem(job, gcn, GridShape.of(2, 2), in_place=True) == ""
@@ -220,15 +215,9 @@ def test_a_graph_that_is_needed_in_memory_names_what_needs_it() -> None:
     assert graph_problem(chosen, gcn, small, in_place=True) == ""
 
 
-def test_of_several_relations_the_one_that_needs_the_graph_in_memory_is_named() -> None:
+def test_a_graph_of_several_relations_may_be_on_disk() -> None:
     job, small = make_typed_job(), GridShape()
     # Nothing reads the features of its edges.
-    for sums in (relational(), additive(), read()):
-        assert graph_problem(job, sums, small, in_place=True) == ""
-        assert graph_problem(job, sums, GridShape.of(2, 1), in_place=True) == ""
-    assert graph_problem(job, attending(), small, in_place=True) == (
-        "pair_attend (to_user, layer 0, over item:bought_by:user) needs the graph in memory"
-    )
-    assert graph_problem(job, carrying(), small, in_place=True) == (
-        "message (item.m, layer 0, over user:buys:item) needs the graph in memory"
-    )
+    for steps in (relational(), additive(), read(), attending(), carrying()):
+        assert graph_problem(job, steps, small, in_place=True) == ""
+        assert graph_problem(job, steps, GridShape.of(2, 1), in_place=True) == ""

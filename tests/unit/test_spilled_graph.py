@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,7 @@ from embertide.kernels.counting import add_weights, count_values
 from embertide.kernels.csr import Csr, add_loops, single_loops
 from embertide.kernels.edge_sort import EdgeSorter, bucket_count, bucket_shift, count_edges
 from embertide.kernels.scratch import Scratch
+from embertide.kernels.segments import carried_by_runs
 from embertide.kernels.spilled_csr import SpilledBlock, SpilledCsr
 from embertide.kernels.spilled_sort import SpilledEdgeSorter
 from tests.support.world import make_job
@@ -151,6 +152,24 @@ def test_edges_on_disk_add_up_at_their_sources_to_the_same_bits(
     count_values(block.indices, counts)
     count_sources(on_disk, same_counts)
     assert torch.equal(counts, same_counts)
+
+
+@pytest.mark.parametrize("limit", [1, 7, 700, EDGES])
+def test_runs_of_edges_on_disk_are_those_of_a_graph_in_memory(
+    graphs: tuple[Csr, SpilledCsr], limit: int
+) -> None:
+    whole, spilled = graphs
+    block = Block(None, whole.indptr, whole.cols, whole.weights)
+    by_runs = (carried_by_runs(of, limit) for of in (block, SpilledBlock(spilled)))
+    # Of all edges one at a time, some are enough.
+    for (run, own), (other, read) in islice(zip(*by_runs, strict=True), 300):
+        assert replace(run, rows=other.rows, lengths=other.lengths) == other
+        assert torch.equal(run.rows, other.rows)
+        assert torch.equal(run.lengths, other.lengths)
+        assert torch.equal(own.indices, read.indices)
+        assert own.weights is not None
+        assert read.weights is not None
+        assert torch.equal(own.weights, read.weights)
 
 
 def with_weights(part: Csr, whole: Csr) -> Csr:

@@ -237,10 +237,17 @@ def attend_pairs(
     """
     with every_row(channel, parts[0].sources, [x, key]) as (values, keys), channel.computing():
         for part in parts:
-            block = part.sources.whole
-            kernels.add_pairs(
-                part.sums, block, values, keys, part.query, part.score, weighted=part.weighted
-            )
+            for rows, block in part.sources.parts(None):
+                kernels.add_pairs(
+                    part.sums.part(rows),
+                    block,
+                    values,
+                    keys,
+                    part.query[rows],
+                    part.score,
+                    weighted=part.weighted,
+                )
+            part.sums.fresh = False
             reduced(channel, part.sources, None, values, keys)
 
 

@@ -209,9 +209,11 @@ class LayerGraph:
         if not self.needs.again:
             self.csr = self.csr.without_columns()
 
-    def sub_range(self) -> Csr:
-        """Our sub-range's rows of the partition, in memory."""
-        return in_memory(self.csr).slice(*self.targets.within(self.exchange.grid.rank))
+    def sub_range(self) -> AnyCsr:
+        """Our sub-range's rows of the partition."""
+        start, stop = self.targets.within(self.exchange.grid.rank)
+        whole = (start, stop) == (0, self.csr.rows)
+        return self.csr if whole else in_memory(self.csr).slice(start, stop)
 
     def release(self) -> None:
         """Free the columns, also of what was made of this graph: nothing will read them again."""
@@ -234,7 +236,7 @@ class LayerGraph:
         return self._features[loops, fill]
 
     def _filled(self, loops: Loops, fill: LoopFill, features: torch.Tensor) -> torch.Tensor:
-        csr = self.sub_range()
+        csr = in_memory(self.sub_range())
         if loops == "none":
             return without_loop_features(csr, features)
         add = more_loop_features if loops == "more" else single_loop_features

@@ -6,10 +6,10 @@ worth: the result so far, and what merging another part into it takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from embertide.kernels.block import Block
 from embertide.kernels.ghosts import Ghost, on_ghosts
 from embertide.kernels.heads import NO_SCORES
 from embertide.kernels.memory import empty_as
+from embertide.kernels.spilled_csr import AnyBlock, SpilledBlock
 from embertide.kernels.sums import sum_rows
 
 Reduce = Literal["sum", "mean", "max", "min", "var", "std", "softmax"]
@@ -78,6 +79,31 @@ class EdgeRun:
             start = stop
 
 
+class Carried(NamedTuple):
+    """What the non-zeros of a run have: indices [e], weights [e] and features [e, K], or None."""
+
+    indices: Tensor
+    weights: Tensor | None
+    features: Tensor | None
+
+    def slice(self, start: int, stop: int) -> Carried:
+        """What some of them have, sharing memory."""
+        weights = None if self.weights is None else self.weights[start:stop]
+        features = None if self.features is None else self.features[start:stop]
+        return Carried(self.indices[start:stop], weights, features)
+
+    @staticmethod
+    def joined(parts: Sequence[Carried]) -> Carried:
+        """What parts that follow each other have, in memory of its own."""
+        weights = [part.weights for part in parts if part.weights is not None]
+        features = [part.features for part in parts if part.features is not None]
+        return Carried(
+            torch.cat([part.indices for part in parts]),
+            torch.cat(weights) if weights else None,
+            torch.cat(features) if features else None,
+        )
+
+
 def _ghost_runs(block: Block, limit: int) -> Iterator[EdgeRun]:
     """The first, which is as long as any."""
     edges = min(limit, block.indices.shape[0])
@@ -85,12 +111,60 @@ def _ghost_runs(block: Block, limit: int) -> Iterator[EdgeRun]:
     yield EdgeRun(some, some, slice(0, edges))
 
 
+def carried_by_runs(
+    block: AnyBlock, limit: int, features: Tensor | None = None, at: Tensor | None = None
+) -> Iterator[tuple[EdgeRun, Carried]]:
+    """As :func:`edge_runs`, with what non-zeros have; those on disk are read part by part.
+
+    Runs are the same whatever the parts are.
+
+    Args:
+        features: [positions, K] of a block in memory.
+        at: [nnz] the position of each non-zero there; None: they are in that order.
+
+    Raises:
+        StorageError: the disk cannot be read.
+    """
+    if isinstance(block, SpilledBlock):
+        parts = (Carried(own.indices, own.weights, None) for _, own in block.each())
+        ends = Block(None, block.csr.indptr, block.csr.indptr[:0])
+        runs = _runs_of_rows(ends, block.nnz, max(1, limit))
+        yield from zip(runs, _by_length(parts, max(1, limit)), strict=True)
+        return
+    for run in edge_runs(block, limit):
+        weights = None if block.weights is None else block.weights[run.span]
+        own = None if features is None else features[run.span if at is None else at[run.span]]
+        yield run, Carried(block.indices[run.span], weights, own)
+
+
+def _by_length(parts: Iterable[Carried], length: int) -> Iterator[Carried]:
+    """Parts that follow each other, cut and joined to ones of a length; the last may be shorter."""
+    waiting: list[Carried] = []
+    room = length
+    for part in parts:
+        at, count = 0, len(part.indices)
+        while at < count:
+            waiting.append(part.slice(at, at + room))
+            at, room = at + room, max(0, at + room - count)
+            if not room:
+                yield Carried.joined(waiting)
+                waiting, room = [], length
+        # A copy, since what waits would hold the part.
+        waiting = [Carried.joined(waiting)] if waiting else []
+    if waiting:
+        yield waiting[0]
+
+
 @on_ghosts(_ghost_runs)
 def edge_runs(block: Block, limit: int) -> Iterator[EdgeRun]:
     """All non-zeros, at most ``limit`` at a time: a long row is cut into several runs."""
+    return _runs_of_rows(block, block.nnz, max(1, limit))
+
+
+def _runs_of_rows(block: Block, nnz: int, limit: int) -> Iterator[EdgeRun]:
     indptr, device = block.indptr.long(), block.indices.device
-    for start in range(0, block.nnz, max(1, limit)):
-        stop = min(start + max(1, limit), block.nnz)
+    for start in range(0, nnz, limit):
+        stop = min(start + limit, nnz)
         first = int(torch.searchsorted(indptr, start, right=True)) - 1
         last = int(torch.searchsorted(indptr, stop))
         lengths = indptr[first : last + 1].clamp(start, stop).diff()

@@ -6,9 +6,7 @@ from embertide.engine.planning.matching import narrow
 from embertide.engine.planning.publishing import published
 from embertide.program.plans.passes import make_plan
 from embertide.program.plans.plan import Target
-from embertide.program.steps.base import EdgeStep
 from embertide.program.steps.program import Program
-from embertide.program.steps.reach import Reach
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 
@@ -24,13 +22,6 @@ def graph_problem(job: EmbeddingJob, program: Program, grid: GridShape, *, in_pl
     if job.spec.inference.fanout != "full":
         return "the graph can be on disk where layers sample no edges (fanout)"
     program = published(job, program)
-    for step in program.steps:
-        if step.reach is Reach.NEIGHBOURS and not (isinstance(step, EdgeStep) and step.by_parts):
-            view = step.edges
-            over = f", over {view.relation}" if view is not None and view.relation else ""
-            return (
-                f"{step.kind_name} ({step.out}, layer {step.layer}{over}) needs the graph in memory"
-            )
     featured = [edge for edge in narrow(job, program).spec.input.edges if edge.features is not None]
     if featured:
         return f"edges with features can't be on disk ({featured[0].location})"

@@ -126,7 +126,7 @@ class SpilledGraph:
         what it first needs of them."""
         for step in steps:
             self.read_degrees(step)
-        self._find_sources([step.edges for step in steps])
+        self._find_sources([step.edges for step in steps], pairs=not steps[0].tiles)
         self.read += times * sum(step.passes * self._csr(step.edges) for step in steps)
 
     def read_degrees(self, step: Step) -> None:
@@ -146,10 +146,11 @@ class SpilledGraph:
             if end == "out" or weighted:
                 self._once([view], end, weighted)
 
-    def _find_sources(self, views: Sequence[EdgeView]) -> None:
-        """Workers that read in place count what they read of others, for each set of relations."""
+    def _find_sources(self, views: Sequence[EdgeView], *, pairs: bool = False) -> None:
+        """Workers that read in place count what they read of others, for each set of relations;
+        once more where whole rows of sub-ranges are looked up (``pairs``)."""
         if self.graph.size.of_relation(views[0].relation).workers > 1:
-            self._once(views, "places")
+            self._once(views, "pairs" if pairs else "places")
 
     def _once(self, views: Sequence[EdgeView], *what: object) -> None:
         """Go over the edges of some graphs, unless that was done."""

@@ -48,7 +48,6 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
 
     takes_product: ClassVar[bool] = True
     exact: ClassVar[bool] = True
-    by_parts: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
         """The width of ``x``."""

@@ -38,7 +38,6 @@ class Attend(TogetherStep, kind="attend"):
     at_destination: ClassVar[tuple[str, ...]] = ("target",)
     reads_rows: ClassVar[tuple[str, ...]] = ("source", "target")
     exact: ClassVar[bool] = True
-    by_parts: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
         """The width of ``x``."""

@@ -367,8 +367,6 @@ class EdgeStep(Step):
     relation: str = ""
 
     reach: ClassVar[Reach] = Reach.NEIGHBOURS
-    by_parts: ClassVar[bool] = False
-    """Whether it can go over its edges part by part, as they are read from the disk."""
     at_destination: ClassVar[tuple[str, ...]] = ()
     """Fields that name tensors of the destination type; all others are of the source type."""
 

@@ -17,7 +17,8 @@ from embertide.errors import ModelError
 from embertide.graph.arriving import arriving_rows, reduced
 from embertide.kernels.block import Block
 from embertide.kernels.edge_features import LoopFill
-from embertide.kernels.segments import EdgeRun, Reduce, Segments, edge_runs
+from embertide.kernels.segments import Carried, EdgeRun, Reduce, Segments, carried_by_runs
+from embertide.kernels.spilled_csr import AnyBlock
 from embertide.kernels.staging import Staging
 from embertide.layouts import Shard
 from embertide.program.steps.alive import Alive
@@ -134,7 +135,8 @@ class Message(TogetherStep, kind="message"):
         channel = execution.channel(self.layer, "world", "sddmm", *relations)
         for arrived in arriving_rows(channel, sources[0], source, execution.depth):
             for reduction, own in zip(sums, sources, strict=True):
-                reduction.add(own.block(arrived.number), arrived.source)
+                block = own.local if arrived.number is None else own.block(arrived.number)
+                reduction.add(block, arrived.source)
                 reduced(channel, own, arrived.number, arrived.source)
         return [reduction.finish() for reduction in sums]
 
@@ -184,29 +186,26 @@ class _Reduction:
     values: int
     staging: Staging
 
-    def add(self, block: Block, source: Tensor) -> None:
+    def add(self, block: AnyBlock, source: Tensor) -> None:
         """The edges of a block; ``source`` [s, D] is what its indices point into."""
-        at = block.edges if self.features is not None else None
-        if at is not None:
+        at = None
+        if self.features is not None and isinstance(block, Block) and block.edges is not None:
             # Once for a block, since the device is waited for.
-            at = self.staging.download(at)
-        for edges in edge_runs(block, max(1, CHUNK_VALUES // self.values)):
-            ends = self._ends(block, source, edges)
-            if self.features is not None:
-                own = self.features[edges.span if at is None else at[edges.span]]
-                ends["e"] = self.staging.upload(own)
-            values = run(self.step.lines, ends | self.params)
+            at = self.staging.download(block.edges)
+        limit = max(1, CHUNK_VALUES // self.values)
+        for edges, carried in carried_by_runs(block, limit, self.features, at):
+            values = run(self.step.lines, self._read(source, edges, carried) | self.params)
             self.segments.add(edges, values[RESULT], values.get(SCORE))
 
-    def _ends(self, block: Block, source: Tensor, edges: EdgeRun) -> dict[str, Tensor]:
-        """The values that lines read for some edges, without the edges' features."""
-        weights = block.weights if self.step.edge_weight else None
-        rows = source.index_select(0, block.indices[edges.span]).float()
-        if weights is None:
-            weight = rows.new_ones(len(rows), 1)
-        else:
-            weight = weights[edges.span].unsqueeze(1)
+    def _read(self, source: Tensor, edges: EdgeRun, carried: Carried) -> dict[str, Tensor]:
+        """The values that lines read for some edges."""
+        rows = source.index_select(0, carried.indices).float()
+        weight = rows.new_ones(len(rows), 1)
+        if self.step.edge_weight and carried.weights is not None:
+            weight = carried.weights.unsqueeze(1)
         values = {"s": rows, "w": weight}
+        if carried.features is not None:
+            values["e"] = self.staging.upload(carried.features)
         if self.target is not None:
             values["t"] = edges.spread(self.target.index_select(0, edges.rows))
         return values

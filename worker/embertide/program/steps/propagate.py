@@ -50,7 +50,6 @@ class Propagate(EdgeStep, kind="propagate"):
     hops: tuple[float, ...] | None = None
 
     exact: ClassVar[bool] = True
-    by_parts: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
         """The width of ``x``."""
