@@ -20,7 +20,7 @@ import json
 import sys
 import tempfile
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -118,7 +118,7 @@ def measure(case: Compared, rounds: int) -> dict[str, Run]:
         run = case.over(**more)
         return run | read | {"of_read": run["comparison"] / read["read"]}
 
-    variants = {
+    variants: dict[str, Callable[[], Run]] = {
         "all": compared,
         "compared": partial(compared, deltas=False, gate=False),
         "checked": partial(case.over, **none),

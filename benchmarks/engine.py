@@ -38,6 +38,7 @@ from embertide.kernels.csr import Csr
 from embertide.kernels.epilogue import NOTHING, Factors
 from embertide.kernels.heads import HeadColumns, PairScore, RowSums
 from embertide.kernels.rows import gather_rows
+from embertide.kernels.spilled_csr import in_memory
 from embertide.kernels.spmm import reduce_rows
 from embertide.layouts import Loaded
 from embertide.spec.grid import GridShape
@@ -84,7 +85,8 @@ class Engine:
 
     def longest(self, count: int) -> int:
         """The largest of all ranks' numbers."""
-        return max(self.exchange.all_objects(count))
+        counts: list[int] = self.exchange.all_objects(count)
+        return max(counts)
 
     def barrier(self) -> None:
         """Wait for all ranks."""
@@ -286,4 +288,4 @@ class Engine:
         edges = Edges([narrow], histogram, shift, False, len(source))
         ranges = choose_ranges(self._ctx, [edges], nodes)
         sub_range = build_graph(self._ctx, self._ctx.job.spec.input.edges[0], edges, ranges, nodes)
-        return ranges, gather_partition(self.exchange, ranges, sub_range)
+        return ranges, in_memory(gather_partition(self.exchange, ranges, sub_range))

@@ -16,6 +16,7 @@ import shutil
 import sys
 import tempfile
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -54,11 +55,9 @@ def _decoding(data: Path, sizes: Run) -> Run:
 def measure(data: Path, work: Path, grids: list[str], rounds: int) -> dict[str, Run]:
     """System -> medians, and ratios to the first grid."""
     sizes = json.loads((data / "dataset.json").read_text())
-    systems = {
-        f"ours {grid}": lambda grid=grid: _ours(data, work / "out", grid, sizes) for grid in grids
-    }
+    systems = {f"ours {grid}": partial(_ours, data, work / "out", grid, sizes) for grid in grids}
     if sizes["format"] == "parquet":
-        systems["decoding"] = lambda: _decoding(data, sizes)
+        systems["decoding"] = partial(_decoding, data, sizes)
     for path in data.rglob("*.*"):
         path.read_bytes()
     runs = alternate(systems, rounds, data.name)

@@ -166,7 +166,8 @@ def _sums(bench: Bench) -> RowSums:
 
 def _dgl_attend(bench: Bench, graph: Any, x: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
     ops = bench.dgl.ops
-    return ops.u_mul_e_sum(graph, x, ops.edge_softmax(graph, scores.unsqueeze(2))).flatten(1)
+    found: torch.Tensor = ops.u_mul_e_sum(graph, x, ops.edge_softmax(graph, scores.unsqueeze(2)))
+    return found.flatten(1)
 
 
 def csr(bench: Bench) -> Calls:
@@ -179,7 +180,8 @@ def csr(bench: Bench) -> Calls:
 
     def dgl() -> torch.Tensor:
         graph = bench.dgl.graph(tensors, num_nodes=bench.nodes, idtype=torch.int32)
-        return graph.adj_tensors("csc")[1]
+        columns: torch.Tensor = graph.adj_tensors("csc")[1]
+        return columns
 
     least = 28.0 * len(ends[0])
     return Calls(least, ("edges", len(ends[0])), "copy", ours, {"dgl": dgl})

@@ -94,7 +94,8 @@ def _job(data: Path, output: Path) -> Path:
 
 def _error(report: dict[str, Any]) -> float:
     """The largest error of rows that were computed a second time, by the rows' magnitude."""
-    return max(rows["largest_error"] for rows in report["self_check"]["checked"])
+    errors: list[float] = [rows["largest_error"] for rows in report["self_check"]["checked"]]
+    return max(errors)
 
 
 def show(result: Run) -> None:

@@ -105,8 +105,8 @@ class OutOfCore(Case):
         errors = {IN_MEMORY: 0.0}
         for name in names[1:]:
             ours = name == ON_DISK
-            rows = published(self._output(name), self.types) if ours else batches(self._memmaps())
-            errors[name] = error = difference(rows, whole)
+            found = published(self._output(name), self.types) if ours else batches(self._memmaps())
+            errors[name] = error = difference(found, whole)
             if not error <= (0 if ours else MOST_ERROR):
                 sys.exit(f"{name} is wrong: it differs by {error}")
         first.unlink()

@@ -139,7 +139,7 @@ def run_all(given: argparse.Namespace, links: Network | None, kept: Kept, folder
 
 def _reached(ranks: Workers, links: Network | None, rate: float, mib: int) -> float:
     """What ranks that only send to each other reach at a rate."""
-    reached = min(ranks.call(tasks.bandwidth, mib))
+    reached: float = min(ranks.call(tasks.bandwidth, mib))
     if links and reached > MOST_REACHED * rate:
         sys.exit(f"{reached:.1f} Gbit/s over links of {rate:g}: bytes bypass the network")
     return round(reached, 3)

@@ -115,8 +115,8 @@ def measure(
         fastest = min(peers, key=lambda name: found[name][key])
         for name, of in runs.items():
             found[name][f"{key}_ratio"] = ratio(of, runs[fastest], key)
-    for name, of in found.items():
-        of |= {key: watched[name][key] for key in ("peak_bytes", "max_error")}
+    for name, medians in found.items():
+        medians |= {key: watched[name][key] for key in ("peak_bytes", "max_error")}
     return found
 
 

@@ -67,5 +67,4 @@ def multiply(engine: Engine, pattern: Pattern, tile: torch.Tensor, width: int) -
 
 
 def _width(engine: Engine, width: int, m: int) -> int:
-    columns = engine.columns(width, m)
-    return columns.stop - columns.start
+    return len(range(width)[engine.columns(width, m)])

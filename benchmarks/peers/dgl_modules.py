@@ -61,7 +61,7 @@ def appnp(graph: Any, x: Any, weights: dict[str, torch.Tensor], left: Any, right
 def layers(conv: str, weights: dict[str, torch.Tensor]) -> list[torch.nn.Module]:
     """The three layers, ready to run."""
     kind = Gcn if conv == "gcn" else Gat
-    found = []
+    found: list[torch.nn.Module] = []
     for number in range(LAYERS):
         prefix = f"layers.{number}."
         own = {k.removeprefix(prefix): v for k, v in weights.items() if k.startswith(prefix)}

@@ -41,8 +41,8 @@ def graph_of(source: Any, destination: Any, sources: int, destinations: int) -> 
     graph = dgl.heterograph({("s", "to", "d"): ends}, many, idtype=torch.int32)
     indptr, indices, _ = graph.adj_tensors("csc")
     unnumbered = torch.empty(0, dtype=torch.int32)
-    ends = ("csc", (indptr, indices, unnumbered))
-    graph = dgl.heterograph({("s", "to", "d"): ends}, many, idtype=torch.int32)
+    sorted_ends = ("csc", (indptr, indices, unnumbered))
+    graph = dgl.heterograph({("s", "to", "d"): sorted_ends}, many, idtype=torch.int32)
     graph = graph.formats(["csc"] if work.conv == "rgcn" else ["coo", "csc"])
     graph.create_formats_()
     return graph

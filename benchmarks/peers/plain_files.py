@@ -23,7 +23,7 @@ with work.stage("features"):
     x = work.read_features()
 
 with work.stage("publish"), work.out.open("wb", buffering=0) as file, ThreadPoolExecutor(1) as pool:
-    digest, data = hashlib.sha256(), memoryview(x).cast("B")
+    digest, data = hashlib.sha256(), x.data.cast("B")
     pieces = [data[at : at + _PIECE_BYTES] for at in range(0, len(data), _PIECE_BYTES)]
     hashed = pool.map(digest.update, pieces)
     for piece in pieces:

@@ -69,7 +69,7 @@ with stage("read"), ThreadPoolExecutor(_THREADS) as pool:
     room = np.empty(size, np.uint8)
     list(pool.map(fetch, pieces))
 
-data = memoryview(np.resize(room, given.bytes))
+data = np.resize(room, given.bytes).data
 digest = hashlib.sha256()
 to = {"Bucket": given.bucket, "Key": given.out}
 

@@ -68,7 +68,8 @@ def middle(runs: list[Run]) -> Run:
 def ratio(runs: list[Run], base: list[Run], key: str) -> float:
     """The median over the rounds of ``runs`` by ``base``, round by round, as far as both have."""
     pairs = zip(runs, base, strict=False)
-    return round(statistics.median(a[key] / b[key] for a, b in pairs if b[key]), 4)
+    ratios: list[float] = [a[key] / b[key] for a, b in pairs if b[key]]
+    return round(statistics.median(ratios), 4)
 
 
 def save(name: str, found: Run, out: Path | None = None) -> Path:

@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore
 
 from benchmarks.support.network import Network
 from embertide.kernels.threads import set_threads
@@ -103,7 +104,7 @@ def _serve(pipe: Connection, world: World, store: str, network: Network | None) 
         _enter(network.namespaces[world.rank])
     dist.init_process_group(
         "gloo",
-        store=dist.FileStore(store, world.size),
+        store=FileStore(store, world.size),
         rank=world.rank,
         world_size=world.size,
         timeout=timedelta(seconds=TIMEOUT_SECONDS),

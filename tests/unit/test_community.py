@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -10,7 +14,8 @@ import yaml
 
 from tests.support.paths import ROOT
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CONFIGURED = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = CONFIGURED["project"]
 GITHUB = ROOT / ".github"
 
 
@@ -44,3 +49,21 @@ def test_a_registry_shows_whose_it_is_and_where_to_read_on() -> None:
     assert [name.rpartition(" ")[2] for name in versions] == ["3.11", "3.12", "3.13"]
     chart = yaml.safe_load((ROOT / "charts" / "embertide" / "Chart.yaml").read_text())
     assert {"home", "sources", "maintainers", "keywords"} <= chart.keys()
+
+
+@pytest.mark.tier(2)
+def test_types_of_every_module_are_checked_that_is_not_excluded(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for file in ("new/room.py", "tests/support/new/module.py", "tests/unit/test_new.py"):
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).write_text('wrong: int = ""\n')
+    command = [sys.executable, "-m", "mypy", "--cache-dir", tmp_path / ".cache"]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    wrong = re.findall(r"^(.*):1: error", found.stdout, re.MULTILINE)
+    assert sorted(wrong) == ["new/room.py", "tests/support/new/module.py"]
+
+
+def test_what_types_exclude_exists() -> None:
+    files = [str(path.relative_to(ROOT)) for path in ROOT.glob("[a-z]*/**/*.py")]
+    for pattern in CONFIGURED["tool"]["mypy"]["exclude"]:
+        assert any(re.search(pattern, file) for file in files), pattern
