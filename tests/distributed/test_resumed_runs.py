@@ -50,6 +50,18 @@ def test_a_run_goes_on_after_the_last_layer_that_was_kept(job: Job) -> None:
     assert not (job.path / "embeddings" / "_layers").exists()
 
 
+def test_a_run_with_its_tensors_on_disk_goes_on(tmp_path: Path) -> None:
+    job, disk = Job(tmp_path, ("2x1",), scale=17), tmp_path / "scratch"
+    disk.mkdir()
+    small = "--memory", SMALL, "--scratch", str(disk)
+    assert "was killed by SIGKILL" in job.killed_after(2, "2x1", *small).message
+    report = job.again("2x1", "--resume", *small)
+    assert (report["kept"]["resumed"], report["kept"]["kept"]) == (2, [])
+    assert all(worker["scratch_bytes_read"] > 0 for worker in report["workers"])
+    assert job.rows() == job.bits["2x1"]
+    assert not list(disk.iterdir())
+
+
 @pytest.mark.parametrize("grid", later(["1x2", "2x2", "1x1"], "1x2"))
 def test_another_grid_goes_on(grid: str, job: Job) -> None:
     job.killed_after(1)
@@ -165,6 +177,8 @@ def test_random_kills_lose_nothing(tmp_path: Path, pytestconfig: pytest.Config) 
     kills.kill(100 if pytestconfig.option.tier == 3 else 3)
 
 
+SMALL = "520MiB"
+"""With all tensors in memory a worker of 2^17 nodes needs 544 MiB."""
 FAULT = """
 from embertide.program.steps.op import Op
 

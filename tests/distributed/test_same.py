@@ -105,6 +105,9 @@ def _starts(every: tuple[tuple[int, int], ...]) -> Iterator[Any]:
         yield _run(NEAR_TARGETS, f"cover {turn + 4}/8", grid, SECOND)
         yield _run(REFRESHED, f"cover {9 - turn}/8", grid, SECOND)
     yield _run(TARGETS, "cover 1/8", (2, 2), SECOND)
+    for turn, (mode, grid) in enumerate(STORED, 1):
+        resumed = replace(mode, name=f"resumed-{mode.name}", start="resume")
+        yield _run(resumed, f"cover {turn}/10", grid, SECOND)
     yield _run(replace(TARGETS, name="targets-on-disk", storage="disk"), "step propagate features, "
                "pyg example sage", (2, 1), SECOND)  # fmt: skip
     for turn, (before, after) in enumerate(KEPT, 1):

@@ -53,6 +53,8 @@ from tests.support.world import GRAPHS, GROUP_BYTES, NODES, Case, Rank, make_fea
 
 Rows = dict[str, np.ndarray]
 """Node type -> [our rows, D']; "" where there is one type."""
+SCRATCH = "scratch"
+"""Folder of what is on disk."""
 EVERY_ROW = 1000
 """More than any type has: all rows are computed a second time."""
 WHY_ON_DISK = "tensors of nodes are on disk, since they exceed the memory of a worker"
@@ -151,7 +153,7 @@ class Worker:
         """Where tensors of nodes are from now on: in files, or a store, of their own."""
         files: Scratch | HostStore | None = None
         if storage == "disk":
-            files = Scratch(Path(self._folder.removeprefix("file://")))
+            files = Scratch(Path(self._folder.removeprefix("file://")) / SCRATCH)
         elif storage == "host":
             device = self.exchange.device
             late = LateLanes(self._mode.late, self._mode.values)
@@ -271,12 +273,12 @@ def run_cases(
             on_disk = mode.storage != "memory"
             workers[key].place(mode.storage)
             answers[name] = _chosen(workers[key], case, WHY_ON_DISK if on_disk else "")
+        elif mode.start == "resume":
+            answers[name] = _resumed(workers[key], case, mode, _store(folder, name), keeps)
         elif mode.storage != "memory":
             answers[name] = _elsewhere(workers[key], case, mode)
-        elif mode.start == "whole":
-            answers[name] = _whole(workers[key], case, mode)
         else:
-            answers[name] = _resumed(workers[key], case, _store(folder, name), keeps)
+            answers[name] = _whole(workers[key], case, mode)
     return answers
 
 
@@ -410,25 +412,29 @@ def _store(folder: str, case: str) -> LayerStore:
     return LayerStore(open_storage(None), folder, key, "20261126T180000Z-3fa9c1")
 
 
-def _resumed(worker: Worker, case: Case, store: LayerStore, keeps: bool) -> Answer:
+def _resumed(worker: Worker, case: Case, mode: Mode, store: LayerStore, keeps: bool) -> Answer:
     """All rows, then those of runs that go on after each kept layer, from the last to none."""
     ordered, last = order_steps(case.program, worker.exchange.grid.world), case.program.layers - 1
-    answer = Answer(worker.run(ordered)[0])
+    answer = Answer(_copied(worker.run(ordered)[0]))
+    worker.place(mode.storage)
     if keeps:
         facts = worker.ctx.graph_facts.kept = KeptFacts()
         kept, _ = worker.run(ordered, keeping=Keeping(store, range(99)))
-        answer.others["while layers are kept"] = kept
+        answer.others["while layers are kept"] = _copied(kept)
         if facts.kept != list(range(1, last + 1)):
             answer.wrong.append(f"layers {facts.kept} were kept")
     for layer in range(last, -1, -1):
         facts = worker.ctx.graph_facts.kept = KeptFacts()
-        answer.others[f"after layer {layer}"], _ = worker.run(ordered, keeping=Keeping(store, ()))
+        rows, checked = worker.run(ordered, EVERY_ROW, keeping=Keeping(store, ()))
+        answer.others[f"after layer {layer}"] = _copied(rows)
+        answer.wrong += [] if checked is None else _faults(checked, mode)
         if facts.resumed != layer:
             answer.wrong.append(f"went on after layer {facts.resumed}, not {layer}")
             break
         if worker.exchange.grid.rank == 0:
             _drop(store, layer)
         worker.exchange.barrier()
+    worker.place("memory")
     return answer
 
 

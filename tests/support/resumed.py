@@ -100,9 +100,9 @@ class Job:
         found = (objects_of(self.storage, self.uri, key) for key in keys(self.storage, self.uri))
         return [info.uri for objects in found for info in objects]
 
-    def killed_after(self, layer: int, grid: str = "2x1") -> Done:
+    def killed_after(self, layer: int, grid: str = "2x1", *words: str) -> Done:
         """The end of a run of which a worker is killed once a layer is kept."""
-        run = self.run(grid, "--resume")
+        run = self.run(grid, "--resume", *words)
         deadline = time.monotonic() + WAIT_SECONDS
         while layer not in self.kept():
             assert time.monotonic() < deadline

@@ -8,7 +8,6 @@ can be compared with it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import torch
@@ -16,11 +15,8 @@ import torch
 from embertide.graph.exchange import Channel
 from embertide.grid import ColumnSlices, RowRanges
 from embertide.kernels.owners import split_by_owner
+from embertide.kernels.rows import pick_rows
 from embertide.layouts import Loaded, Shard
-
-_PIECE_VALUES, _READERS = 1 << 14, 16
-"""Values that a thread reads at a time, too few for torch to take more threads; and threads: a row
-on disk waits until its page was read."""
 
 
 @dataclass
@@ -109,9 +105,8 @@ class _Asked:
         ranks = range(channel.grid.world)
         kind = data.dtype if not data.is_floating_point() else torch.float32
         columns = [widths] * len(ranks) if isinstance(widths, int) else widths
-        # A row of a tensor on disk lies in panels, of which the last may be wider than needed.
         own = columns[channel.axis.index]
-        picked = [_picked(data, rows).flatten(1)[:, :own] for rows in self.wanted]
+        picked = [pick_rows(data, rows, own) for rows in self.wanted]
         sent = [rows.cpu().to(kind).contiguous() for rows in picked]
         found = [torch.empty(self.counts[r], columns[r], dtype=kind) for r in ranks]
         found[channel.axis.index] = sent[channel.axis.index]
@@ -126,22 +121,3 @@ class _Asked:
         out = torch.empty(len(self.order), width, dtype=kind)
         out[self.order] = torch.cat(list(parts)).to(kind)
         return out
-
-
-def _picked(data: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Some rows of a tensor that may be mapped from the disk: many are waited for at a time."""
-    count = max(1, _PIECE_VALUES // max(1, data[:1].numel()))
-    if data.device.type != "cpu" or len(rows) <= count:
-        return data[rows.to(data.device)]
-    out = torch.empty(len(rows), *data.shape[1:], dtype=data.dtype)
-    pieces = zip(rows.split(count), out.split(count), strict=True)
-    with ThreadPoolExecutor(_READERS, "fetch") as pool:
-        for read in [pool.submit(_fill, data, *piece) for piece in pieces]:
-            read.result()
-    return out
-
-
-def _fill(data: torch.Tensor, rows: torch.Tensor, out: torch.Tensor) -> None:
-    # The mode is a thread's own.
-    with torch.inference_mode():
-        torch.index_select(data, 0, rows, out=out)

@@ -168,6 +168,15 @@ class HostTensor:
             at = number * self.panel
             self._write_part(number, first, values[:, at : at + self.panel])
 
+    def host_rows(self, first: int, last: int) -> torch.Tensor:
+        """[last - first, width] some rows, where they are."""
+        return self.data[first:last].flatten(1)[:, : self.width]
+
+    def set_host_rows(self, first: int, values: torch.Tensor) -> None:
+        """Set rows from number ``first`` on, from host memory; [k, width]."""
+        for number, part in enumerate(values.split(self.panel, 1)):
+            self._values[number, first : first + len(part), : part.shape[1]] = part
+
     def blocks(self, columns: int) -> Iterator[tuple[int, int]]:
         """First and last of some rows at a time, of so many columns; at least once."""
         step = max(1, CHUNK_BYTES // (FLOAT_BYTES * columns))

@@ -226,6 +226,8 @@ class ScratchTensor:
             at = number * self.panel
             self._write_part(number, first, rows[:, at : at + self.panel], part)
 
+    host_rows, set_host_rows = read_rows, write_rows
+
     def blocks(self, columns: int) -> Iterator[tuple[int, int]]:
         """First and last of some rows at a time, of so many columns; at least once."""
         step = max(1, CHUNK_BYTES // (FLOAT_BYTES * columns))

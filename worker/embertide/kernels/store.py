@@ -44,6 +44,12 @@ class StoredTensor(Protocol):
     def write_rows(self, first: int, values: torch.Tensor) -> None:
         """Set rows from number ``first`` on; [k, width]."""
 
+    def host_rows(self, first: int, last: int) -> torch.Tensor:
+        """[last - first, width] some rows, in host memory; any thread may call."""
+
+    def set_host_rows(self, first: int, values: torch.Tensor) -> None:
+        """Set rows from number ``first`` on, from host memory; [k, width]."""
+
     def blocks(self, columns: int) -> Iterator[tuple[int, int]]:
         """First and last of some rows at a time, of so many columns; at least once."""
 

@@ -53,8 +53,7 @@ def allow_files() -> None:
 def check_scratch(job: EmbeddingJob, plan: Estimate, workers: int) -> None:
     """Refuse a folder that is none, that is in memory, or that has too little room.
 
-    Rows that are kept on the same disk make room: a run with tensors on disk neither reads nor
-    keeps any.
+    Rows that are kept on the same disk make room where there is too little.
 
     Args:
         workers: how many share the folder.

@@ -37,11 +37,6 @@ from embertide.spec.schemes import is_local
 from embertide.spec.version_names import begun
 
 NOT_SWEPT = "kept layers are not removed, since the current version cannot be read: {why}"
-ON_DISK = (
-    "no layer is kept for a next attempt, nor is one used: tensors of nodes are on disk, since"
-    " they exceed the memory of a worker (--memory, spec.workers.memory), or in host memory, since"
-    " they exceed that of its GPU (--gpu-memory, spec.workers.deviceMemory)"
-)
 
 
 @contextmanager
@@ -87,13 +82,10 @@ def _kept_layers(
     ):
         if ctx.grid.rank == 0 and refresh.goes_on:
             reading.begin()
-        if ctx.job.spec.refresh.resume == "always" and ctx.scratch and ctx.grid.rank == 0:
-            ctx.graph_facts.kept.warn(ON_DISK)
         targets = ctx.job.spec.inference.targets
         # What is computed for some nodes has no rows that another attempt could go on from.
         resume = targets is None and ctx.job.spec.refresh.resume != "never"
-        # Tensors on disk are neither kept nor restored: both take whole ones in memory.
-        if ctx.scratch or not (resume or refresh.keeps or refresh.goes_on):
+        if not (resume or refresh.keeps or refresh.goes_on):
             yield None
         else:
             uris = [item["uri"] for item in order.inputs.of_layers()]

@@ -21,7 +21,12 @@ from embertide.engine.planning.graph_on_disk import graph_problem
 from embertide.engine.planning.grids import grids_to_compare, may_read_in_place
 from embertide.engine.planning.inputs import Inputs, list_inputs, with_tables
 from embertide.engine.planning.job_model import read_job_model
-from embertide.engine.planning.keeping import bytes_beside, describe_kept, layers_to_keep
+from embertide.engine.planning.keeping import (
+    WRITING_BYTES,
+    bytes_beside,
+    describe_kept,
+    layers_to_keep,
+)
 from embertide.engine.planning.matching import check_model, unread, weight_warnings
 from embertide.engine.planning.memory import planned_gpu_memory, planned_memory
 from embertide.engine.planning.next_version import next_version_notes
@@ -311,7 +316,7 @@ def estimate_program(
         written_bytes=output,
         exchanged_bytes=exchanged,
     )
-    apart = panel or job.spec.inference.targets is not None
+    apart = job.spec.inference.targets is not None
     resume = "never" if apart else job.spec.refresh.resume
     layers = layers_to_keep(
         plan,
@@ -322,6 +327,8 @@ def estimate_program(
         rounded=job.spec.inference.rows != "float32",
         cores=None if gpu else cores,
     )
+    if panel and any(layer.kept for layer in layers):
+        memory["infer"] += WRITING_BYTES
     objects = inputs.objects()
     return Estimate(
         inputs=[InputSize(o["uri"], o["size"], o["kind"]) for o in objects],

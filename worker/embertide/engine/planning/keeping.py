@@ -24,6 +24,8 @@ from embertide.spec.manifest import EmbeddingJob
 
 MOST_SHARE = 0.1
 """The most that keeping a layer may take, as a share of the time of computing it again."""
+WRITING_BYTES = 32 << 20
+"""Blocks of layers on disk that threads read to write them, and what each puts together."""
 LEAST_SECONDS = 10.0
 """The least that a kept layer has to save: starting again takes about as long."""
 
@@ -138,7 +140,7 @@ def bytes_beside(
     if job.spec.refresh.keep and not unfit_to_keep(job, plan):
         return sum(kept_sizes(job, plan, graph).values())
     kept = sum(layer.bytes for layer in layers if layer.kept)
-    return kept + graph_bytes(graph) if kept else 0
+    return kept + (0 if plan.target.panel else graph_bytes(graph)) if kept else 0
 
 
 def describe_kept(layers: Sequence[LayerToKeep], resume: str) -> list[str]:

@@ -109,13 +109,19 @@ def stored_reads(plan: Plan, reads: Sequence[Input]) -> list[Input]:
     return list({(read.name, stored(plan, read.layout)): read for read in reads}.values())
 
 
-def on_disk(plan: Plan) -> DiskPlan:
-    """A plan with what its operations change and free on disk."""
-    groups = list(_groups(plan))
+def on_disk(plan: Plan, first: int = 0, made: Mapping[str, Held] | None = None) -> DiskPlan:
+    """A plan with what its operations change and free on disk.
+
+    Args:
+        first: the number of the operation to begin with, with which a part does.
+        made: tensors that those before it have made, beside features -> the layout as stored.
+    """
+    groups = list(_groups(plan.ops[first:], plan.program.types))
     results = [Input(name, "rows") for name in dict.fromkeys(plan.program.results.values())]
     reads = [*map(from_before, groups), results]
     there: dict[str, set[Held]] = {name: {"loaded"} for name in plan.program.inputs.values()}
-    disk: list[DiskOp] = []
+    there |= {name: {layout} for name, layout in (made or {}).items()}
+    disk = [DiskOp((op,), "later", (), {}, ()) for op in plan.ops[:first]]
     for number, ops in enumerate(groups):
         layers = {read: op.steps[0].layer for op in reversed(ops) for read in op.inputs}
         changes = tuple(_changes(plan, there, reads[number:], layers))
@@ -135,11 +141,10 @@ def on_disk(plan: Plan) -> DiskPlan:
     return DiskPlan(disk, tuple(_changes(plan, there, reads[-1:], layers)))
 
 
-def _groups(plan: Plan) -> Iterator[list[Op]]:
+def _groups(ops: Sequence[Op], types: Mapping[str, str]) -> Iterator[list[Op]]:
     """Operations that run together: functions of rows of a node type that follow each other."""
-    ops, types = map(_as_read, plan.ops), plan.program.types
     for _, alike in groupby(
-        enumerate(ops),
+        enumerate(map(_as_read, ops)),
         lambda item: types[item[1].out] if item[1].reach is Reach.ROW else item[0],
     ):
         yield [op for _, op in alike]

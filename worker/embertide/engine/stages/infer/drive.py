@@ -33,7 +33,7 @@ from embertide.engine.stages.infer.asked import (
 from embertide.engine.stages.infer.base import Doubt, Refreshing
 from embertide.engine.stages.infer.excerpts import Excerpts, Made, Need
 from embertide.engine.stages.infer.keeping import Keeping, LayerKeeper
-from embertide.engine.stages.infer.loop import Engine
+from embertide.engine.stages.infer.loop import Engine, Placement
 from embertide.engine.stages.infer.stale import Audit, Stale
 from embertide.engine.stages.infer.store import KeptRows
 from embertide.engine.stages.infer.tolerance import Tolerance
@@ -88,13 +88,19 @@ class All:
         return dict(self._results)
 
 
-def drive(engine: Engine, want: Want[R_co], keeper: LayerKeeper | None = None) -> R_co:
+def drive(
+    engine: Engine,
+    want: Want[R_co],
+    keeper: LayerKeeper | None = None,
+    placement: Placement | None = None,
+) -> R_co:
     """Run the parts of a plan for what is wanted. Collective: every rank must call.
 
     Args:
         keeper: what is kept where layers end; None: nothing is.
+        placement: where the tensors of all rows are, with those of earlier parts.
     """
-    placement = engine.placement()
+    placement = placement or engine.placement()
     for part in want.parts:
         if keeper is not None:
             keeper.before(part.first)
@@ -146,8 +152,9 @@ def infer(engine: Engine, request: Request = EVERYTHING) -> dict[str, torch.Tens
         if keeping is None:
             return drive(engine, All(engine))
         basis = "" if base is None else base.next_basis
-        with closing(LayerKeeper(engine, keeping, basis)) as keeper:
-            results = _kept(engine, keeper, base)
+        placement = engine.placement()
+        with closing(LayerKeeper(engine, placement, keeping, basis)) as keeper:
+            results = _kept(engine, keeper, placement, base)
             names, widths = engine.plan.program.results, engine.plan.program.widths
             keeper.keep_results(
                 {names[of]: Shard("rows", rows, widths[names[of]]) for of, rows in results.items()}
@@ -155,15 +162,17 @@ def infer(engine: Engine, request: Request = EVERYTHING) -> dict[str, torch.Tens
             return results
 
 
-def _kept(engine: Engine, keeper: LayerKeeper, base: Refreshing | None) -> dict[str, torch.Tensor]:
+def _kept(
+    engine: Engine, keeper: LayerKeeper, placement: Placement, base: Refreshing | None
+) -> dict[str, torch.Tensor]:
     """All rows: after a layer that an earlier attempt has kept, else over the base's."""
     first = keeper.resume()
     if base is None:
-        return drive(engine, All(engine, first), keeper)
+        return drive(engine, All(engine, first), keeper, placement)
     facts, kept = engine.ctx.graph_facts.refresh, engine.ctx.graph_facts.kept
     if first:
         facts.resumed()
-        return drive(engine, All(engine, first), keeper)
+        return drive(engine, All(engine, first), keeper, placement)
     excerpts = Excerpts(engine)
     try:
         audit = Tolerance(engine, excerpts, base) if base.tolerance > 0 else Audit()
@@ -176,7 +185,7 @@ def _kept(engine: Engine, keeper: LayerKeeper, base: Refreshing | None) -> dict[
         engine.checker.parts.clear()
     keeper.start_again()
     engine.whole.tensors.forget(engine.plan.program.inputs.values())
-    return drive(engine, All(engine), keeper)
+    return drive(engine, All(engine), keeper, placement)
 
 
 def _asked(engine: Engine, chosen: Chosen, keeping: Keeping | None) -> dict[str, torch.Tensor]:
@@ -192,7 +201,7 @@ def _asked(engine: Engine, chosen: Chosen, keeping: Keeping | None) -> dict[str,
         own = {of: own_rows(whole, rows, of) for of, rows in chosen.items()}
         return {key: rows[own[types[names[key]]].to(rows.device)] for key, rows in every.items()}
     if keeping is not None:
-        with closing(LayerKeeper(engine, keeping)) as keeper:
+        with closing(LayerKeeper(engine, engine.placement(), keeping)) as keeper:
             first = keeper.resume()
     return drive(engine, asked_after(engine, chosen, first))
 

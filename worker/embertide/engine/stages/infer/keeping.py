@@ -15,15 +15,10 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from embertide.engine.stages.infer.loop import Engine
+from embertide.engine.stages.infer.loop import Engine, Placement
 from embertide.engine.stages.infer.moved import Beside
-from embertide.engine.stages.infer.restoring import (
-    Restored,
-    contiguous,
-    find_layer,
-    place_of,
-    restore,
-)
+from embertide.engine.stages.infer.places import as_array, place_of
+from embertide.engine.stages.infer.restoring import Restored, find_layer, restore
 from embertide.facts.telemetry.progress import Progress
 from embertide.io.versions.layers import seals
 from embertide.io.versions.layers.seals import KeptTensor
@@ -62,15 +57,18 @@ class LayerKeeper:
     """Keeps the layers of one execution.
 
     Args:
+        placement: where its tensors are.
         basis: what its rows rest on, where these may differ from a full run's.
     """
 
     def __init__(
         self,
         engine: Engine,
+        placement: Placement,
         keeping: Keeping,
         basis: str = "",
     ) -> None:
+        self._placement = placement
         self._ctx, self._execution, self._plan = engine.ctx, engine.whole, engine.plan
         self._keeping, self._checker, self._basis = keeping, engine.checker, basis
         self._known = [(end, self._name(end)) for end in boundaries(self._plan)]
@@ -135,7 +133,7 @@ class LayerKeeper:
             if ctx.grid.rank == 0:
                 keeping.begins()
             boundary = known.pop(seal.name)
-            restored = restore(ctx, self._execution, keeping.store, seal)
+            restored = restore(ctx, self._execution, self._placement, keeping.store, seal)
             if restored is not None:
                 self._go_on(boundary, restored)
                 self._facts.version = seal.version
@@ -146,8 +144,7 @@ class LayerKeeper:
         """With the tensors of a kept layer."""
         program, layer = self._plan.program, boundary.layer
         steps = sum(len(op.steps) for op in self._plan.ops[: boundary.at])
-        frees = {name for op in self._plan.ops[: boundary.at] for name in op.frees}
-        self._execution.tensors.restore(restored.shards, frees)
+        self._placement.go_on(boundary.at, restored.shards)
         # As the grid that kept them has made them.
         self._execution.scaled.difference_update(restored.shards)
         self._execution.scaled.update(restored.scaled)
@@ -166,9 +163,9 @@ class LayerKeeper:
         if boundary.layer in self._keeping.layers:
             if self._ctx.grid.rank == 0:
                 self._keeping.begins()
-            tensors = self._execution.tensors
-            self._begin(boundary, name, {of: tensors.to_keep(of) for of in boundary.tensors})
-            tensors.hold(dict.fromkeys(boundary.tensors, self._settle))
+            kept = {of: self._placement.to_keep(of) for of in boundary.tensors}
+            self._begin(boundary, name, kept)
+            self._execution.tensors.hold(dict.fromkeys(boundary.tensors, self._settle))
 
     def keep_results(self, results: Mapping[str, Shard]) -> None:
         """All is computed: keep the results, if the run does. Collective: every rank must call.
@@ -198,7 +195,8 @@ class LayerKeeper:
         """Begin to write our shard of a tensor."""
         execution = self._execution
         (first, last), (left, right) = place_of(execution, name, shard.layout)
-        if tuple(shard.data.shape) != (last - first, right - left):
+        values = self._placement.values(shard)
+        if tuple(values.shape) != (last - first, right - left):
             record.why = f"{name} is not cut into the columns of the grid's slices"
         tensor = KeptTensor(
             name=name,
@@ -210,11 +208,10 @@ class LayerKeeper:
             blocks=(),
         )
         beside = (
-            (kind, (own.rows + first).numpy(), contiguous(own.values))
+            (kind, (own.rows + first).numpy(), as_array(own.values))
             for (of, kind), own in self._beside.items()
             if of == name
         )
-        values = contiguous(execution.exchange.staging.download(shard.data))
         record.put(tensor, values, first, left, self._earlier.get(name), beside)
 
     def _settle(self) -> None:

@@ -8,7 +8,7 @@ loaded them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,12 +17,15 @@ from typing import Protocol
 import torch
 
 from embertide.context import RunContext
+from embertide.engine.stages.infer.places import Fill, as_array, place_of
 from embertide.engine.stages.infer.spill import Spilled
 from embertide.facts.telemetry.clock import Clock
 from embertide.graph.exchange import Exchange
 from embertide.graph.merging import Merging
 from embertide.grid import RowRanges
-from embertide.layouts import ROW_TYPES, Loaded
+from embertide.io.versions.layers.store import Values
+from embertide.kernels.memory import empty
+from embertide.layouts import ROW_TYPES, Layout, Loaded, Shard
 from embertide.program.plans.boundaries import Part
 from embertide.program.plans.layouts import with_placed
 from embertide.program.plans.plan import Plan
@@ -191,13 +194,31 @@ class Engine:
 
 
 class Placement(Protocol):
-    """Where the tensors of an execution are. Methods are collective: every rank must call."""
+    """Where the tensors of an execution are."""
 
     def run(self, at: int) -> None:
-        """Make the result of operation ``at``, and free what no later one reads."""
+        """Make the result of operation ``at``, and free what no later one reads.
+
+        Collective: every rank must call.
+        """
 
     def results(self) -> dict[str, torch.Tensor]:
-        """Key of a result -> [N/(P*M), D'] float32."""
+        """Key of a result -> [N/(P*M), D'] float32. Collective: every rank must call."""
+
+    def to_keep(self, name: str) -> Shard:
+        """Our shard of a tensor that was made, with all its columns where there is one."""
+
+    def values(self, shard: Shard) -> Values:
+        """What writes our shard takes of it."""
+
+    def fill(self, name: str, layout: Layout, fill: Fill) -> Shard:
+        """Our shard of a tensor, with values from elsewhere."""
+
+    def let_go(self, shards: Iterable[Shard]) -> None:
+        """Shards that were filled are not needed."""
+
+    def go_on(self, first: int, shards: Mapping[str, Shard]) -> None:
+        """The operations before number ``first``, with which a part begins, have made these."""
 
 
 @dataclass(frozen=True)
@@ -215,6 +236,31 @@ class InMemory:
     def results(self) -> dict[str, torch.Tensor]:
         """See :class:`Placement`."""
         return results_in_rows(self.execution)
+
+    def to_keep(self, name: str) -> Shard:
+        """See :class:`Placement`."""
+        return self.execution.tensors.to_keep(name)
+
+    def values(self, shard: Shard) -> Values:
+        """See :class:`Placement`."""
+        return as_array(self.execution.exchange.staging.download(shard.data))
+
+    def fill(self, name: str, layout: Layout, fill: Fill) -> Shard:
+        """See :class:`Placement`."""
+        rows, columns = place_of(self.execution, name, layout)
+        kind = self.execution.tensors.type_of(name)
+        data = empty((rows[1] - rows[0], columns[1] - columns[0]), kind)
+        fill(slice(*rows), slice(*columns), as_array(data))
+        width = self.execution.program.widths[name]
+        return Shard(layout, self.execution.exchange.staging.upload(data), width)
+
+    def let_go(self, shards: Iterable[Shard]) -> None:
+        """See :class:`Placement`."""
+
+    def go_on(self, first: int, shards: Mapping[str, Shard]) -> None:
+        """See :class:`Placement`."""
+        frees = {name for op in self.plan.ops[:first] for name in op.frees}
+        self.execution.tensors.restore(shards, frees)
 
 
 def results_in_rows(execution: Execution) -> dict[str, torch.Tensor]:

@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 
 from embertide.context import RunContext
+from embertide.engine.stages.infer.loop import Placement
 from embertide.engine.stages.infer.moved import Beside
+from embertide.engine.stages.infer.places import as_array, place_of
 from embertide.errors import EmbertideError
 from embertide.footprint import FLOAT_BYTES
 from embertide.graph.objects import broadcast_object
-from embertide.grid import ColumnSlices
 from embertide.io.versions.layers import seals
 from embertide.io.versions.layers.reading import Kept, Range
 from embertide.io.versions.layers.seals import Damaged, KeptTensor, Seal
@@ -29,8 +29,6 @@ from embertide.layouts import ROW_TYPES, Layout, Shard
 from embertide.program.steps.execution import Execution
 
 NOT_USED = "a kept layer is not used, and is computed again: {why}"
-_AS_NUMBERS = {torch.float32: torch.float32, torch.bfloat16: torch.int16}
-"""numpy has no bfloat16; its bits are as good."""
 
 
 @dataclass(frozen=True)
@@ -40,20 +38,6 @@ class Restored:
 
     shards: dict[str, Shard]
     scaled: list[str]
-
-
-def as_array(tensor: torch.Tensor) -> npt.NDArray[Any]:
-    """A tensor on the CPU as numpy has it, in the same memory."""
-    return tensor.view(_AS_NUMBERS[tensor.dtype]).numpy()
-
-
-def place_of(execution: Execution, name: str, layout: Layout) -> tuple[Range, Range]:
-    """The rows and columns of a tensor that we have in a layout."""
-    grid, ranges = execution.grid, execution.ranges_of(name)
-    width = execution.program.widths[name]
-    if layout == "rows":
-        return ranges.worker(grid.rank), (0, width)
-    return ranges.partition(grid.p), ColumnSlices(width, grid.feature).bounds(grid.m)
 
 
 def find_layer(
@@ -98,38 +82,40 @@ def _last_sealed(
 
 
 def restore(
-    ctx: RunContext, execution: Execution, store: LayerStore, seal: Seal
+    ctx: RunContext, execution: Execution, placement: Placement, store: LayerStore, seal: Seal
 ) -> Restored | None:
-    """Read our shards of a layer's tensors; None where any rank cannot.
+    """Read our shards of a layer's tensors to where they are placed; None where any rank cannot.
 
     Collective: every rank must call, and all get the same answer.
     """
     shards, why = dict[str, Shard](), ""
     try:
         kept = Kept(store, seal)
-        shards = {tensor.name: _read(execution, kept, tensor) for tensor in seal.tensors}
+        for tensor in seal.tensors:
+            shards[tensor.name] = _read(execution, placement, kept, tensor)
     except Damaged as error:
         why = str(error)
     problems = list(filter(None, ctx.exchange.all_objects(why)))
     if problems:
         if ctx.grid.rank == 0:
             _give_up(ctx, store, seal.name, problems[0])
+        placement.let_go(shards.values())
         return None
     return Restored(shards, [tensor.name for tensor in seal.tensors if tensor.scaled])
 
 
-def _read(execution: Execution, kept: Kept, tensor: KeptTensor) -> Shard:
-    """Our shard of a tensor, on the device."""
+def _read(execution: Execution, placement: Placement, kept: Kept, tensor: KeptTensor) -> Shard:
+    """Our shard of a tensor."""
     nodes = execution.ranges_of(tensor.name).nodes
     width = execution.program.widths[tensor.name]
     kind = execution.tensors.type_of(tensor.name)
     if (tensor.rows, tensor.width, ROW_TYPES[tensor.dtype]) != (nodes, width, kind):
         raise Damaged(f"{kept.store.uri}: {tensor.name} has another shape or type than this run's")
-    layout = _layout(execution, tensor, kept.seal.feature)
-    rows, columns = place_of(execution, tensor.name, layout)
-    data = empty((rows[1] - rows[0], columns[1] - columns[0]), kind)
-    kept.get(tensor.name, rows, as_array(data), columns[0])
-    return Shard(layout, execution.exchange.staging.upload(data), width)
+
+    def read(rows: slice, columns: slice, out: npt.NDArray[Any]) -> None:
+        kept.get(tensor.name, (rows.start, rows.stop), out, columns.start)
+
+    return placement.fill(tensor.name, _layout(execution, tensor, kept.seal.feature), read)
 
 
 def _layout(execution: Execution, tensor: KeptTensor, feature: int) -> Layout:
@@ -146,11 +132,6 @@ def _give_up(ctx: RunContext, store: LayerStore, name: str, why: str) -> None:
         store.drop(name)
     except EmbertideError as error:
         ctx.graph_facts.kept.warn(f"the record of that layer could not be removed: {error}")
-
-
-def contiguous(tensor: torch.Tensor) -> npt.NDArray[Any]:
-    """A tensor's values as numpy has them, row by row; the same memory where they lie so."""
-    return np.ascontiguousarray(as_array(tensor))
 
 
 def kept_shard(

@@ -12,16 +12,22 @@ as the buffers of libraries; so a panel that does not fit is cut, and so are all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
+from embertide.engine.stages.infer.places import Fill, as_array, place_of
 from embertide.errors import WorkerFailed
 from embertide.facts.telemetry.format import human_bytes
+from embertide.footprint import FLOAT_BYTES
 from embertide.grid import ColumnSlices, Grid, RowRanges
+from embertide.kernels.memory import empty
+from embertide.kernels.rows import pick_rows
 from embertide.kernels.store import Store, StoredTensor
 from embertide.layouts import Layout, Shard
 from embertide.program.plans.panels import (
@@ -127,6 +133,48 @@ class Spilled:
                 file.close()
             self._disk.of(name, "rows").wait()
         return {key: self._disk.of(name, "rows").data for key, name in program.results.items()}
+
+    # -- tensors that are kept, or that others have made -----------------------------------------
+
+    def to_keep(self, name: str) -> Shard:
+        """Our shard of a tensor that was made, with all its columns where there is one."""
+        files, width = self._disk.files, self.plan.program.widths[name]
+        layout: Layout = "rows" if (name, "rows") in files else "tile"
+        return Shard(layout, files[name, layout].data, width)
+
+    def values(self, shard: Shard) -> StoredValues:
+        """Its rows, which are read when they are written elsewhere."""
+        return StoredValues(self.scratch.of(shard.data))
+
+    def fill(self, name: str, layout: Layout, fill: Fill) -> Shard:
+        """Our shard of a tensor, with values from elsewhere, some rows at a time."""
+        (first, _), columns = place_of(self.execution, name, layout)
+        file = self._disk.new(name, layout)
+        shard = Shard(layout, file.data, self.plan.program.widths[name])
+        try:
+            for start, stop in file.blocks(max(1, file.width)):
+                part = empty((stop - start, file.width))
+                fill(slice(first + start, first + stop), slice(*columns), as_array(part))
+                file.set_host_rows(start, part)
+        except BaseException:
+            file.close()
+            raise
+        return shard
+
+    def let_go(self, shards: Iterable[Shard]) -> None:
+        """Close the files of shards that were filled."""
+        for shard in shards:
+            self.scratch.of(shard.data).close()
+
+    def go_on(self, first: int, shards: Mapping[str, Shard]) -> None:
+        """The operations before number ``first``, with which a part begins, have made these."""
+        for name, shard in shards.items():
+            self._disk.add(name, shard.layout, self.scratch.of(shard.data))
+        made = {name: stored(self.plan, shard.layout) for name, shard in shards.items()}
+        self._order = on_disk(self.plan, first, made)
+        for name in self.plan.program.inputs.values():
+            if self.plan.last_reads.get(name, -1) < first:
+                self._disk.drop(name)
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -289,6 +337,24 @@ def _rows_of(runs: tuple[slice, ...]) -> slice | torch.Tensor:
 
 
 @dataclass(frozen=True)
+class StoredValues:
+    """Rows of a tensor that are read as they are asked for, by any thread."""
+
+    file: StoredTensor
+    itemsize: int = FLOAT_BYTES
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows, and columns of each."""
+        return self.file.rows, self.file.width
+
+    def __getitem__(self, rows: slice | npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        if isinstance(rows, slice):
+            return self.file.host_rows(rows.start, rows.stop).numpy()
+        return pick_rows(self.file.data, torch.from_numpy(rows), self.file.width).numpy()
+
+
+@dataclass(frozen=True)
 class Block:
     """Some rows of the sub-range of every worker.
 
@@ -369,6 +435,8 @@ class DiskTensors:
     def drop(self, name: str, *layouts: Held) -> None:
         """Close the files of a tensor, in some layouts; without any in all."""
         gone = [key for key in self.files if key[0] == name and (not layouts or key[1] in layouts)]
+        if gone:
+            self.execution.tensors.settle(name)
         for key in gone:
             if key[1] == "loaded":
                 self.execution.tensors.loaded(name).release()

@@ -18,7 +18,8 @@ from embertide.engine.stages.infer.base import Refreshing, agree, find_parts
 from embertide.engine.stages.infer.excerpts import PRIMITIVE, Excerpts, Made, Need
 from embertide.engine.stages.infer.loop import Engine, results_in_rows
 from embertide.engine.stages.infer.moved import Beside, RowsBeside
-from embertide.engine.stages.infer.restoring import kept_shard, place_of
+from embertide.engine.stages.infer.places import place_of
+from embertide.engine.stages.infer.restoring import kept_shard
 from embertide.graph.node_sets import any_rank
 from embertide.io.versions.layers import seals
 from embertide.io.versions.layers.reading import Kept

@@ -14,7 +14,7 @@ import torch
 from embertide.engine.stages.infer.excerpt import Excerpt
 from embertide.engine.stages.infer.loop import Engine
 from embertide.engine.stages.infer.moved import Beside
-from embertide.engine.stages.infer.restoring import as_array
+from embertide.engine.stages.infer.places import as_array
 from embertide.graph.graph import Degrees, LayerGraph
 from embertide.graph.views import EdgeView
 from embertide.io.versions.layers.reading import Kept

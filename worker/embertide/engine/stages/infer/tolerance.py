@@ -39,7 +39,8 @@ from embertide.engine.stages.infer.moved import (
     relative_errors,
     within,
 )
-from embertide.engine.stages.infer.restoring import kept_distances, kept_exact, place_of
+from embertide.engine.stages.infer.places import place_of
+from embertide.engine.stages.infer.restoring import kept_distances, kept_exact
 from embertide.engine.stages.infer.stale import Audit
 from embertide.graph.exchange import Exchange
 from embertide.io.versions.layers.reading import Kept

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,24 @@ from embertide.io.versions.layers.seals import (
 Array = npt.NDArray[Any]
 Part = Array | Callable[[], Array]
 """What an object of a block has, or what makes it: so only those under way take memory."""
+
+
+class Values(Protocol):
+    """[n, d] values of which some rows are taken at a time: an array, or what reads a disk.
+
+    Any thread may take some.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """n and d."""
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a value."""
+
+    def __getitem__(self, rows: Any, /) -> Any:
+        """The array of a slice of the rows, or of [k] of them."""
 
 
 @dataclass(frozen=True)

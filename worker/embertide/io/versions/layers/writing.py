@@ -38,7 +38,7 @@ from embertide.io.versions.layers.seals import (
     Seal,
     block_of,
 )
-from embertide.io.versions.layers.store import Array, LayerStore, Part
+from embertide.io.versions.layers.store import Array, LayerStore, Part, Values
 
 BLOCK_BYTES = (8 << 20) - (64 << 10)
 """One request each: of a store, an upload in parts begins at 8 MiB and leaves parts when killed."""
@@ -115,7 +115,7 @@ class Record:
     def put(
         self,
         tensor: KeptTensor,
-        values: Array | None,
+        values: Values | None,
         first: int = 0,
         left: int = 0,
         earlier: EarlierRows | None = None,
@@ -125,8 +125,8 @@ class Record:
 
         Args:
             tensor: without blocks.
-            values: [n, d] from row ``first`` and column ``left`` on, C-contiguous, which nothing
-                may change before they are written; None where no row has moved.
+            values: [n, d] from row ``first`` and column ``left`` on, which nothing may change
+                before they are written; None where no row has moved.
             earlier: what an earlier run has kept of the tensor.
         """
         writer, number = self._writer, len(self._tensors)
@@ -290,7 +290,7 @@ def rows_of(patch: Patch, width: int) -> int:
 
 def _moved(
     store: LayerStore,
-    values: Array,
+    values: Values,
     place: tuple[int, int],
     earlier: EarlierRows,
     plan: PatchPlan,
@@ -313,7 +313,7 @@ def _moved(
 
 def _cut(
     names: tuple[str, str, int, int],
-    values: Array,
+    values: Values,
     first: int,
     left: int,
     rows: Positions | None = None,
@@ -332,10 +332,11 @@ def _cut(
     right, row_bytes = left + values.shape[1], values.itemsize * values.shape[1]
     if rows is None:
         most = max(1, BLOCK_BYTES // max(1, row_bytes))
-        for number, at in enumerate(range(0, len(values), most)):
-            part = values[at : at + most]
-            ends = first + at, first + at + len(part)
-            yield part, Block(path(number), *ends, left, right, "")
+        count = values.shape[0]
+        for number, at in enumerate(range(0, count, most)):
+            span = slice(at, min(at + most, count))
+            ends = first + span.start, first + span.stop
+            yield partial(_rows, values, span), Block(path(number), *ends, left, right, "")
         return
     ids, most = (
         rows + first if ids is None else ids,
@@ -348,6 +349,10 @@ def _cut(
         yield partial(_object, values, some, own), block
 
 
-def _object(values: Array, rows: Positions, ids: Positions) -> Array:
-    parts = ids, np.ascontiguousarray(values[rows])
+def _rows(values: Values, some: slice | Positions) -> Array:
+    return np.ascontiguousarray(values[some])
+
+
+def _object(values: Values, rows: Positions, ids: Positions) -> Array:
+    parts = ids, _rows(values, rows)
     return np.concatenate([part.reshape(-1).view(np.uint8) for part in parts])
