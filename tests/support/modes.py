@@ -346,9 +346,10 @@ def _with_the_graph(worker: Worker, program: Program, mode: Mode, answer: Answer
     target, files = target_of(worker.ctx), worker.ctx.scratch
     at, job = worker.exchange.grid.shape, worker.ctx.job
     problem = graph_problem(job, program, at, in_place=target.in_place)
-    # Steps run in the order that they have, for which other rows may be best.
     featured = any(step.edge_columns for step in program.steps)
-    if problem or featured or as_given(program, target).grid.feature > 1:
+    # Steps run in the order that they have, for which other rows may be best.
+    sliced = as_given(program, target).grid.feature > 1
+    if problem or featured or (sliced and any(step.pairs for step in program.steps)):
         return
     assert isinstance(files, Scratch)
     spilled_sort.PART_EDGES = 12 if worker.typed else 32
@@ -361,7 +362,7 @@ def _with_the_graph(worker: Worker, program: Program, mode: Mode, answer: Answer
     del csrs
     answer.others["with the graph on disk"] = _copied(worker.run(program)[0])
     moved = files.read - read, files.written - written
-    if worker.typed or worker.exchange.grid.world == 1:
+    if worker.exchange.grid.world == 1 or (worker.typed and at.feature == 1):
         answer.moved = *moved, *worker.planned(program)
     _, checked = worker.run(program, EVERY_ROW)
     assert checked is not None

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 
 import torch
 
@@ -26,25 +27,28 @@ class SpilledRows:
     """The edges of some consecutive rows in a file, which goes when nothing refers to them.
 
     Attributes:
-        span: the rows, counted from the first one of the graph.
+        nnz: edges.
+        kind: type of the sources' ids.
     """
 
-    def __init__(self, scratch: Scratch, span: slice, csr: Csr) -> None:
-        """Write the edges of ``csr``, whose rows are those of the span.
+    def __init__(
+        self, scratch: Scratch, columns: torch.Tensor, weights: torch.Tensor | None = None
+    ) -> None:
+        """Write the edges.
 
         Raises:
             StorageError: the disk has no room, or cannot be written.
         """
-        self.span, self.nnz, self._kind = span, csr.nnz, csr.cols.dtype
-        self._column_words = csr.cols.element_size() // FLOAT_BYTES
+        self.nnz, self.kind = len(columns), columns.dtype
+        self._column_words = columns.element_size() // FLOAT_BYTES
         self._file: ScratchTensor | None = None
-        if csr.nnz:
-            words = self._column_words + (csr.weights is not None)
-            self._file = scratch.empty(words, csr.nnz)
+        if self.nnz:
+            words = self._column_words + (weights is not None)
+            self._file = scratch.empty(words, self.nnz)
             weakref.finalize(self, self._file.close)
-            self._file.write_rows(0, _words(csr.cols, csr.nnz))
-            if csr.weights is not None:
-                self._file.write_rows(self._column_words, _words(csr.weights, csr.nnz))
+            self._file.write_rows(0, _words(columns, self.nnz))
+            if weights is not None:
+                self._file.write_rows(self._column_words, _words(weights, self.nnz))
 
     def columns(self) -> torch.Tensor:
         """[nnz] the sources of the edges, in memory.
@@ -53,8 +57,8 @@ class SpilledRows:
             StorageError: the disk cannot be read.
         """
         if self._file is None:
-            return torch.empty(0, dtype=self._kind)
-        return self._file.read_rows(0, self._column_words).view(-1).view(self._kind)
+            return torch.empty(0, dtype=self.kind)
+        return self._file.read_rows(0, self._column_words).view(-1).view(self.kind)
 
     def weights(self) -> torch.Tensor:
         """[nnz] float32, in memory, of a graph that has weights.
@@ -74,13 +78,15 @@ class SpilledCsr:
     Attributes:
         first: node id of row 0.
         indptr: [rows + 1] int64.
-        spilled: the edges, part by part in the order of the rows.
+        cuts: [parts + 1] the rows before each part, and all.
+        spilled: the edges, part by part.
         weighted: whether edges have weights.
         scratch: where the parts are.
     """
 
     first: int
     indptr: torch.Tensor
+    cuts: tuple[int, ...]
     spilled: tuple[SpilledRows, ...]
     weighted: bool
     scratch: Scratch
@@ -96,14 +102,15 @@ class SpilledCsr:
             StorageError: the disk has no room, or cannot be written.
         """
         indptr, spilled, weighted = torch.zeros(rows + 1, dtype=torch.int64), [], False
-        at = nnz = 0
+        cuts, nnz = [0], 0
         for csr in parts:
-            span = slice(at, at + csr.rows)
-            spilled.append(SpilledRows(scratch, span, csr))
-            torch.add(csr.indptr[1:], nnz, out=indptr[span.start + 1 : span.stop + 1])
-            weighted, at, nnz = csr.weighted, span.stop, nnz + csr.nnz
-        assert at == rows
-        return cls(first, indptr, tuple(spilled), weighted, scratch)
+            start, stop = cuts[-1], cuts[-1] + csr.rows
+            spilled.append(SpilledRows(scratch, csr.cols, csr.weights))
+            torch.add(csr.indptr[1:], nnz, out=indptr[start + 1 : stop + 1])
+            weighted, nnz = csr.weighted, nnz + csr.nnz
+            cuts.append(stop)
+        assert cuts[-1] == rows
+        return cls(first, indptr, tuple(cuts), tuple(spilled), weighted, scratch)
 
     @property
     def rows(self) -> int:
@@ -122,9 +129,8 @@ class SpilledCsr:
             StorageError: the disk cannot be read.
         """
         with DiskThreads() as disk:
-            reads = (partial(self._read, part) for part in self.spilled)
-            for part, csr in zip(self.spilled, disk.ahead(reads), strict=True):
-                yield part.span, csr
+            reads = (partial(self._read, number) for number in range(len(self.spilled)))
+            yield from zip(self._spans(), disk.ahead(reads), strict=True)
 
     def read_rows(self, start: int, stop: int) -> Csr:
         """Rows ``start..stop`` in memory; the parts that have some of them are read.
@@ -133,11 +139,9 @@ class SpilledCsr:
             StorageError: the disk cannot be read.
         """
         read = [
-            self._read(part).slice(
-                max(0, start - part.span.start), min(stop, part.span.stop) - part.span.start
-            )
-            for part in self.spilled
-            if start < part.span.stop and stop > part.span.start
+            self._read(number).slice(max(0, start - rows.start), min(stop, rows.stop) - rows.start)
+            for number, rows in enumerate(self._spans())
+            if start < rows.stop and stop > rows.start
         ]
         weights = [torch.empty(0), *(own.weights for own in read if own.weights is not None)]
         return Csr(
@@ -161,7 +165,7 @@ class SpilledCsr:
 
         Weights are in the files of the columns, which stay for them.
         """
-        return self if self.weighted else replace(self, spilled=())
+        return self if self.weighted else replace(self, cuts=(0,), spilled=())
 
     def without_features(self) -> SpilledCsr:
         """The graph itself: its edges have no features."""
@@ -171,10 +175,15 @@ class SpilledCsr:
         """The same edges, unweighted."""
         return replace(self, weighted=False)
 
-    def _read(self, part: SpilledRows) -> Csr:
-        ends = self.indptr[part.span.start : part.span.stop + 1]
+    def _spans(self) -> list[slice]:
+        """The rows of each part."""
+        return [slice(*bounds) for bounds in pairwise(self.cuts)]
+
+    def _read(self, number: int) -> Csr:
+        rows, part = self._spans()[number], self.spilled[number]
+        ends = self.indptr[rows.start : rows.stop + 1]
         weights = part.weights() if self.weighted else None
-        return Csr(self.first + part.span.start, ends - ends[0], part.columns(), weights)
+        return Csr(self.first + rows.start, ends - ends[0], part.columns(), weights)
 
 
 @dataclass(frozen=True)

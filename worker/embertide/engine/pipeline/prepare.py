@@ -299,7 +299,7 @@ def check_spilled_graph(ctx: RunContext) -> None:
     Raises:
         GridError: they cannot read each other's memory, though they are on one host.
     """
-    if ctx.spills_graph and ctx.grid.world > 1 and not target_of(ctx).in_place:
+    if ctx.spills_graph and ctx.grid.graph > 1 and not target_of(ctx).in_place:
         raise GridError(
             f"grid {ctx.grid.shape}: the graph can be on disk where workers read each other's"
             " memory, which this host does not let them; give each more memory (--memory,"

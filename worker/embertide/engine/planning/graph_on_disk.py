@@ -17,7 +17,7 @@ def graph_problem(job: EmbeddingJob, program: Program, grid: GridShape, *, in_pl
     Args:
         in_place: all workers are on one host, and read each other's tensors where they stand.
     """
-    if grid.workers > 1 and not in_place:
+    if grid.graph > 1 and not in_place:
         return "the graph can be on disk with one worker, or in a run whose workers are on one host"
     if job.spec.inference.fanout != "full":
         return "the graph can be on disk where layers sample no edges (fanout)"
@@ -26,8 +26,11 @@ def graph_problem(job: EmbeddingJob, program: Program, grid: GridShape, *, in_pl
     if featured:
         return f"edges with features can't be on disk ({featured[0].location})"
     if grid.feature > 1 and not make_plan(program, Target(grid=grid, in_place=in_place)).whole_rows:
-        return (
-            f"layers of this model are computed in slices of columns on the grid {grid}, and the"
-            f" graph can be on disk where workers compute whole rows, as on {grid.workers}x1"
-        )
+        pairs = [step for step in program.steps if step.pairs]
+        if pairs:
+            step = pairs[0]
+            return (
+                f"{step.kind_name} ({step.out}, layer {step.layer}) needs the graph in memory where"
+                f" layers are computed in slices of columns, as on the grid {grid}"
+            )
     return ""

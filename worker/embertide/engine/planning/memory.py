@@ -171,7 +171,9 @@ def _planned_of_worker(
     layers, gathering = layers_bytes(arranged, plan, fanout, placed=_placed(types), gpu=gpu), 0.0
     stored = planned_spill(graph, plan, gpu=True).disk if staged else 0.0
     if arranged.size.grid.feature > 1:
+        spilled = spilled_graph(arranged, spills=on_disk)
         partitions = sum(partition_bytes(relation, size) for relation, size in relations(graph))
+        partitions = partitions if spilled is None else spilled.gathering
         gathering = sum(of_type.values for of_type in inputs) + csrs + partitions
     kept = own + stored + sum(of.dense for of in inputs if plan.target.panel or not of.placed)
     results = _results(graph, program)

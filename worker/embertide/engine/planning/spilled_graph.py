@@ -102,9 +102,10 @@ class SpilledGraph:
             counted = edges * size.end_bytes / 2 if size.workers > 1 else 0.0
             loops = size.nodes / size.workers if relation.edge.adds_loops else 0.0
             csr = (edges + loops) * _column_bytes(relation, size)
-            self.read += ends + counted + keys
-            self.written += keys + csr
-            self.disk += csr
+            self.read += ends + counted + keys + (csr if size.feature > 1 else 0.0)
+            # All workers of a partition have its edges.
+            self.written += keys + size.feature * csr
+            self.disk += size.feature * csr
             sorted_bytes = max(sorted_bytes, keys)
         self.building += sorted_bytes
 
@@ -115,11 +116,17 @@ class SpilledGraph:
         for relation, size in relations(self.graph):
             edges = size.edges / size.workers
             # Read in place, sources are rows of all workers' tensors.
-            places = size.index_bytes if size.workers > 1 else 0
+            places = size.index_bytes if size.graph > 1 else 0
             one = min(edges, float(part_edges(edges))) * (_column_bytes(relation, size) + places)
             ends = min(_PARTS * _part_rows(size), size.nodes / size.workers)
             most = max(most, _PARTS * one + ID_BYTES * ends)
         return most
+
+    @property
+    def gathering(self) -> float:
+        """Bytes while workers of a partition get each other's parts, with the ends of all rows."""
+        ends = sum(ID_BYTES * size.nodes / size.graph for _, size in relations(self.graph))
+        return ends + self.part * (_PARTS + self.graph.size.grid.feature - 1) / _PARTS
 
     def go_over(self, steps: Sequence[EdgeStep], times: int) -> None:
         """Steps whose sources are found together are run so many times, each over its edges, after
@@ -149,7 +156,7 @@ class SpilledGraph:
     def _find_sources(self, views: Sequence[EdgeView], *, pairs: bool = False) -> None:
         """Workers that read in place count what they read of others, for each set of relations;
         once more where whole rows of sub-ranges are looked up (``pairs``)."""
-        if self.graph.size.of_relation(views[0].relation).workers > 1:
+        if self.graph.size.of_relation(views[0].relation).graph > 1:
             self._once(views, "pairs" if pairs else "places")
 
     def _once(self, views: Sequence[EdgeView], *what: object) -> None:
@@ -174,7 +181,7 @@ class SpilledGraph:
         own = relation.edge.adds_loops and view.loops in ("keep", "more")
         loops = size.nodes * (own + (view.loops in ("single", "replace", "more")))
         edge_bytes = size.index_bytes + (relation.weight_bytes if weighted else 0)
-        return (size.edges + loops) / size.workers * edge_bytes
+        return (size.edges + loops) / size.graph * edge_bytes
 
 
 def _seen(view: EdgeView) -> EdgeView:

@@ -35,6 +35,7 @@ from embertide.graph.moves import (
     WholeRows,
 )
 from embertide.graph.views import EdgeView
+from embertide.kernels.spilled_sort import part_edges
 from embertide.program.plans.plan import Plan
 from embertide.program.steps.program import Program
 
@@ -50,7 +51,7 @@ def planned_traffic(graph: PlannedGraph, plan: Plan, fanout: Fanout) -> list[Pla
     if graph.size.workers == 1:
         return []
     graph = of_layers(graph, plan)
-    traffic = _Traffic(graph, plan.program, fanout)
+    traffic = _Traffic(graph, plan.program, fanout, spills=plan.target.spills_graph)
     traffic.before_layers()
     for move in tensor_moves(plan, graph.size):
         traffic.move(move)
@@ -66,6 +67,7 @@ class _Traffic:
     """Sums of what one worker sends.
 
     Attributes:
+        spills: the graph is on disk, of which a part travels at a time.
         counted: exchanges that happen once per layer graph, and were counted.
         uses: (axis, primitive) -> how often rows have come in groups.
     """
@@ -73,6 +75,7 @@ class _Traffic:
     graph: PlannedGraph
     program: Program
     fanout: Fanout
+    spills: bool = False
     sums: TrafficSums = field(default_factory=TrafficSums)
     counted: set[tuple[object, ...]] = field(default_factory=set)
     uses: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -234,8 +237,10 @@ class _Traffic:
             weight, others = self._weight(view), size.feature - 1
             edge = size.index_bytes + weight
             rows = (ID_BYTES * size.nodes + edge * size.edges) / size.workers
-            sent, parts = others * (rows + 8), others * (4 if weight else 3)
-            self.sums.add("feature", "csr", -1, sent, parts, view.relation)
+            edges = size.edges / size.workers
+            parts = _rounds(edges, part_edges(edges)) if self.spills else 1
+            sent, messages = others * (rows + 8), others * (2 + parts * (2 if weight else 1))
+            self.sums.add("feature", "csr", -1, sent, messages, view.relation)
         return size
 
     def _union(self, view: EdgeView, together: tuple[str, ...]) -> Size:

@@ -27,7 +27,7 @@ from embertide.grid import Grid, RowRanges
 from embertide.kernels.csr import Csr, add_loops
 from embertide.kernels.edge_features import added_loop_features
 from embertide.kernels.memory import empty
-from embertide.kernels.spilled_csr import AnyCsr, SpilledCsr, in_memory
+from embertide.kernels.spilled_csr import AnyCsr, SpilledCsr, SpilledRows
 from embertide.spec.edges import EdgeInput
 
 Grown = Callable[[], Sequence[Growth]]
@@ -200,30 +200,77 @@ def gather_partition(
     """Our partition's CSR from its M ranks' sub-ranges, received in their places.
 
     Sends each sub-range once to each of the M - 1 others: 4 bytes per edge (8 with weights)
-    and 8 per row. Features of edges stay where they are. Collective: every rank of the feature
-    axis must call.
+    and 8 per row. On disk a part of each is in memory at a time. Features of edges stay where
+    they are. Collective: every rank must call.
+
+    Raises:
+        StorageError: the disk has no room, or cannot be read or written.
     """
     channel = exchange.channel("feature", "csr", relations=[relation])
     if channel.axis.size == 1:
         return sub_range.without_features()
-    sub_range = in_memory(sub_range)
     counts = torch.full((channel.axis.size, 1), sub_range.nnz)
     edges = channel.sizes(counts)[:, 0].tolist()
     spans = [ranges.within(rank) for rank in channel.axis.ranks]
     rows = [stop - start for start, stop in spans]
     first, last = ranges.partition(exchange.grid.p)
     indptr = torch.zeros(last - first + 1, dtype=torch.int64)
-    cols = empty((sum(edges),), sub_range.cols.dtype)
-    weights = None if sub_range.weights is None else empty((sum(edges),))
     _gather(channel, sub_range.indptr[1:], rows, indptr[1:])
-    _gather(channel, sub_range.cols, edges, cols)
-    if sub_range.weights is not None and weights is not None:
-        _gather(channel, sub_range.weights, edges, weights)
     before = 0
     for (start, stop), count in zip(spans, edges, strict=True):
         indptr[start + 1 : stop + 1] += before
         before += count
+    if isinstance(sub_range, SpilledCsr):
+        starts = [start for start, _ in spans]
+        return _gather_parts(channel, starts, sub_range, first, indptr)
+    cols = empty((sum(edges),), sub_range.cols.dtype)
+    weights = None if sub_range.weights is None else empty((sum(edges),))
+    _gather(channel, sub_range.cols, edges, cols)
+    if sub_range.weights is not None and weights is not None:
+        _gather(channel, sub_range.weights, edges, weights)
     return Csr(first, indptr, cols, weights)
+
+
+def _gather_parts(
+    channel: Channel, starts: list[int], own: SpilledCsr, first: int, indptr: torch.Tensor
+) -> SpilledCsr:
+    """The partition from parts of each rank, which go to the others one after another.
+
+    Args:
+        starts: the first row of each rank.
+        first, indptr: of the partition.
+    """
+    axis, kind = channel.axis, own.spilled[0].kind
+    every = channel.exchange.all_objects(own.cuts)
+    cuts = [
+        [start + cut for cut in every[rank]] for rank, start in zip(axis.ranks, starts, strict=True)
+    ]
+    spilled: list[list[SpilledRows]] = [[] for _ in axis.ranks]
+    spilled[axis.index].extend(own.spilled)
+    parts = own.parts()
+    for number in range(max(map(len, cuts)) - 1):
+        _, part = next(parts, (None, None))
+        sent = [] if part is None else [t for t in (part.cols, part.weights) if t is not None]
+        received: dict[int, list[torch.Tensor]] = {}
+        for i in axis.others():
+            if number + 1 < len(cuts[i]):
+                edges = int(indptr[cuts[i][number + 1]] - indptr[cuts[i][number]])
+                received[i] = [empty((edges,), kind)]
+                received[i] += [empty((edges,))] if own.weighted else []
+        channel.start(
+            [(i, values) for i in axis.others() for values in sent],
+            [(i, values) for i, both in received.items() for values in both],
+        ).wait()
+        for i, (columns, *weights) in received.items():
+            spilled[i].append(SpilledRows(own.scratch, columns, *weights))
+    return SpilledCsr(
+        first,
+        indptr,
+        (0, *(cut for of_rank in cuts for cut in of_rank[1:])),
+        tuple(rows for of_rank in spilled for rows in of_rank),
+        own.weighted,
+        own.scratch,
+    )
 
 
 def _gather(channel: Channel, own: torch.Tensor, sizes: list[int], out: torch.Tensor) -> None:
