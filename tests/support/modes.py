@@ -29,6 +29,7 @@ from embertide.footprint import GraphSize
 from embertide.graph import edge_log
 from embertide.graph.exchange import Exchange
 from embertide.grid import RowRanges
+from embertide.io.readers.splits import Shares
 from embertide.io.storage.opening import open_storage
 from embertide.io.versions.layers.places import SEAL
 from embertide.io.versions.layers.store import LayerStore
@@ -212,7 +213,12 @@ class Worker:
         )
         relations = {
             name: PlannedRelation(
-                relation=edge.relation, edge=edge, splits=[], edges=count, exact=True, features=0
+                relation=edge.relation,
+                edge=edge,
+                shares=Shares([]),
+                edges=count,
+                exact=True,
+                features=0,
             )
             for name, (edge, count) in edges.items()
         }

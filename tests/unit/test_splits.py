@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from embertide.errors import InputError
 from embertide.io.readers import text_lines
 from embertide.io.readers.edges import splits_at_once
-from embertide.io.readers.splits import Split, assign_splits, map_objects, split_ranges
+from embertide.io.readers.splits import Shares, Split, assign_splits, map_objects, split_ranges
 from embertide.io.readers.text_lines import codec_of, count_lines_before, first_lines, line_blocks
 from embertide.io.readers.where import Where
 from embertide.io.storage.protocol import ObjectInfo
@@ -34,6 +34,9 @@ def test_assigned_splits_keep_their_order_and_balance(sizes: list[int], world: i
     weights = [sum(max(1, split.size) for split in rank) for rank in assigned]
     largest = max([max(1, size) for size in sizes], default=0)
     assert max(weights) <= sum(weights) / world + largest
+    shares = Shares(splits)
+    assert shares.rows(world) == [sum(split.rows for split in rank) for rank in assigned]
+    assert shares.rows(world) is shares.rows(world)
 
 
 @pytest.mark.parametrize(("mib", "at_once"), [(0, 64), (16, 64), (40, 25), (64, 16), (900, 16)])

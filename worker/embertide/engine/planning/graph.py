@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from embertide.engine.planning.inputs import Inputs, NodeSplits
 from embertide.engine.planning.matching import match_relations, match_types, narrow
 from embertide.engine.planning.sizes import TEXT_FORMATS, rows_are_counted
 from embertide.footprint import FLOAT_BYTES, GraphSize
-from embertide.io.readers.splits import Split
+from embertide.io.readers.splits import Shares, Split
 from embertide.layouts import ROW_TYPES
 from embertide.program.plans.plan import Plan
 from embertide.program.steps import Program
@@ -37,6 +38,7 @@ class PlannedRelation:
     """A relation that a run builds a graph of; two may come from the same files.
 
     Attributes:
+        shares: what each worker reads.
         edges: how many there are, after direction is applied.
         exact: whether that is known; it is guessed from the size of text, and where the manifest
             has edges changed.
@@ -45,10 +47,15 @@ class PlannedRelation:
 
     relation: Relation
     edge: EdgeInput
-    splits: list[Split]
+    shares: Shares
     edges: int
     exact: bool
     features: int
+
+    @property
+    def splits(self) -> Sequence[Split]:
+        """What is read, by all workers."""
+        return self.shares.splits
 
     @property
     def weight_bytes(self) -> int:
@@ -141,11 +148,11 @@ def of_layers(graph: PlannedGraph, plan: Plan) -> PlannedGraph:
 
 
 def _relation(relation: Relation, edge: EdgeInput, inputs: Inputs) -> PlannedRelation:
-    splits = inputs.by_edges[str(edge.relation)]
+    shares = inputs.edge_shares[str(edge.relation)]
     if edge.format in TEXT_FORMATS:
-        rows = sum(split.size for split in splits) // _TEXT_BYTES_PER_EDGE
+        rows = sum(split.size for split in shares.splits) // _TEXT_BYTES_PER_EDGE
     else:
-        rows = sum(split.rows for split in splits)
+        rows = sum(split.rows for split in shares.splits)
     exact = (
         not rows_are_counted(edge)
         and edge.directed
@@ -155,5 +162,5 @@ def _relation(relation: Relation, edge: EdgeInput, inputs: Inputs) -> PlannedRel
     edges = rows * (1 if edge.directed else 2)
     features = 0 if edge.features is None else inputs.edge_features[str(edge.relation)]
     return PlannedRelation(
-        relation=relation, edge=edge, splits=splits, edges=edges, exact=exact, features=features
+        relation=relation, edge=edge, shares=shares, edges=edges, exact=exact, features=features
     )

@@ -28,7 +28,7 @@ from embertide.io.readers.features import split_features
 from embertide.io.readers.nodes import split_nodes
 from embertide.io.readers.places import missing_days
 from embertide.io.readers.sources import Sources, TableKey, table_key
-from embertide.io.readers.splits import Split
+from embertide.io.readers.splits import Shares, Split
 from embertide.io.readers.table_formats import FoldersAbove
 from embertide.io.readers.table_snapshot import TableRead
 from embertide.io.storage.protocol import ObjectInfo, Storage
@@ -83,6 +83,11 @@ class NodeSplits:
     def feature_rows(self) -> int:
         """Rows of all feature objects."""
         return rows_of(self.features)
+
+    @cached_property
+    def shares(self) -> Shares:
+        """Of the features, what each worker reads."""
+        return Shares(self.features)
 
     @property
     def rows(self) -> int:
@@ -153,6 +158,11 @@ class Inputs:
     pairs: list[Split] = field(default_factory=list)
     edge_categories: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     targets: list[Split] = field(default_factory=list)
+
+    @cached_property
+    def edge_shares(self) -> dict[str, Shares]:
+        """Edge type, as in ``by_edges`` -> what each worker reads."""
+        return {name: Shares(splits) for name, splits in self.by_edges.items()}
 
     @property
     def edges(self) -> list[Split]:

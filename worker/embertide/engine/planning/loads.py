@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from embertide.engine.planning.graph import PlannedRelation, PlannedType
 from embertide.footprint import Size
 from embertide.graph.shuffle import histogram_size, round_edges
-from embertide.io.readers.splits import Split, assign_splits
 from embertide.kernels.edge_sort import bucket_count
 
 
@@ -56,14 +55,13 @@ def _rounds(items: Sequence[float], most: int) -> tuple[int, float]:
 
 def node_loads(of_type: PlannedType, workers: int) -> NodeLoads:
     """The loads of so many workers that read a node type."""
-    rows = [_rows(splits) for splits in assign_splits(of_type.splits.features, workers)]
     _, buckets = histogram_size(of_type.nodes)
-    return NodeLoads(rows=rows, histogram=buckets)
+    return NodeLoads(rows=of_type.splits.shares.rows(workers), histogram=buckets)
 
 
 def edge_loads(relation: PlannedRelation, size: Size) -> EdgeLoads:
     """The loads of the workers that read a relation of that size."""
-    read = [_rows(splits) for splits in assign_splits(relation.splits, size.workers)]
+    read = relation.shares.rows(size.workers)
     total = max(1, sum(read))
     return EdgeLoads(
         # Of text, `read` counts bytes; undirected edges are two each.
@@ -71,7 +69,3 @@ def edge_loads(relation: PlannedRelation, size: Size) -> EdgeLoads:
         round_edges=round_edges(size.workers, relation.features),
         buckets=bucket_count(-(-size.nodes // size.workers)),
     )
-
-
-def _rows(splits: Sequence[Split]) -> int:
-    return sum(split.rows for split in splits)

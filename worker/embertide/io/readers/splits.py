@@ -125,6 +125,21 @@ def assign_splits(splits: Sequence[Split], world: int) -> list[list[Split]]:
     return assigned
 
 
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """How much each of some ranks reads of a listing, looked up once for a number of them."""
+
+    splits: Sequence[Split]
+    _rows: dict[int, list[int]] = field(default_factory=dict, init=False, repr=False)
+
+    def rows(self, world: int) -> list[int]:
+        """Rows (text: bytes) of each of ``world`` ranks."""
+        if world not in self._rows:
+            assigned = assign_splits(self.splits, world)
+            self._rows[world] = [sum(split.rows for split in mine) for mine in assigned]
+        return self._rows[world]
+
+
 def split_ranges(total: int, size: int, target_bytes: int) -> list[tuple[int, int]]:
     """Ranges ``[start, stop)`` that divide ``total`` units of ``size`` bytes evenly.
 
