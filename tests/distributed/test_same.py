@@ -139,7 +139,8 @@ def _stored() -> Iterator[Any]:
     yield _run(replace(DISK, name="sampled-on-disk", fanout=3), "kinds", (2, 2), SECOND)
     yield _run(replace(DISK, name="placed-on-disk", placed=True), GCN, (1, 1), SECOND)
     changed = replace(DISK, name="changed-edges-on-disk", edges=CHANGED, one_host=True)
-    of_edges = "types made relational, types made looped, types made additive, types made read"
+    of_edges = "types made relational, types made looped, types made additive, types made read, "
+    of_edges += "types made carrying"
     yield from (_run(changed, of_edges, grid, SECOND) for grid in ((2, 1), (2, 2)))
 
 

@@ -44,12 +44,13 @@ from embertide.program.selfcheck.checker import Checker
 from embertide.program.steps import Program, message
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.propagate import Propagate
+from embertide.spec.edges import EdgeInput
 from tests.support.exact import TOLERANCE
 from tests.support.late_lanes import LateLanes
 from tests.support.plans import as_given, order_steps
 from tests.support.refreshed import days_of, refresh_cases
 from tests.support.tasks import use_small_buffers
-from tests.support.typed_world import COUNTS, TypedRank, make_edges
+from tests.support.typed_world import COUNTS, EDGE_FEATURES, TypedRank, make_edges, reads_features
 from tests.support.world import GRAPHS, GROUP_BYTES, NODES, Case, Rank, make_features, make_job
 
 Rows = dict[str, np.ndarray]
@@ -162,6 +163,12 @@ class Worker:
         panel = self._mode.panel if files is not None else self._in_memory.panel
         self._rank.ctx = replace(self._in_memory, scratch=files, panel=panel)
 
+    def narrow(self, program: Program) -> None:
+        """The graph has the relations alone that a program reads, as in a job that runs it: rows
+        are cut by these. Collective: every rank must call."""
+        if isinstance(self._rank, TypedRank):
+            self._rank.graph = self._rank.build(program)
+
     def build_on_disk(self, program: Program) -> tuple[Callable[[], None], list[SpilledCsr]]:
         """Build the graph there, in many parts; what undoes it, and its parts by relation."""
         rank = self._rank
@@ -218,7 +225,7 @@ class Worker:
                 shares=Shares([]),
                 edges=count,
                 exact=True,
-                features=0,
+                features=self._features(edge, program),
             )
             for name, (edge, count) in edges.items()
         }
@@ -232,6 +239,13 @@ class Worker:
         if graph and not self.typed:
             logged = logged_bytes(relations[""], size.of_relation("")) * edges[""][1]
         return costs.read - logged, costs.written - logged - features / target.grid.workers
+
+    def _features(self, edge: EdgeInput, program: Program) -> int:
+        """How many each edge has in a graph that is built on disk for a program."""
+        if isinstance(self._rank, Rank):
+            given = self._rank.graph.features
+            return 0 if given is None else given.shape[1]
+        return EDGE_FEATURES * (edge.name == "buys" and reads_features(program))
 
     def run(
         self,
@@ -319,6 +333,7 @@ def _elsewhere(worker: Worker, case: Case, mode: Mode) -> Answer:
     """All rows, with tensors in memory and elsewhere, each of which is computed a second time."""
     program = order_steps(case.program, worker.exchange.grid.world)
     worker.place("memory")
+    worker.narrow(program)
     answer = Answer(_copied(worker.run(program)[0]))
     worker.place(mode.storage)
     files, facts = worker.ctx.scratch, worker.ctx.graph_facts
@@ -352,16 +367,18 @@ def _with_the_graph(worker: Worker, program: Program, mode: Mode, answer: Answer
     target, files = target_of(worker.ctx), worker.ctx.scratch
     at, job = worker.exchange.grid.shape, worker.ctx.job
     problem = graph_problem(job, program, at, in_place=target.in_place)
-    featured = any(step.edge_columns for step in program.steps)
     # Steps run in the order that they have, for which other rows may be best.
     sliced = as_given(program, target).grid.feature > 1
-    if problem or featured or (sliced and any(step.pairs for step in program.steps)):
+    if problem or (sliced and any(step.pairs for step in program.steps)):
         return
     assert isinstance(files, Scratch)
     spilled_sort.PART_EDGES = 12 if worker.typed else 32
     read, written, held = files.read, files.written, files.held
     undo, csrs = worker.build_on_disk(program)
-    kept = (4 * (1 + csr.weighted) * part.nnz for csr in csrs for part in csr.spilled)
+    kept = [4 * (1 + csr.weighted) * part.nnz for csr in csrs for part in csr.spilled]
+    # Features have files of their own.
+    features = [(csr.features.width, csr) for csr in csrs if csr.features is not None]
+    kept += [4 * width * part.nnz for width, csr in features for part in csr.spilled]
     if files.held - held != sum(-(-size // PAGESIZE) * PAGESIZE for size in kept):
         answer.wrong.append("edges that are not sorted are on disk")
     answer.facts["parts"] = max(len(csr.spilled) for csr in csrs)

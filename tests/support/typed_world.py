@@ -216,14 +216,16 @@ class TypedRank:
         Collective: every rank must call.
 
         Args:
-            program: whose relations alone are built, without features of edges; None: all are.
+            program: whose relations alone are built, without features of edges that it does not
+                read; None: all are.
         """
         rank, world = self.ctx.grid.rank, self.ctx.grid.world
         edges: dict[Relation, Edges] = {}
         job = self.ctx.job if program is None else narrow(self.ctx.job, program)
         for edge in job.spec.input.edges:
             given = make_edges()[edge.name]
-            given = given if program is None else replace(given, features=None)
+            if edge.name != "buys" or not reads_features(program):
+                given = replace(given, features=None)
             own = _share(given, rank, world, COUNTS[edge.destination_type], self.ctx.disk)
             edges[edge.relation] = own
             for turned in edge.relations[1:]:
@@ -266,6 +268,12 @@ class TypedRank:
         return {name: values.numpy() for name, values in found.items()}, checked
 
 
+def reads_features(program: Program | None) -> bool:
+    """Whether edges of ``buys`` have features in a graph that is built for a program."""
+    steps = () if program is None else program.steps
+    return program is None or any(step.edge_columns for step in steps)
+
+
 def loaded_by(rank: int, world: int, of_type: str) -> set[int]:
     """The nodes of a type whose features a rank has read."""
     return set(_loaded_rows(rank, world, COUNTS[of_type]).tolist())
@@ -291,7 +299,8 @@ def _share(given: Bipartite, rank: int, world: int, nodes: int, scratch: Scratch
     width = 0 if given.features is None else given.features.shape[1]
     edges = Edges([], histogram, 0, given.weight is not None, features=width)
     if scratch is not None:
-        edges.log = EdgeLog(scratch, np.dtype(np.int32), weighted=edges.weighted)
+        kind = np.dtype(np.int32)
+        edges.log = EdgeLog(scratch, kind, weighted=edges.weighted, features=width)
     for chunk in chunks:
         edges.add(chunk)
     edges.complete()

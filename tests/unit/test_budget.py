@@ -220,7 +220,6 @@ def test_a_graph_that_is_needed_in_memory_names_what_needs_it() -> None:
 
 def test_a_graph_of_several_relations_may_be_on_disk() -> None:
     job, small = make_typed_job(), GridShape()
-    # Nothing reads the features of its edges.
     for steps in (relational(), additive(), read(), attending(), carrying()):
         assert graph_problem(job, steps, small, in_place=True) == ""
         assert graph_problem(job, steps, GridShape.of(2, 1), in_place=True) == ""

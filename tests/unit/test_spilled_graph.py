@@ -31,7 +31,7 @@ from embertide.kernels.spilled_csr import SpilledBlock, SpilledCsr
 from embertide.kernels.spilled_sort import SpilledEdgeSorter
 from tests.support.world import make_job
 
-FIRST, ROWS, NODES, EDGES = 1000, 9000, 30_000, 50_000
+FIRST, ROWS, NODES, EDGES, FEATURES = 1000, 9000, 30_000, 50_000, 2
 
 
 @pytest.fixture
@@ -44,26 +44,37 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scratch:
 
 
 def make_chunks(seed: int = 3, *, kind: type = np.int32) -> list[EdgeChunk]:
-    """A hub with more edges than a part, rows without edges, duplicates, equal weights."""
+    """A hub with more edges than a part, rows without edges, duplicates, equal weights, some of
+    whose features are equal."""
     g = np.random.default_rng(seed)
     row = (ROWS * g.random(EDGES) ** 3).astype(np.int64)
     row[: EDGES // 10] = 4321
     col = g.integers(0, NODES // 100, EDGES)
     col[EDGES // 2 :] += NODES - NODES // 100
     weight = g.integers(1, 4, EDGES).astype(np.float32)
+    features = g.integers(0, 3, (EDGES, FEATURES)).astype(np.float32)
     parts = np.array_split(g.permutation(EDGES), 7)
     return [
-        EdgeChunk(col[at].astype(kind), (row[at] + FIRST).astype(kind), weight[at]) for at in parts
+        EdgeChunk(col[at].astype(kind), (row[at] + FIRST).astype(kind), weight[at], features[at])
+        for at in parts
     ]
 
 
-def sort(chunks: list[EdgeChunk], files: Scratch | None, *, weighted: bool, unique: bool) -> Csr:
+def sort(
+    chunks: list[EdgeChunk],
+    files: Scratch | None,
+    *,
+    weighted: bool,
+    unique: bool,
+    featured: bool = False,
+) -> Csr:
     """By the disk, or in memory; joined, where it is in parts."""
     shift, counts = bucket_shift(ROWS), np.zeros((1, bucket_count(ROWS)), np.int64)
     for chunk in chunks:
         bounds = np.array([FIRST, FIRST + ROWS], np.int64)
         count_edges(chunk.destination, bounds, shift, counts)
     options = {"first": FIRST, "rows": ROWS, "nodes": NODES, "weighted": weighted}
+    options["features"] = FEATURES if featured else 0
     sorter = (
         EdgeSorter(counts[0], shift, **options)
         if files is None
@@ -71,7 +82,8 @@ def sort(chunks: list[EdgeChunk], files: Scratch | None, *, weighted: bool, uniq
     )
     for chunk in chunks:
         weight = chunk.weight if weighted else None
-        sorter.add_chunks([(chunk.destination, chunk.source, weight, None)])
+        features = chunk.features if featured else None
+        sorter.add_chunks([(chunk.destination, chunk.source, weight, features)])
     parts = sorter.parts(remove_duplicates=unique)
     if files is None:
         return next(parts)
@@ -85,20 +97,21 @@ def assert_same(one: Csr, other: Csr) -> None:
     assert torch.equal(one.indptr, other.indptr)
     assert one.cols.dtype == other.cols.dtype
     assert torch.equal(one.cols, other.cols)
-    assert (one.weights is None) == (other.weights is None)
-    if one.weights is not None and other.weights is not None:
-        assert torch.equal(one.weights, other.weights)
+    for own, same in ((one.weights, other.weights), (one.features, other.features)):
+        assert (own is None) == (same is None)
+        assert own is None or same is None or torch.equal(own, same)
 
 
 @pytest.mark.tier(2)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("unique", [False, True])
+@pytest.mark.parametrize("featured", [False, True])
 def test_edges_sorted_by_way_of_the_disk_have_the_bits_of_a_sort_in_memory(
-    files: Scratch, weighted: bool, unique: bool
+    files: Scratch, weighted: bool, unique: bool, featured: bool
 ) -> None:
-    chunks = make_chunks()
-    spilled = sort(chunks, files, weighted=weighted, unique=unique)
-    assert_same(spilled, sort(chunks, None, weighted=weighted, unique=unique))
+    chunks, how = make_chunks(), {"weighted": weighted, "unique": unique, "featured": featured}
+    spilled = sort(chunks, files, **how)
+    assert_same(spilled, sort(chunks, None, **how))
     # The files of edges that are not sorted are gone, those of the graph go with it.
     assert files.held == 0
 
@@ -114,7 +127,7 @@ def test_without_edges_there_are_rows(files: Scratch) -> None:
 @pytest.fixture
 def graphs(files: Scratch) -> tuple[Csr, SpilledCsr]:
     """The same graph in memory and on disk."""
-    whole = sort(make_chunks(), None, weighted=True, unique=False)
+    whole = sort(make_chunks(), None, weighted=True, unique=False, featured=True)
     cuts = [0, 1, 40, 40, 5000, ROWS]
     parts = [whole.slice(a, b) for a, b in pairwise(cuts)]
     return whole, SpilledCsr.write(files, FIRST, ROWS, parts)
@@ -133,6 +146,7 @@ def test_a_graph_on_disk_with_other_self_loops(graphs: tuple[Csr, SpilledCsr]) -
     for change in (lambda csr: add_loops(csr, 1.0, more=True), lambda csr: single_loops(csr, 0.5)):
         assert_same(spilled.rewritten(change).read_rows(0, ROWS), change(whole))
     assert_same(spilled.without_weights().read_rows(0, ROWS), whole.without_weights())
+    assert_same(spilled.without_features().read_rows(0, ROWS), whole.without_features())
 
 
 def test_edges_on_disk_add_up_at_their_sources_to_the_same_bits(
@@ -160,16 +174,17 @@ def test_runs_of_edges_on_disk_are_those_of_a_graph_in_memory(
 ) -> None:
     whole, spilled = graphs
     block = Block(None, whole.indptr, whole.cols, whole.weights)
-    by_runs = (carried_by_runs(of, limit) for of in (block, SpilledBlock(spilled)))
+    of_both = (block, whole.features), (SpilledBlock(spilled), spilled.features)
+    by_runs = (carried_by_runs(of, limit, features) for of, features in of_both)
     # Of all edges one at a time, some are enough.
     for (run, own), (other, read) in islice(zip(*by_runs, strict=True), 300):
         assert replace(run, rows=other.rows, lengths=other.lengths) == other
         assert torch.equal(run.rows, other.rows)
         assert torch.equal(run.lengths, other.lengths)
-        assert torch.equal(own.indices, read.indices)
-        assert own.weights is not None
-        assert read.weights is not None
-        assert torch.equal(own.weights, read.weights)
+        for values, same in zip(own, read, strict=True):
+            assert values is not None
+            assert same is not None
+            assert torch.equal(values, same)
 
 
 def with_weights(part: Csr, whole: Csr) -> Csr:
@@ -179,10 +194,12 @@ def with_weights(part: Csr, whole: Csr) -> Csr:
 
 
 def test_files_of_a_graph_go_with_what_refers_to_them(files: Scratch) -> None:
-    csr = sort(make_chunks(), None, weighted=False, unique=False)
+    csr = sort(make_chunks(), None, weighted=False, unique=False, featured=True)
     spilled = SpilledCsr.write(files, FIRST, ROWS, [csr])
     unweighted = spilled.without_weights()
     del spilled
+    assert files.count == 2
+    unweighted = unweighted.without_features()
     assert files.count == 1
     assert unweighted.without_columns().spilled == ()
     del unweighted
@@ -203,17 +220,19 @@ def test_workers_that_cannot_read_each_other_have_no_graph_on_disk(files: Scratc
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 @pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("features", [0, FEATURES])
 def test_edges_that_were_written_are_read_piece_by_piece(
-    files: Scratch, kind: type, weighted: bool
+    files: Scratch, kind: type, weighted: bool, features: int
 ) -> None:
-    log = EdgeLog(files, np.dtype(kind), weighted=weighted)
+    log = EdgeLog(files, np.dtype(kind), weighted=weighted, features=features)
     chunks = make_chunks(kind=kind)
     for chunk in chunks:
         log.add(chunk)
     pieces = log.finish()
     assert len(pieces) == EDGES // 1000
     loaded = [piece.load() for piece in pieces]
-    for name in ("source", "destination", *(["weight"] if weighted else [])):
+    carried = ["weight"] * weighted + ["features"] * bool(features)
+    for name in ("source", "destination", *carried):
         written, read = (
             np.concatenate([getattr(chunk, name) for chunk in some]) for some in (chunks, loaded)
         )
@@ -227,7 +246,7 @@ def test_edges_that_were_written_are_read_piece_by_piece(
     assert np.array_equal(other_way.destination, loaded[3].source)
     if weighted:
         assert np.array_equal(other_way.weight, loaded[3].weight)
-    edge_bytes = 2 * np.dtype(kind).itemsize + 4 * weighted
+    edge_bytes = 2 * np.dtype(kind).itemsize + 4 * weighted + 4 * features
     assert files.held <= edge_log.log_bytes(EDGES, edge_bytes)
     # Who reads them the other way round closes them, too.
     log.shared().close()

@@ -40,6 +40,7 @@ class LoggedEdges:
         file, row: where it begins; a row of the file has a word of four bytes of each edge.
         count: edges.
         kind: of the ends.
+        features: of each edge.
         reverse: the ends that were written as destinations are sources, and those as sources
             destinations.
     """
@@ -49,6 +50,7 @@ class LoggedEdges:
     count: int
     kind: np.dtype[np.integer]
     weighted: bool
+    features: int = 0
     reverse: bool = False
 
     def __len__(self) -> int:
@@ -73,10 +75,13 @@ class LoggedEdges:
         Raises:
             StorageError: the disk cannot be read.
         """
-        weight = None
+        ends, weight, features = 2 * self._end_words, None, None
         if self.weighted:
-            weight = self._column(2 * self._end_words, 1)[: self.count]
-        return EdgeChunk(self._end(self.reverse), self.destination, weight)
+            weight = self._column(ends, 1)[: self.count]
+        if self.features:
+            values = self._column(ends + self.weighted, self.features)
+            features = values.reshape(-1, self.features)[: self.count]
+        return EdgeChunk(self._end(self.reverse), self.destination, weight, features)
 
     @property
     def _end_words(self) -> int:
@@ -101,12 +106,19 @@ class EdgeLog:
         pieces: those that are on disk.
     """
 
-    def __init__(self, scratch: Scratch, kind: np.dtype[np.integer], *, weighted: bool) -> None:
-        """Edges whose ends are integers of a kind, of 4 or 8 bytes."""
+    def __init__(
+        self,
+        scratch: Scratch,
+        kind: np.dtype[np.integer],
+        *,
+        weighted: bool,
+        features: int = 0,
+    ) -> None:
+        """Edges whose ends are integers of a kind, of 4 or 8 bytes, with K features each."""
         self.pieces: list[LoggedEdges] = []
-        self._scratch, self._weighted = scratch, weighted
+        self._scratch, self._weighted, self._features = scratch, weighted, features
         self._kind = kind
-        self._words = 2 * self._kind.itemsize // FLOAT_BYTES + weighted
+        self._words = 2 * self._kind.itemsize // FLOAT_BYTES + weighted + features
         self._files: list[ScratchTensor] = []
         self._room = 0
         self._waiting: list[EdgeChunk] = []
@@ -119,7 +131,7 @@ class EdgeLog:
         return self
 
     def add(self, chunk: EdgeChunk) -> None:
-        """Take some edges, without features.
+        """Take some edges.
 
         Raises:
             StorageError: the disk has no room, or cannot be written.
@@ -156,8 +168,15 @@ class EdgeLog:
             self._write_column(file, first, np.concatenate(end).astype(self._kind, copy=False))
         if self._weighted:
             weights = [c.weight for c in self._waiting if c.weight is not None]
-            self._write_column(file, row + self._words - 1, np.concatenate(weights))
-        self.pieces.append(LoggedEdges(file, row, self._count, self._kind, self._weighted))
+            first = row + self._words - self._features - 1
+            self._write_column(file, first, np.concatenate(weights))
+        if self._features:
+            features = [c.features for c in self._waiting if c.features is not None]
+            first = row + self._words - self._features
+            self._write_column(file, first, np.concatenate(features), self._features)
+        self.pieces.append(
+            LoggedEdges(file, row, self._count, self._kind, self._weighted, self._features)
+        )
         self._waiting, self._count = [], 0
 
     def _place(self) -> tuple[ScratchTensor, int]:
@@ -172,8 +191,8 @@ class EdgeLog:
         self._room -= 1
         return file, row
 
-    def _write_column(self, file: ScratchTensor, row: int, values: _Array) -> None:
-        padded = np.zeros(PIECE_EDGES, values.dtype)
-        padded[: len(values)] = values
+    def _write_column(self, file: ScratchTensor, row: int, values: _Array, width: int = 1) -> None:
+        padded = np.zeros((PIECE_EDGES, width), values.dtype)
+        padded[: len(values)] = values.reshape(-1, width)
         words = torch.from_numpy(padded).view(torch.float32)
         file.write_rows(row, words.view(-1, PIECE_EDGES))

@@ -36,7 +36,15 @@ from embertide.kernels.edge_features import (
     single_loop_features,
     without_loop_features,
 )
-from embertide.kernels.spilled_csr import AnyBlock, AnyCsr, SpilledBlock, SpilledCsr, in_memory
+from embertide.kernels.spilled_csr import (
+    AnyBlock,
+    AnyCsr,
+    AnyFeatures,
+    SpilledBlock,
+    SpilledCsr,
+    SpilledFeatures,
+    in_memory,
+)
 
 
 class Degrees(Protocol):
@@ -70,7 +78,8 @@ class LayerGraph:
         group_rows: slots per remote group of tiles.
         pair_rows: slots per remote group of whole rows.
         needs: what the program needs of its layer graphs.
-        features: [nnz of our sub-range, K] float32 of its edges, on the CPU, where steps read any.
+        features: [nnz of our sub-range, K] float32 of its edges, on the CPU or on disk, where steps
+            read any.
         relation: by which its transfers are counted; "" in a graph that has one.
         whole: where this one has the edges of some rows alone, the graph with all edges, whose
             degrees count.
@@ -85,7 +94,7 @@ class LayerGraph:
     group_rows: int
     pair_rows: int
     needs: EdgeNeeds
-    features: torch.Tensor | None = None
+    features: AnyFeatures | None = None
     relation: str = ""
     whole: Degrees | None = None
     picked: tuple[torch.Tensor, torch.Tensor] | None = None
@@ -94,7 +103,7 @@ class LayerGraph:
     _weighted_out_degree: torch.Tensor | None = None
     _patterns: dict[tuple[str, tuple[str, ...]], list[Sources]] = field(default_factory=dict)
     _variants: dict[tuple[str, float, bool], LayerGraph] = field(default_factory=dict)
-    _features: dict[tuple[Loops, LoopFill], torch.Tensor] = field(default_factory=dict)
+    _features: dict[tuple[Loops, LoopFill], AnyFeatures] = field(default_factory=dict)
 
     def variant(self, view: EdgeView) -> LayerGraph:
         """The graph as a step sees it: this one, or one with other self-loops."""
@@ -220,7 +229,7 @@ class LayerGraph:
         self._variants.clear()
         self.csr = self.csr.without_columns()
 
-    def edge_features(self, loops: Loops, fill: LoopFill) -> torch.Tensor:
+    def edge_features(self, loops: Loops, fill: LoopFill) -> AnyFeatures:
         """[nnz, K] features of the edges of our sub-range, as a view with these loops has them.
 
         Args:
@@ -235,12 +244,16 @@ class LayerGraph:
             self._features[loops, fill] = self._filled(loops, fill, self.features)
         return self._features[loops, fill]
 
-    def _filled(self, loops: Loops, fill: LoopFill, features: torch.Tensor) -> torch.Tensor:
-        csr = in_memory(self.sub_range())
-        if loops == "none":
-            return without_loop_features(csr, features)
+    def _filled(self, loops: Loops, fill: LoopFill, features: AnyFeatures) -> AnyFeatures:
         add = more_loop_features if loops == "more" else single_loop_features
-        return add(csr, features, fill)
+        change = without_loop_features if loops == "none" else partial(add, fill=fill)
+        csr = self.sub_range().without_weights()
+        if not isinstance(features, SpilledFeatures):
+            return change(in_memory(csr), features)
+        assert isinstance(csr, SpilledCsr)
+        parts = zip(csr.parts(), features.each(), strict=True)
+        made = (change(part, own) for (_, part), own in parts)
+        return SpilledFeatures.write(csr.scratch, features.width, made)
 
     def in_degree(self) -> torch.Tensor:
         """[N/P] in-edges of each destination of our partition, float32."""

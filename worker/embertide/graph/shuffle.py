@@ -151,6 +151,7 @@ def shuffle_edges(
                 rows=last - first,
                 nodes=nodes,
                 weighted=edges.weighted,
+                features=features,
             )
         return EdgeSorter(
             counts,

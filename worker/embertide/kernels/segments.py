@@ -18,7 +18,12 @@ from embertide.kernels.block import Block
 from embertide.kernels.ghosts import Ghost, on_ghosts
 from embertide.kernels.heads import NO_SCORES
 from embertide.kernels.memory import empty_as
-from embertide.kernels.spilled_csr import AnyBlock, SpilledBlock
+from embertide.kernels.spilled_csr import (
+    AnyBlock,
+    AnyFeatures,
+    SpilledBlock,
+    SpilledFeatures,
+)
 from embertide.kernels.sums import sum_rows
 
 Reduce = Literal["sum", "mean", "max", "min", "var", "std", "softmax"]
@@ -112,29 +117,39 @@ def _ghost_runs(block: Block, limit: int) -> Iterator[EdgeRun]:
 
 
 def carried_by_runs(
-    block: AnyBlock, limit: int, features: Tensor | None = None, at: Tensor | None = None
+    block: AnyBlock, limit: int, features: AnyFeatures | None = None, at: Tensor | None = None
 ) -> Iterator[tuple[EdgeRun, Carried]]:
     """As :func:`edge_runs`, with what non-zeros have; those on disk are read part by part.
 
     Runs are the same whatever the parts are.
 
     Args:
-        features: [positions, K] of a block in memory.
+        features: [positions, K], on disk where the block is.
         at: [nnz] the position of each non-zero there; None: they are in that order.
 
     Raises:
         StorageError: the disk cannot be read.
     """
     if isinstance(block, SpilledBlock):
-        parts = (Carried(own.indices, own.weights, None) for _, own in block.each())
+        parts = _parts_of(block, features)
         ends = Block(None, block.csr.indptr, block.csr.indptr[:0])
         runs = _runs_of_rows(ends, block.nnz, max(1, limit))
         yield from zip(runs, _by_length(parts, max(1, limit)), strict=True)
         return
+    assert not isinstance(features, SpilledFeatures)
     for run in edge_runs(block, limit):
         weights = None if block.weights is None else block.weights[run.span]
         own = None if features is None else features[run.span if at is None else at[run.span]]
         yield run, Carried(block.indices[run.span], weights, own)
+
+
+def _parts_of(block: SpilledBlock, features: AnyFeatures | None) -> Iterator[Carried]:
+    if features is None:
+        yield from (Carried(own.indices, own.weights, None) for _, own in block.each())
+        return
+    assert isinstance(features, SpilledFeatures)
+    for (_, own), values in zip(block.each(), features.each(), strict=True):
+        yield Carried(own.indices, own.weights, values)
 
 
 def _by_length(parts: Iterable[Carried], length: int) -> Iterator[Carried]:

@@ -71,6 +71,59 @@ class SpilledRows:
         return self._file.read_rows(self._column_words, self._column_words + 1).view(-1)
 
 
+class SpilledFeatures:
+    """[nnz, K] float32 of the edges of a graph on disk, in files that go when nothing refers to
+    them: one for each part, which is read as a whole."""
+
+    def __init__(self, scratch: Scratch, width: int) -> None:
+        """K is ``width``; no part is there yet."""
+        self.width, self._scratch = width, scratch
+        self._parts: list[Callable[[], torch.Tensor]] = []
+
+    @classmethod
+    def write(cls, scratch: Scratch, width: int, parts: Iterable[torch.Tensor]) -> SpilledFeatures:
+        """Write those of parts that follow each other; one is in memory at a time.
+
+        Raises:
+            StorageError: the disk has no room, or cannot be written.
+        """
+        made = cls(scratch, width)
+        for values in parts:
+            made.add(values)
+        return made
+
+    def add(self, values: torch.Tensor) -> None:
+        """Write [e, K] of the next part.
+
+        Raises:
+            StorageError: the disk has no room, or cannot be written.
+        """
+        if not len(values):
+            self._parts.append(partial(values.new_empty, values.shape))
+            return
+        file = self._scratch.empty(*values.shape)
+        weakref.finalize(self, file.close)
+        file.write_rows(0, values)
+        self._parts.append(partial(file.read_rows, 0, len(values)))
+
+    def read(self, part: int) -> torch.Tensor:
+        """[e, K] of a part, in memory.
+
+        Raises:
+            StorageError: the disk cannot be read.
+        """
+        return self._parts[part]()
+
+    def each(self) -> Iterator[torch.Tensor]:
+        """[e, K] of each part; the next one is read while one is gone over.
+
+        Raises:
+            StorageError: the disk cannot be read.
+        """
+        with DiskThreads() as disk:
+            yield from disk.ahead(self._parts)
+
+
 @dataclass(frozen=True)
 class SpilledCsr:
     """In-edges of consecutive rows, as a :class:`Csr` has them, whose columns are on disk.
@@ -82,6 +135,7 @@ class SpilledCsr:
         spilled: the edges, part by part.
         weighted: whether edges have weights.
         scratch: where the parts are.
+        features: of the edges, or None.
     """
 
     first: int
@@ -90,6 +144,7 @@ class SpilledCsr:
     spilled: tuple[SpilledRows, ...]
     weighted: bool
     scratch: Scratch
+    features: SpilledFeatures | None = None
 
     @classmethod
     def write(cls, scratch: Scratch, first: int, rows: int, parts: Iterable[Csr]) -> SpilledCsr:
@@ -102,15 +157,19 @@ class SpilledCsr:
             StorageError: the disk has no room, or cannot be written.
         """
         indptr, spilled, weighted = torch.zeros(rows + 1, dtype=torch.int64), [], False
+        features: SpilledFeatures | None = None
         cuts, nnz = [0], 0
         for csr in parts:
             start, stop = cuts[-1], cuts[-1] + csr.rows
             spilled.append(SpilledRows(scratch, csr.cols, csr.weights))
             torch.add(csr.indptr[1:], nnz, out=indptr[start + 1 : stop + 1])
+            if csr.features is not None:
+                features = features or SpilledFeatures(scratch, csr.features.shape[1])
+                features.add(csr.features)
             weighted, nnz = csr.weighted, nnz + csr.nnz
             cuts.append(stop)
         assert cuts[-1] == rows
-        return cls(first, indptr, tuple(cuts), tuple(spilled), weighted, scratch)
+        return cls(first, indptr, tuple(cuts), tuple(spilled), weighted, scratch, features)
 
     @property
     def rows(self) -> int:
@@ -144,11 +203,16 @@ class SpilledCsr:
             if start < rows.stop and stop > rows.start
         ]
         weights = [torch.empty(0), *(own.weights for own in read if own.weights is not None)]
+        features = None
+        if self.features is not None:
+            own_features = [own.features for own in read if own.features is not None]
+            features = torch.cat([torch.empty(0, self.features.width), *own_features])
         return Csr(
             self.first + start,
             self.indptr[start : stop + 1] - self.indptr[start],
             torch.cat([torch.empty(0, dtype=torch.int32), *(own.cols for own in read)]),
             torch.cat(weights) if self.weighted else None,
+            features,
         )
 
     def rewritten(self, change: Callable[[Csr], Csr]) -> SpilledCsr:
@@ -165,11 +229,13 @@ class SpilledCsr:
 
         Weights are in the files of the columns, which stay for them.
         """
-        return self if self.weighted else replace(self, cuts=(0,), spilled=())
+        if self.weighted:
+            return self.without_features()
+        return replace(self, cuts=(0,), spilled=(), features=None)
 
     def without_features(self) -> SpilledCsr:
-        """The graph itself: its edges have no features."""
-        return self
+        """The same edges, without features."""
+        return self if self.features is None else replace(self, features=None)
 
     def without_weights(self) -> SpilledCsr:
         """The same edges, unweighted."""
@@ -183,7 +249,8 @@ class SpilledCsr:
         rows, part = self._spans()[number], self.spilled[number]
         ends = self.indptr[rows.start : rows.stop + 1]
         weights = part.weights() if self.weighted else None
-        return Csr(self.first + rows.start, ends - ends[0], part.columns(), weights)
+        features = None if self.features is None else self.features.read(number)
+        return Csr(self.first + rows.start, ends - ends[0], part.columns(), weights, features)
 
 
 @dataclass(frozen=True)
@@ -227,6 +294,8 @@ AnyCsr = Csr | SpilledCsr
 """A graph in memory or on disk."""
 AnyBlock = Block | SpilledBlock
 """The same of non-zeros."""
+AnyFeatures = torch.Tensor | SpilledFeatures
+"""The same of features of edges."""
 
 
 def in_memory(csr: AnyCsr) -> Csr:

@@ -31,22 +31,25 @@ MOST_PARTS = 64
 READ_EDGES = 1 << 20
 """Edges that are read at a time while a part is put together."""
 _KEY_WORDS = ID_BYTES // FLOAT_BYTES
+_EDGE_WORDS = _KEY_WORDS + 1
+"""Words of four bytes of an edge with its weight."""
 
 
-def part_edges(edges: float) -> int:
-    """About how many of so many edges are in a part."""
-    return max(PART_EDGES, -(-int(edges) // MOST_PARTS))
+def part_edges(edges: float, features: int = 0) -> int:
+    """About how many of so many edges are in a part, fewer where each has K features."""
+    least = PART_EDGES * _EDGE_WORDS // (_EDGE_WORDS + features)
+    return max(1, least, -(-int(edges) // MOST_PARTS))
 
 
 class SpilledEdgeSorter:
-    """As :class:`EdgeSorter`, with the edges on disk, and its rows part by part; without features.
+    """As :class:`EdgeSorter`, with the edges on disk, and its rows part by part.
 
     Holds a batch of edges, half as many as a part has, twice; and while parts are sorted one of
     them, see :class:`EdgeSorter`.
 
     Args:
         scratch: where the edges are until they are sorted.
-        counts, shift, first, rows, nodes, weighted: as of :class:`EdgeSorter`.
+        counts, shift, first, rows, nodes, weighted, features: as of :class:`EdgeSorter`.
 
     Raises:
         StorageError: the disk has no room.
@@ -62,18 +65,22 @@ class SpilledEdgeSorter:
         rows: int,
         nodes: int,
         weighted: bool,
+        features: int = 0,
     ) -> None:
         self._counts, self._shift, self._first, self._rows = counts, shift, first, rows
         self._nodes, self._bits = nodes, column_bits(nodes)
         self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         edges = int(self._starts[-1])
-        self._cuts = _cut(self._starts, part_edges(edges))
+        most = part_edges(edges, features)
+        self._cuts = _cut(self._starts, most)
         self._free = self._starts[self._cuts[:-1]]
         self._keys_file = scratch.empty(edges, _KEY_WORDS)
         self._weights_file = scratch.empty(edges, 1) if weighted else None
-        batch = min(edges, part_edges(edges) // 2)
+        self._features_file = scratch.empty(edges, features) if features else None
+        batch = min(edges, max(1, most // 2))
         self._keys: Keys = empty_array((batch,), np.int64)
         self._weights: Weights = empty_array((batch,), np.float32) if weighted else None
+        self._features = empty_array((batch, features), np.float32) if features else None
         self._taken = 0
 
     def add_chunks(self, chunks: list[Chunk]) -> None:
@@ -83,8 +90,8 @@ class SpilledEdgeSorter:
             StorageError: the disk cannot be written.
         """
         while chunks:
-            rows, cols, weights, _ = chunks.pop()
-            self.add_keys(pack(rows - self._first, cols, self._nodes), weights)
+            rows, cols, weights, features = chunks.pop()
+            self.add_keys(pack(rows - self._first, cols, self._nodes), weights, features)
 
     def add_keys(self, keys: Keys, weights: Weights, features: Features = None) -> None:
         """Take packed edges, rows counted from our first.
@@ -92,7 +99,6 @@ class SpilledEdgeSorter:
         Raises:
             StorageError: the disk cannot be written.
         """
-        assert features is None, "features of edges are in memory"
         done = 0
         while done < len(keys):
             count = min(len(keys) - done, len(self._keys) - self._taken)
@@ -100,6 +106,8 @@ class SpilledEdgeSorter:
             self._keys[here] = keys[done : done + count]
             if self._weights is not None and weights is not None:
                 self._weights[here] = weights[done : done + count]
+            if self._features is not None and features is not None:
+                self._features[here] = features[done : done + count]
             self._taken, done = self._taken + count, done + count
             if self._taken == len(self._keys):
                 self._write()
@@ -111,7 +119,7 @@ class SpilledEdgeSorter:
             StorageError: the disk cannot be read or written.
         """
         self._write()
-        self._keys, self._weights = np.empty(0, np.int64), None
+        self._keys, self._weights, self._features = np.empty(0, np.int64), None, None
         for low, high in pairwise(self._cuts.tolist()):
             yield self._read(low, high).finish(remove_duplicates=remove_duplicates)
         for file in self._files():
@@ -119,31 +127,34 @@ class SpilledEdgeSorter:
 
     def _write(self) -> None:
         """Put the batch in the order of its buckets, and the edges of each part in its place."""
-        keys, weights, counts = self._in_buckets()
+        keys, weights, features, counts = self._in_buckets()
         ends = np.concatenate([[0], np.cumsum(counts)])[self._cuts]
         for part, (start, stop) in enumerate(pairwise(ends.tolist())):
             place = int(self._free[part])
             _write_rows(self._keys_file, place, keys[start:stop])
             if self._weights_file is not None and weights is not None:
                 _write_rows(self._weights_file, place, weights[start:stop])
+            if self._features_file is not None and features is not None:
+                _write_rows(self._features_file, place, features[start:stop])
             self._free[part] += stop - start
         self._taken = 0
 
-    def _in_buckets(self) -> tuple[Keys, Weights, npt.NDArray[np.int64]]:
+    def _in_buckets(self) -> tuple[Keys, Weights, Features, npt.NDArray[np.int64]]:
         """The batch bucket by bucket, and how many edges of it each bucket has."""
         keys = self._keys[: self._taken]
         weights = None if self._weights is None else self._weights[: self._taken]
         bucket = keys >> (self._bits + self._shift)
         counts = np.bincount(bucket, minlength=len(self._counts))
-        if native.lib is None:
+        if native.lib is None or self._features is not None:
             order = np.argsort(bucket, kind="stable")
-            return keys[order], None if weights is None else weights[order], counts
+            features = None if self._features is None else self._features[: self._taken][order]
+            return keys[order], None if weights is None else weights[order], features, counts
         del bucket
         out: Keys = empty_array(keys.shape, np.int64)
         out_weights = None if weights is None else empty_array(keys.shape, np.float32)
         cursors = np.cumsum(counts) - counts
         native.lib.bucket_keys(keys, weights, self._bits, self._shift, cursors, out, out_weights)
-        return out, out_weights, counts
+        return out, out_weights, None, counts
 
     def _read(self, low: int, high: int) -> EdgeSorter:
         """All edges of buckets ``low..high``, to be sorted."""
@@ -155,20 +166,23 @@ class SpilledEdgeSorter:
             rows=max(0, min(self._rows, high << self._shift) - first),
             nodes=self._nodes,
             weighted=self._weights_file is not None,
+            features=0 if self._features_file is None else self._features_file.width,
         )
         start, stop = int(self._starts[low]), int(self._starts[high])
         for at in range(start, stop, READ_EDGES):
             end = min(at + READ_EDGES, stop)
             keys = self._keys_file.read_rows(at, end).view(torch.int64).view(-1).numpy()
             keys -= first << self._bits
-            weights = None
+            weights = features = None
             if self._weights_file is not None:
                 weights = self._weights_file.read_rows(at, end).view(-1).numpy()
-            sorter.add_keys(keys, weights)
+            if self._features_file is not None:
+                features = self._features_file.read_rows(at, end).numpy()
+            sorter.add_keys(keys, weights, features)
         return sorter
 
     def _files(self) -> list[ScratchTensor]:
-        return [self._keys_file, *filter(None, [self._weights_file])]
+        return [self._keys_file, *filter(None, [self._weights_file, self._features_file])]
 
 
 def _cut(starts: Keys, edges: int) -> npt.NDArray[np.int64]:

@@ -22,7 +22,6 @@ from embertide.engine.stages.infer import (
 from embertide.engine.stages.sample import sample_layer
 from embertide.facts.telemetry.clock import Clock
 from embertide.graph.graph import LayerGraph
-from embertide.kernels.csr import Csr
 from embertide.kernels.spilled_csr import AnyCsr, in_memory
 from embertide.program.selfcheck.checker import Checker
 
@@ -86,7 +85,7 @@ def layer_graphs(
             relation=name,
             targets=targets,
             origins=layers.spread(graph.located[relation.source].ranges),
-            features=rows.features if isinstance(rows, Csr) else None,
+            features=rows.features,
             csr=gather_partition(exchange, targets, rows, name),
             group_rows=max(1, group_bytes // (4 * tile)),
             pair_rows=max(1, group_bytes // (4 * widest)),

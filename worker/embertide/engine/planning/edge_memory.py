@@ -93,7 +93,7 @@ def ingesting(
 
 def logged_bytes(relation: PlannedRelation, size: Size) -> float:
     """Bytes of an edge that is written as it is read."""
-    return float(size.end_bytes + relation.weight_bytes)
+    return float(size.end_bytes + relation.carried_bytes)
 
 
 def logging_bytes(relation: PlannedRelation, size: Size, threads: int = 0) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from embertide.engine.planning.matching import narrow
 from embertide.engine.planning.publishing import published
 from embertide.program.plans.passes import make_plan
 from embertide.program.plans.plan import Target
@@ -22,9 +21,6 @@ def graph_problem(job: EmbeddingJob, program: Program, grid: GridShape, *, in_pl
     if job.spec.inference.fanout != "full":
         return "the graph can be on disk where layers sample no edges (fanout)"
     program = published(job, program)
-    featured = [edge for edge in narrow(job, program).spec.input.edges if edge.features is not None]
-    if featured:
-        return f"edges with features can't be on disk ({featured[0].location})"
     if grid.feature > 1 and not make_plan(program, Target(grid=grid, in_place=in_place)).whole_rows:
         pairs = [step for step in program.steps if step.pairs]
         if pairs:

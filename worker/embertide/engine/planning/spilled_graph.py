@@ -26,6 +26,7 @@ from embertide.graph.edge_log import log_bytes
 from embertide.graph.views import EdgeView
 from embertide.kernels.spilled_sort import READ_EDGES, part_edges
 from embertide.program.steps.base import EdgeStep, Step
+from embertide.program.steps.message import Message
 
 _PARTS = 3
 """Parts that are in memory: what the kernels go over, the next one, and the one that is read."""
@@ -45,15 +46,17 @@ def spilled_sorting(graph: PlannedGraph, worker: int) -> SortingBytes:
 
 
 def _sorting(relation: PlannedRelation, size: Size, worker: int) -> SortingBytes:
-    index, weight = size.index_bytes, relation.weight_bytes
+    index, carried = size.index_bytes, relation.carried_bytes
     edges, nodes = size.edges / size.workers, size.nodes / size.workers
-    part = min(edges, float(part_edges(edges)))
-    batch = part / 2 * (ID_BYTES + weight)
+    part = min(edges, float(part_edges(edges, relation.features)))
+    batch = part / 2 * (ID_BYTES + carried)
     taking = _BATCHES * batch + logging_bytes(relation, size)
-    keys = part * (key_bytes_of(relation, size) + weight)
-    reading = min(float(READ_EDGES), part) * (ID_BYTES + weight)
-    rows = _part_rows(size)
-    sorting = batch + keys + max(reading, part * index) + ID_BYTES * rows
+    keys = part * (key_bytes_of(relation, size) + carried)
+    reading = min(float(READ_EDGES), part) * (ID_BYTES + carried)
+    rows = _part_rows(relation, size)
+    # Of features, those that stay are copied.
+    removing = part * relation.feature_bytes * (relation.edge.duplicates == "remove")
+    sorting = batch + keys + max(reading, part * index + removing) + ID_BYTES * rows
     if relation.edge.adds_loops:
         sorting = max(sorting, batch + looping_bytes(relation, size, part, rows))
     kept = max(taking, sorting) + ID_BYTES * nodes
@@ -61,10 +64,10 @@ def _sorting(relation: PlannedRelation, size: Size, worker: int) -> SortingBytes
     return SortingBytes(max(kept, sending), kept)
 
 
-def _part_rows(size: Size) -> float:
+def _part_rows(relation: PlannedRelation, size: Size) -> float:
     """Rows of a part; without edges all of a worker's are one."""
     edges, rows = size.edges / size.workers, size.nodes / size.workers
-    return rows * min(1.0, part_edges(edges) / edges) if edges else rows
+    return rows * min(1.0, part_edges(edges, relation.features) / edges) if edges else rows
 
 
 @dataclass
@@ -98,7 +101,7 @@ class SpilledGraph:
         for relation, size in relations(self.graph):
             edges = size.edges / size.workers
             ends = edges * logged_bytes(relation, size)
-            keys = edges * (ID_BYTES + relation.weight_bytes)
+            keys = edges * (ID_BYTES + relation.carried_bytes)
             counted = edges * size.end_bytes / 2 if size.workers > 1 else 0.0
             loops = size.nodes / size.workers if relation.edge.adds_loops else 0.0
             csr = (edges + loops) * _column_bytes(relation, size)
@@ -117,8 +120,9 @@ class SpilledGraph:
             edges = size.edges / size.workers
             # Read in place, sources are rows of all workers' tensors.
             places = size.index_bytes if size.graph > 1 else 0
-            one = min(edges, float(part_edges(edges))) * (_column_bytes(relation, size) + places)
-            ends = min(_PARTS * _part_rows(size), size.nodes / size.workers)
+            longest = min(edges, float(part_edges(edges, relation.features)))
+            one = longest * (_column_bytes(relation, size) + places)
+            ends = min(_PARTS * _part_rows(relation, size), size.nodes / size.workers)
             most = max(most, _PARTS * one + ID_BYTES * ends)
         return most
 
@@ -135,6 +139,25 @@ class SpilledGraph:
             self.read_degrees(step)
         self._find_sources([step.edges for step in steps], pairs=not steps[0].tiles)
         self.read += times * sum(step.passes * self._csr(step.edges) for step in steps)
+        self._go_over_features(steps)
+
+    def _go_over_features(self, steps: Sequence[EdgeStep]) -> None:
+        """Steps that read features of edges, which have files of their own with other
+        self-loops."""
+        for step in steps:
+            view, relation = step.edges, self.graph.relations[step.relation]
+            if not isinstance(step, Message) or not step.edge_columns:
+                continue
+            features = self._edges(view) * relation.feature_bytes
+            key = "features", view.loops, step.loop_features, step.relation
+            if view.loops != "keep" and key not in self._passes:
+                self._passes.add(key)
+                kept = view._replace(loops="keep")
+                own = self._edges(kept) * relation.feature_bytes
+                self.read += self._bytes(kept, weighted=False) + own
+                self.written += features
+                self.disk += features
+            self.read += features
 
     def read_degrees(self, step: Step) -> None:
         """A step reads degrees, which stay once they are known; in memory is where a row ends."""
@@ -176,12 +199,17 @@ class SpilledGraph:
 
     def _bytes(self, view: EdgeView, *, weighted: bool) -> float:
         relation = self.graph.relations[view.relation]
+        index = self.graph.size.of_relation(view.relation).index_bytes
+        return self._edges(view) * (index + (relation.weight_bytes if weighted else 0))
+
+    def _edges(self, view: EdgeView) -> float:
+        """A worker's edges as a step sees them."""
+        relation = self.graph.relations[view.relation]
         size = self.graph.size.of_relation(view.relation)
         # Other self-loops take the place of those that the job adds, but for one more each.
         own = relation.edge.adds_loops and view.loops in ("keep", "more")
         loops = size.nodes * (own + (view.loops in ("single", "replace", "more")))
-        edge_bytes = size.index_bytes + (relation.weight_bytes if weighted else 0)
-        return (size.edges + loops) / size.graph * edge_bytes
+        return (size.edges + loops) / size.graph
 
 
 def _seen(view: EdgeView) -> EdgeView:
@@ -192,8 +220,8 @@ def _seen(view: EdgeView) -> EdgeView:
 
 
 def _column_bytes(relation: PlannedRelation, size: Size) -> int:
-    """Bytes of an edge of the graph."""
-    return size.index_bytes + relation.weight_bytes
+    """Bytes of an edge of the graph, with all that it carries."""
+    return size.index_bytes + relation.carried_bytes
 
 
 def spilled_graph(graph: PlannedGraph, *, spills: bool) -> SpilledGraph | None:

@@ -238,7 +238,8 @@ class _Traffic:
             edge = size.index_bytes + weight
             rows = (ID_BYTES * size.nodes + edge * size.edges) / size.workers
             edges = size.edges / size.workers
-            parts = _rounds(edges, part_edges(edges)) if self.spills else 1
+            features = self.graph.relations[view.relation].features
+            parts = _rounds(edges, part_edges(edges, features)) if self.spills else 1
             sent, messages = others * (rows + 8), others * (2 + parts * (2 if weight else 1))
             self.sums.add("feature", "csr", -1, sent, messages, view.relation)
         return size

@@ -54,7 +54,8 @@ def ingest(ctx: RunContext, ends: Ends, splits: list[Split]) -> Edges:
     weighted = ends.edge.columns.weight is not None
     edges = empty_edges(ends.counts[1], weighted=weighted, features=ends.features)
     if ctx.disk is not None:
-        edges.log = EdgeLog(ctx.disk, end_type(max(ends.counts)), weighted=weighted)
+        kind = end_type(max(ends.counts))
+        edges.log = EdgeLog(ctx.disk, kind, weighted=weighted, features=ends.features)
     read = _ingest_in_step if ends.collective else _ingest_at_once
     unknown = read(ctx, splits, ends, edges)
     edges.complete()

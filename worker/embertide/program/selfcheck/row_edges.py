@@ -92,12 +92,13 @@ def _joined(parts: list[RowEdges]) -> RowEdges:
         return parts[0]
     counts = [np.zeros(1, np.int64), *(np.diff(part.indptr) for part in parts)]
     weights = [part.weights for part in parts if part.weights is not None]
+    features = [part.features for part in parts if part.features is not None]
     return RowEdges(
         rows=np.concatenate([part.rows for part in parts]),
         indptr=np.cumsum(np.concatenate(counts)),
         cols=torch.cat([part.cols for part in parts]),
         weights=torch.cat(weights) if weights else None,
-        features=None,
+        features=torch.cat(features) if features else None,
     )
 
 

@@ -15,6 +15,7 @@ from embertide.grid import AxisName, Grid, RowRanges
 from embertide.kernels.edge_features import LoopFill
 from embertide.kernels.epilogue import Epilogue
 from embertide.kernels.memory import as_type, copy_of
+from embertide.kernels.spilled_csr import AnyFeatures
 from embertide.layouts import Layout, Shard
 from embertide.program.steps.base import EdgeStep
 from embertide.program.steps.op import Op
@@ -98,8 +99,8 @@ class Execution:
         """A layer graph as a step sees it. Collective: every rank must call."""
         return self.graphs(view.layer, view.relation).variant(view)
 
-    def edge_features(self, view: EdgeView, fill: LoopFill) -> torch.Tensor:
-        """[nnz of our sub-range, K] of the edges as a step sees them, on the CPU.
+    def edge_features(self, view: EdgeView, fill: LoopFill) -> AnyFeatures:
+        """[nnz of our sub-range, K] of the edges as a step sees them, on the CPU or on disk.
 
         Args:
             fill: what a self-loop that the view adds has.

@@ -18,7 +18,7 @@ from embertide.graph.arriving import arriving_rows, reduced
 from embertide.kernels.block import Block
 from embertide.kernels.edge_features import LoopFill
 from embertide.kernels.segments import Carried, EdgeRun, Reduce, Segments, carried_by_runs
-from embertide.kernels.spilled_csr import AnyBlock
+from embertide.kernels.spilled_csr import AnyBlock, AnyFeatures
 from embertide.kernels.staging import Staging
 from embertide.layouts import Shard
 from embertide.program.steps.alive import Alive
@@ -173,7 +173,7 @@ class _Reduction:
 
     Attributes:
         target: [rows, D] of the targets' ends, or None.
-        features: [nnz of our sub-range, K] in the order of its CSR, on the CPU, or None.
+        features: [nnz of our sub-range, K] in the order of its CSR, on the CPU or on disk, or None.
         values: numbers that the lines hold of an edge.
         staging: brings features to the device.
     """
@@ -181,7 +181,7 @@ class _Reduction:
     step: Message
     params: dict[str, Tensor]
     target: Tensor | None
-    features: Tensor | None
+    features: AnyFeatures | None
     segments: Segments
     values: int
     staging: Staging

@@ -83,6 +83,7 @@ class Excerpt:
         cut = take_rows(csr, rows, wanted[rows], self.before[source], number)
         features = graph.features
         if features is not None:
+            assert isinstance(features, torch.Tensor)
             ours = slice(*graph.targets.within(whole.grid.rank))
             some = own[ours].nonzero().squeeze(1)
             edges = edges_of(csr.slice(ours.start, ours.stop), some, wanted[ours][some])

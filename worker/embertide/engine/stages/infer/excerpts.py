@@ -17,7 +17,7 @@ from embertide.graph.node_sets import any_rank
 from embertide.kernels.csr import Csr
 from embertide.kernels.some_rows import sources_of as sources_in
 from embertide.kernels.some_rows import targets_of
-from embertide.kernels.spilled_csr import in_memory
+from embertide.kernels.spilled_csr import SpilledFeatures, in_memory
 from embertide.kernels.torch_threads import on_one_thread
 from embertide.program.plans.boundaries import Part
 from embertide.program.plans.flow import wanted_in
@@ -247,7 +247,9 @@ class Excerpts:
         complete = {key: rows[names[ends_of(key[1])[1]]] for key, rows in wanted.items()}
         checker = check_some(self._engine.checker, plan, excerpt.ranges, complete, names)
         for (layer, name), graph in graphs.items():
-            checker.take_edges(layer, name, replace(graph.sub_range(), features=graph.features))
+            features, rows = graph.features, in_memory(graph.sub_range())
+            assert not isinstance(features, SpilledFeatures)
+            checker.take_edges(layer, name, replace(rows, features=features))
         return checker
 
 
