@@ -9,11 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
+from numpy.typing import NDArray
 
 from embertide.errors import SelfCheckFailed
 from embertide.io.storage.opening import open_storage
 from embertide.io.versions.layers.catalog import list_layers
+from embertide.io.versions.layers.seals import ITEM_BYTES, PAGE_BYTES
 from tests.support import random_kills
 from tests.support.commands import Commands, environment
 from tests.support.random_kills import RandomKills
@@ -85,6 +88,44 @@ def test_some_nodes_are_computed_over_the_layers_that_were_kept(job: Job) -> Non
     assert np.abs(found - whole[ids]).max() <= 1e-5 * np.abs(whole).max()
     assert job.kept() == [1, 2], "the next attempt still goes on after them"
     assert job.again("2x1")["kept"]["resumed"] == 2
+
+
+def _sources(job: Job, ids: list[int]) -> NDArray[np.int64]:
+    """The nodes whose rows some are made of, ascending."""
+    edges = pq.read_table(job.path / "edges")
+    source, destination = (edges[name].to_numpy() for name in ("src", "dst"))
+    return np.union1d(ids, source[np.isin(destination, ids)])
+
+
+def _spoil(job: Job, layer: int, rows: NDArray[np.int64], *, theirs: bool) -> None:
+    """Change all pages of a layer with some rows, or all that are not near those."""
+    folder, seal = job.seal_of(layer)
+    for block in seal.tensors[0].blocks:
+        path = Path(f"{folder.removeprefix('file://')}/{block.path}")
+        data = np.fromfile(path, np.uint8)
+        row_bytes = (block.right - block.left) * ITEM_BYTES["float32"]
+        own = rows[(rows >= block.first) & (rows < block.last)] - block.first
+        pages = np.arange(0, len(data), PAGE_BYTES)
+        away = np.abs(pages[:, None] // PAGE_BYTES - own * row_bytes // PAGE_BYTES)
+        changed = pages[away.min(1) == 0 if theirs else away.min(1) > 2]
+        assert len(changed)
+        data[changed] ^= 1
+        data.tofile(path)
+
+
+def test_of_a_kept_layer_the_pages_are_read_that_some_nodes_need(job: Job) -> None:
+    job.killed_after(2)
+    ids = [5, 900, 31_000]
+    before, needed = job.embed(*ids), _sources(job, ids)
+    _spoil(job, 2, needed, theirs=False)
+    after = job.embed(*ids)
+    assert "after the kept layer 2" in after.err
+    assert after.out == before.out
+    _spoil(job, 2, needed, theirs=True)
+    damaged = job.embed(*ids)
+    assert "after the kept layer 1" in damaged.err
+    assert "does not match its checksum" in damaged.err
+    assert job.kept() == [1]
 
 
 def test_no_resume_computes_all_and_removes_what_was_kept(job: Job) -> None:

@@ -12,7 +12,7 @@ import yaml
 from embertide.io.storage.opening import open_storage
 from embertide.io.versions.catalog import latest, list_versions
 from embertide.io.versions.layers.catalog import list_layers
-from embertide.io.versions.layers.seals import from_bytes
+from embertide.io.versions.layers.seals import Seal, from_bytes
 from embertide.io.versions.layers.sweeping import keys, objects_of, remove
 from embertide.io.versions.reading import iter_embeddings
 from embertide.spec.workers import StorageSettings
@@ -113,6 +113,11 @@ class Job:
 
     def block_of(self, layer: int) -> str:
         """The URI of a block of a complete layer."""
+        folder, seal = self.seal_of(layer)
+        return f"{folder}/{seal.tensors[0].blocks[-1].path}"
+
+    def seal_of(self, layer: int) -> tuple[str, Seal]:
+        """The URI of the folder of a complete layer, and its record."""
         for key in keys(self.storage, self.uri):
             for info in objects_of(self.storage, self.uri, key):
                 folder, _, name = info.uri.rpartition("/")
@@ -120,7 +125,7 @@ class Job:
                     name = name.removesuffix(".seal.json")
                     seal = from_bytes(info.uri, self.storage.read(info.uri), key, name)
                     if seal.layer == layer:
-                        return f"{folder}/{seal.tensors[0].blocks[-1].path}"
+                        return folder, seal
         raise AssertionError(f"layer {layer} is not complete")
 
     def clean(self) -> None:

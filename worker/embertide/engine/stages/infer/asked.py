@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import torch
 
+from embertide.engine.stages.infer.excerpt import Excerpt
 from embertide.engine.stages.infer.excerpts import Excerpts, Made, Need
 from embertide.engine.stages.infer.loop import Engine
 from embertide.engine.stages.infer.moved import Beside
@@ -100,6 +101,11 @@ class Asked:
         """Those that compute any row."""
         return list(self.needs)
 
+    @property
+    def excerpt(self) -> Excerpt:
+        """The nodes that the first part runs for."""
+        return self.excerpts.excerpt(self.needs[self.parts[0]])
+
     def need(self, part: Part) -> Need:
         """What was found to be needed."""
         self.excerpts.open(part)
@@ -129,7 +135,7 @@ class Asked:
         return rows
 
 
-def asked_after(engine: Engine, chosen: Chosen, first: int) -> Asked:
+def asked_after(engine: Engine, chosen: Chosen, first: int = 0) -> Asked:
     """Rows of a run that keeps none, in one part: nothing is there but what operation ``first``
     begins with. Collective: every rank must call."""
     excerpts = Excerpts(engine, uses_up=True)
@@ -245,5 +251,5 @@ def asked_over_kept(
             if of in need.nodes and part.first <= plan.last_reads.get(name, -1):
                 join(needed, of, need.nodes[of])
     features = {of: SomeFeatures(rows, read(of, rows)) for of, rows in needed.items()}
-    store.take(features)
+    store.take_features(features)
     return asked, features

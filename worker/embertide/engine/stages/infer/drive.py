@@ -190,7 +190,7 @@ def _kept(
 
 def _asked(engine: Engine, chosen: Chosen, keeping: Keeping | None) -> dict[str, torch.Tensor]:
     """The chosen rows of the results; after a layer that an earlier attempt has kept, if any."""
-    ctx, whole, first = engine.ctx, engine.whole, 0
+    ctx, whole = engine.ctx, engine.whole
     facts = ctx.graph_facts.chosen
     facts.rows = sum(int(rows.sum()) for rows in chosen.values())
     facts.all_rows = sum(len(rows) for rows in chosen.values())
@@ -202,8 +202,13 @@ def _asked(engine: Engine, chosen: Chosen, keeping: Keeping | None) -> dict[str,
         return {key: rows[own[types[names[key]]].to(rows.device)] for key, rows in every.items()}
     if keeping is not None:
         with closing(LayerKeeper(engine, engine.placement(), keeping)) as keeper:
-            first = keeper.resume()
-    return drive(engine, asked_after(engine, chosen, first))
+            for end, seal in keeper.sealed():
+                asked = asked_after(engine, chosen, end.at)
+                if (rows := keeper.restore(seal, asked.excerpt)) is not None:
+                    keeper.goes_on(end, seal)
+                    asked.excerpts.store.take(rows)
+                    return drive(engine, asked)
+    return drive(engine, asked_after(engine, chosen))
 
 
 def _why_all_rows(engine: Engine) -> str:

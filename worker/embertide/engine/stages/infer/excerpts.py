@@ -167,6 +167,10 @@ class Excerpts:
         start, stop = graph.targets.worker(self.whole.grid.rank)
         return int(indptr.diff()[wanted[key][start:stop]].sum())
 
+    def excerpt(self, need: Need) -> Excerpt:
+        """The nodes that a part runs for, and some more where a worker would be idle."""
+        return excerpt_of(need.nodes, self._nodes, self.whole.ranges)
+
     # -- their values ------------------------------------------------------------------------
 
     def run(self, part: Part, need: Need, *, counted: bool = True) -> Made:
@@ -182,7 +186,7 @@ class Excerpts:
         timed = counted and part.is_one_layer
         with self._engine.clock.layer(part.layer) if timed else nullcontext():
             with on_one_thread():
-                excerpt = excerpt_of(need.nodes, self._nodes, self.whole.ranges)
+                excerpt = self.excerpt(need)
                 part, execution, checker = self._begin(part, excerpt, need.graphs)
             results = self._engine.run(part, execution, checker, counted=counted)
         return Made(execution, results, excerpt)

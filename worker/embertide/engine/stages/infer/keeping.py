@@ -11,17 +11,18 @@ the others are written (:mod:`embertide.io.versions.layers.writing`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from embertide.engine.stages.infer.excerpt import Excerpt
 from embertide.engine.stages.infer.loop import Engine, Placement
 from embertide.engine.stages.infer.moved import Beside
 from embertide.engine.stages.infer.places import as_array, place_of
-from embertide.engine.stages.infer.restoring import Restored, find_layer, restore
+from embertide.engine.stages.infer.restoring import find_layer, restore
 from embertide.facts.telemetry.progress import Progress
 from embertide.io.versions.layers import seals
-from embertide.io.versions.layers.seals import KeptTensor
+from embertide.io.versions.layers.seals import KeptTensor, Seal
 from embertide.io.versions.layers.store import LayerStore
 from embertide.io.versions.layers.writing import EarlierRows, Record, Writer
 from embertide.layouts import Shard
@@ -125,32 +126,40 @@ class LayerKeeper:
 
         Collective: every rank must call.
         """
-        ctx, keeping = self._ctx, self._keeping
-        if not keeping.reads:
-            return 0
-        known = {name: boundary for boundary, name in self._known}
-        while seal := find_layer(ctx, keeping.store, list(known), keeping.touched):
-            if ctx.grid.rank == 0:
-                keeping.begins()
-            boundary = known.pop(seal.name)
-            restored = restore(ctx, self._execution, self._placement, keeping.store, seal)
-            if restored is not None:
-                self._go_on(boundary, restored)
-                self._facts.version = seal.version
+        for boundary, seal in self.sealed():
+            if (shards := self.restore(seal)) is not None:
+                self._placement.go_on(boundary.at, shards)
+                self.goes_on(boundary, seal)
                 return boundary.at
         return 0
 
-    def _go_on(self, boundary: Boundary, restored: Restored) -> None:
-        """With the tensors of a kept layer."""
+    def sealed(self) -> Iterator[tuple[Boundary, Seal]]:
+        """Layers that an earlier attempt has kept, the last first: the next where one is damaged.
+
+        Collective: every rank must call.
+        """
+        ctx, keeping = self._ctx, self._keeping
+        known = {name: boundary for boundary, name in self._known if keeping.reads}
+        while known and (seal := find_layer(ctx, keeping.store, list(known), keeping.touched)):
+            if ctx.grid.rank == 0:
+                keeping.begins()
+            yield known.pop(seal.name), seal
+
+    def restore(self, seal: Seal, excerpt: Excerpt | None = None) -> dict[str, Shard] | None:
+        """See :func:`restoring.restore`."""
+        store, placement = self._keeping.store, self._placement
+        return restore(self._ctx, self._execution, placement, store, seal, excerpt)
+
+    def goes_on(self, boundary: Boundary, seal: Seal) -> None:
+        """What is computed begins after a kept layer, whose tensors are there."""
         program, layer = self._plan.program, boundary.layer
         steps = sum(len(op.steps) for op in self._plan.ops[: boundary.at])
-        self._placement.go_on(boundary.at, restored.shards)
         # As the grid that kept them has made them.
-        self._execution.scaled.difference_update(restored.shards)
-        self._execution.scaled.update(restored.scaled)
+        self._execution.scaled.difference_update(of.name for of in seal.tensors)
+        self._execution.scaled.update(of.name for of in seal.tensors if of.scaled)
         self._known = [(end, name) for end, name in self._known if end.at > boundary.at]
         facts = self._facts
-        facts.resumed, facts.layers = layer, program.layers
+        facts.version, facts.resumed, facts.layers = seal.version, layer, program.layers
         done, (message, *_) = steps / len(program.steps), facts.sentences
         self._ctx.report(Progress("infer", layer + 1, program.layers, done, message=message))
 

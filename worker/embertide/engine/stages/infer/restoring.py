@@ -7,13 +7,14 @@ Of an earlier run nodes may have had other dense ids.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy.typing as npt
 import torch
 
 from embertide.context import RunContext
+from embertide.engine.stages.infer.excerpt import Excerpt
 from embertide.engine.stages.infer.loop import Placement
 from embertide.engine.stages.infer.moved import Beside
 from embertide.engine.stages.infer.places import as_array, place_of
@@ -29,15 +30,6 @@ from embertide.layouts import ROW_TYPES, Layout, Shard
 from embertide.program.steps.execution import Execution
 
 NOT_USED = "a kept layer is not used, and is computed again: {why}"
-
-
-@dataclass(frozen=True)
-class Restored:
-    """Our shards of a kept layer's tensors, by name, and those whose rows are multiplied already
-    by the factors of the sum that reads them."""
-
-    shards: dict[str, Shard]
-    scaled: list[str]
 
 
 def find_layer(
@@ -82,40 +74,63 @@ def _last_sealed(
 
 
 def restore(
-    ctx: RunContext, execution: Execution, placement: Placement, store: LayerStore, seal: Seal
-) -> Restored | None:
+    ctx: RunContext,
+    execution: Execution,
+    placement: Placement,
+    store: LayerStore,
+    seal: Seal,
+    excerpt: Excerpt | None = None,
+) -> dict[str, Shard] | None:
     """Read our shards of a layer's tensors to where they are placed; None where any rank cannot.
 
     Collective: every rank must call, and all get the same answer.
+
+    Args:
+        excerpt: of its nodes alone, to memory.
     """
     shards, why = dict[str, Shard](), ""
     try:
         kept = Kept(store, seal)
         for tensor in seal.tensors:
-            shards[tensor.name] = _read(execution, placement, kept, tensor)
+            _check(execution, kept, tensor)
+            layout = _layout(execution, tensor, seal.feature)
+            if excerpt is None:
+                read = partial(_fill, kept, tensor.name)
+                shards[tensor.name] = placement.fill(tensor.name, layout, read)
+            else:
+                shards[tensor.name] = _some(execution, excerpt, kept, tensor.name, layout)
     except Damaged as error:
         why = str(error)
     problems = list(filter(None, ctx.exchange.all_objects(why)))
     if problems:
         if ctx.grid.rank == 0:
             _give_up(ctx, store, seal.name, problems[0])
-        placement.let_go(shards.values())
+        if excerpt is None:
+            placement.let_go(shards.values())
         return None
-    return Restored(shards, [tensor.name for tensor in seal.tensors if tensor.scaled])
+    return shards
 
 
-def _read(execution: Execution, placement: Placement, kept: Kept, tensor: KeptTensor) -> Shard:
-    """Our shard of a tensor."""
+def _check(execution: Execution, kept: Kept, tensor: KeptTensor) -> None:
     nodes = execution.ranges_of(tensor.name).nodes
     width = execution.program.widths[tensor.name]
     kind = execution.tensors.type_of(tensor.name)
     if (tensor.rows, tensor.width, ROW_TYPES[tensor.dtype]) != (nodes, width, kind):
         raise Damaged(f"{kept.store.uri}: {tensor.name} has another shape or type than this run's")
 
-    def read(rows: slice, columns: slice, out: npt.NDArray[Any]) -> None:
-        kept.get(tensor.name, (rows.start, rows.stop), out, columns.start)
 
-    return placement.fill(tensor.name, _layout(execution, tensor, kept.seal.feature), read)
+def _fill(kept: Kept, name: str, rows: slice, columns: slice, out: npt.NDArray[Any]) -> None:
+    kept.get(name, (rows.start, rows.stop), out, columns.start)
+
+
+def _some(whole: Execution, excerpt: Excerpt, kept: Kept, name: str, layout: Layout) -> Shard:
+    """Our shard of a tensor, with the nodes of an excerpt: whole where these are all."""
+    (first, last), (left, right) = place_of(whole, name, layout)
+    rows = first + excerpt.of_ours(whole, whole.program.types[name], layout)
+    data = empty((len(rows), right - left), whole.tensors.type_of(name))
+    wanted = (first, last) if len(rows) == last - first else rows.numpy()
+    kept.get(name, wanted, as_array(data), left)
+    return Shard(layout, data, whole.program.widths[name])
 
 
 def _layout(execution: Execution, tensor: KeptTensor, feature: int) -> Layout:

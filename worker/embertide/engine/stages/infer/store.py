@@ -114,6 +114,11 @@ class RowStore:
     def __init__(self, engine: Engine) -> None:
         self.engine, self.whole = engine, engine.whole
         self._newer = dict[str, Beside]()
+        self._there = dict[str, Shard]()
+
+    def take(self, shards: Mapping[str, Shard]) -> None:
+        """What an excerpt has of tensors, in place of whole ones in memory."""
+        self._there = dict(shards)
 
     def put(self, name: str, rows: Beside) -> None:
         """Rows of our shard of a tensor, in place of those that are there."""
@@ -133,7 +138,7 @@ class RowStore:
 
     def _older(self, excerpt: Excerpt, name: str, _newer: Beside | None) -> Shard:
         """The same of what is there, but for newer rows."""
-        return excerpt.shard(self.whole, name)
+        return self._there[name] if name in self._there else excerpt.shard(self.whole, name)
 
     def features(self, part: Part, excerpt: Excerpt, node_type: str) -> Loaded:
         """The features of an excerpt's nodes, if an operation of a part or of later ones reads
@@ -170,7 +175,7 @@ class KeptStore(RowStore):
         self._sealed: Kept | None = None
         self._read: Mapping[str, SomeFeatures] = {}
 
-    def take(self, features: Mapping[str, SomeFeatures]) -> None:
+    def take_features(self, features: Mapping[str, SomeFeatures]) -> None:
         """The features of all nodes that parts need these of, by node type."""
         self._read = features
 
