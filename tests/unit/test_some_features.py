@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from embertide.engine.stages.features import read_some_features
 from embertide.errors import InputChanged, InputError
 from embertide.io.readers.feature_places import needed
+from embertide.io.readers.npy import Header
+from embertide.io.readers.npy_rows import some_rows_of
 from embertide.io.readers.scaling import Scaling
-from embertide.io.storage.protocol import Storage
+from embertide.io.readers.splits import Split
+from embertide.io.storage.protocol import ObjectInfo, Storage
 from tests.support.some_features import (
     KINDS,
     NODES,
@@ -73,6 +79,17 @@ def test_ids_in_any_order_are_found_in_any_row_group(tmp_path: Path, storage: St
     ctx, nodes = read_later(storage, (tmp_path / "x").as_uri(), "parquet")
     assert nodes.places is not None
     assert np.array_equal(read_some_features(ctx, nodes, ASKED).numpy(), VALUES[ASKED])
+
+
+@settings(deadline=None)
+@given(st.sets(st.integers(0, NODES - 1), min_size=1, max_size=60), st.integers(1, 40))
+def test_rows_of_an_array_come_in_batches_of_any_size(rows: set[int], most: int) -> None:
+    file, some = io.BytesIO(VALUES.tobytes()), np.array(sorted(rows))
+    split = Split.of(ObjectInfo("file:///x.npy", VALUES.nbytes, ""), 0, NODES, VALUES.nbytes)
+    header = Header(VALUES.shape, False, VALUES.dtype, 0)
+    batches = list(some_rows_of(file, header, split, some, most))
+    assert all(len(values) <= most for values, _ in batches)
+    assert np.array_equal(np.concatenate([values for values, _ in batches]), VALUES[some])
 
 
 def test_only_ranges_of_arrays_that_have_the_rows_are_read(

@@ -37,14 +37,29 @@ def some_rows_of(
     for at in range(0, len(rows), batch_rows):
         some = rows[at : at + batch_rows]
         values = np.empty((len(some), header.width), header.dtype.newbyteorder("="))
-        for first, last in _runs(split, header, some):
-            low, high = np.searchsorted(some, [first, last])
-            for start in range(first, last, batch_rows):
-                stop = min(last, start + batch_rows)
-                begin, end = low + np.searchsorted(some[low:high], [start, stop])
-                read = read_range(file, split.uri, header, start, stop - start)
-                values[begin:end] = read[some[begin:end] - start]
+        for runs in _at_once(_runs(split, header, some), batch_rows):
+            begin, end = np.searchsorted(some, [runs[0][0], runs[-1][1]])
+            there = np.concatenate([np.arange(*run) for run in runs])
+            read = np.concatenate(
+                [read_range(file, split.uri, header, first, last - first) for first, last in runs]
+            )
+            values[begin:end] = read[np.searchsorted(there, some[begin:end])]
         yield values, Where(split.uri, 0, rows=some)
+
+
+def _at_once(runs: list[tuple[int, int]], most: int) -> Iterator[list[tuple[int, int]]]:
+    """Ranges together as far as they have at most so many rows; a longer one is cut."""
+    found, room = list[tuple[int, int]](), most
+    for first, last in runs:
+        for start in range(first, last, most):
+            stop = min(last, start + most)
+            if stop - start > room:
+                yield found
+                found, room = [], most
+            found.append((start, stop))
+            room -= stop - start
+    if found:
+        yield found
 
 
 def _runs(split: Split, header: Header, rows: Int64s) -> list[tuple[int, int]]:

@@ -11,6 +11,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path, PurePosixPath
 
 from embertide.errors import AccessDenied, InputError, ObjectMissing
@@ -164,7 +166,10 @@ class FoldersAbove:
         names = self._storage.names(folder)
         if len(names) < NAMES_AT_ONCE:
             return set(names)
-        return {name for start in _STARTS for name in self._storage.names(folder, start)}
+        if is_local(folder):
+            return set(self._storage.all_names(folder))
+        found = map_objects(_STARTS, partial(self._storage.names, folder))
+        return set(chain.from_iterable(found))
 
     def _look_in(self, folder: str, names: set[str]) -> TableSeen | None:
         for name in sorted(names):
