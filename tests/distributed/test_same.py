@@ -108,8 +108,17 @@ def _starts(every: tuple[tuple[int, int], ...]) -> Iterator[Any]:
     for turn, (mode, grid) in enumerate(STORED, 1):
         resumed = replace(mode, name=f"resumed-{mode.name}", start="resume")
         yield _run(resumed, f"cover {turn}/10", grid, SECOND)
-    yield _run(replace(TARGETS, name="targets-on-disk", storage="disk"), "step propagate features, "
-               "pyg example sage", (2, 1), SECOND)  # fmt: skip
+    on_disk = replace(TARGETS, name="targets-in-disk", storage="disk")
+    for turn, (mode, grid) in enumerate((
+        (replace(on_disk, graph=True), (1, 1)),
+        (replace(on_disk, graph=True, one_host=True), (2, 1)),
+        (on_disk, (1, 2)),
+        (replace(on_disk, panel=4), (2, 2)),
+        (replace(on_disk, name="targets-in-host", storage="host"), (2, 1)),
+    ), 1):  # fmt: skip
+        yield _run(mode, f"cover {turn}/5", grid, SECOND)
+    yield _run(replace(on_disk, name="targets-without-room", parts_bytes=0), "step propagate"
+               " features, pyg example sage", (2, 1), SECOND)  # fmt: skip
     for turn, (before, after) in enumerate(KEPT, 1):
         yield _run(_kept_on(before), f"cover {turn + 4}/8", after, SECOND)
         for part in range(1, PARTS + 1):
@@ -172,6 +181,7 @@ def test_cases_have_the_rows_of_a_whole_run(
         assert not mode.edges or sum("parts" in of for of in facts) >= 2
     elif mode.start == "targets" and grid == (1, 1):
         assert sum(of["edges"] for of in facts) < 0.6 * sum(of["all edges"] for of in facts)
+        assert not mode.graph or sum("graph" in of for of in facts) > len(facts) / 2
 
 
 @pytest.mark.dgl

@@ -92,6 +92,31 @@ def test_a_spilled_run_keeps_no_rows_for_the_next_one(job: Path, tmp_path: Path)
     assert not (job.parent / "embeddings" / "_layers").exists()
 
 
+def test_rows_of_some_nodes_are_computed_alone_beside_features_on_disk(
+    job: Path, tmp_path: Path
+) -> None:
+    whole, output = run(job), str(job.parent / "embeddings")
+    ids, vectors = embertide.read(output, version=whole["version"]).to_numpy()
+    wanted = sorted(ids.tolist())[:: NODES // 20]
+    manifest = yaml.safe_load(job.read_text())
+    manifest["spec"]["inference"] = {"targets": {"ids": wanted}}
+    some = job.with_name("some.yaml")
+    some.write_text(yaml.safe_dump(manifest))
+    limit = machine_bytes(MEMORY * MIB - IMPORTS_BYTES, 1) if LIMITS else None
+    report = run(some, "--memory", f"{MEMORY}MiB", "--scratch", str(tmp_path), limit=limit)
+    chosen, (memory,) = report["chosen"], report["memory"]
+    assert (chosen["rows"], chosen["why"]) == (len(wanted), "")
+    assert chosen["edges"] < chosen["all_edges"] / 100
+    assert memory["peak_bytes"] - memory["baseline_bytes"] <= 1.1 * memory["planned_bytes"]
+    # The features, as they were read.
+    assert report["workers"][0]["scratch_bytes_written"] == NODES * WIDTH * 4
+    found = {id_: row.tobytes() for id_, row in zip(ids.tolist(), vectors, strict=True)}
+    some_ids, some_vectors = embertide.read(f"{output}/_targets").to_numpy()
+    assert sorted(some_ids.tolist()) == wanted
+    for id_, row in zip(some_ids.tolist(), some_vectors, strict=True):
+        assert row.tobytes() == found[id_]
+
+
 def test_a_disk_without_room_ends_the_run_and_publishes_nothing(job: Path, tmp_path: Path) -> None:
     """Where a file gets no room: past the largest size that this process may give one."""
     end_without_room(tmp_path, job, MEMORY, room=64, needed=128)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -59,7 +60,7 @@ SCRATCH = "scratch"
 """Folder of what is on disk."""
 EVERY_ROW = 1000
 """More than any type has: all rows are computed a second time."""
-WHY_ON_DISK = "tensors of nodes are on disk, since they exceed the memory of a worker"
+WHY_NO_ROOM = r"what they are made of takes [0-9.]+ KiB in memory, and tensors are on disk,.*"
 SETS = ((5,), (2,), (3, 60, 85, 96), tuple(range(0, NODES, 7)))
 """An ordinary node, a hub, some with no in-edges among them, many."""
 
@@ -78,7 +79,9 @@ class Mode:
         one_host: workers read each other's rows in place, whatever their number.
         storage: where tensors of nodes are: on ``disk`` the graph is there too, in a second run,
             where it can be; ``host`` memory is that beside a GPU.
+        graph: of ``targets`` the graph is on disk, too, where it can be.
         panel: columns of a tensor that are in memory, or on the device, at a time.
+        parts_bytes: that rows that are computed alone may take there.
         late: lanes whose copies to and from a device are as late as they may be.
         values: the most that a tensor may have on the device.
         summed: the most columns of a repeated sum that the device has memory for another sum of.
@@ -93,7 +96,9 @@ class Mode:
     kept_on: tuple[int, int] | None = None
     one_host: bool = False
     storage: Literal["memory", "disk", "host"] = "memory"
+    graph: bool = False
     panel: int = 3
+    parts_bytes: int = 1 << 20
     late: Collection[Lane] = ("to device", "to host")
     values: int | None = None
     summed: int | None = None
@@ -161,7 +166,10 @@ class Worker:
             late = LateLanes(self._mode.late, self._mode.values)
             files = HostStore(late if device.type == "cpu" else lanes_of(device))
         panel = self._mode.panel if files is not None else self._in_memory.panel
-        self._rank.ctx = replace(self._in_memory, scratch=files, panel=panel)
+        room = self._mode.parts_bytes if files is not None else 0
+        self._rank.ctx = replace(
+            self._in_memory, scratch=files, panel=panel, parts_bytes=room, spills_graph=False
+        )
 
     def narrow(self, program: Program) -> None:
         """The graph has the relations alone that a program reads, as in a job that runs it: rows
@@ -290,9 +298,8 @@ def run_cases(
         if key not in workers:
             workers[key] = Worker(exchange, case, mode, folder)
         if mode.start == "targets":
-            on_disk = mode.storage != "memory"
             workers[key].place(mode.storage)
-            answers[name] = _chosen(workers[key], case, WHY_ON_DISK if on_disk else "")
+            answers[name] = _chosen(workers[key], case, mode)
         elif mode.start == "resume":
             answers[name] = _resumed(workers[key], case, mode, _store(folder, name), keeps)
         elif mode.storage != "memory":
@@ -364,17 +371,14 @@ def _elsewhere(worker: Worker, case: Case, mode: Mode) -> Answer:
 
 def _with_the_graph(worker: Worker, program: Program, mode: Mode, answer: Answer) -> None:
     """All rows with the graph on disk, too, where it can be. Collective."""
-    target, files = target_of(worker.ctx), worker.ctx.scratch
-    at, job = worker.exchange.grid.shape, worker.ctx.job
-    problem = graph_problem(job, program, at, in_place=target.in_place)
-    # Steps run in the order that they have, for which other rows may be best.
-    sliced = as_given(program, target).grid.feature > 1
-    if problem or (sliced and any(step.pairs for step in program.steps)):
-        return
+    files = worker.ctx.scratch
     assert isinstance(files, Scratch)
-    spilled_sort.PART_EDGES = 12 if worker.typed else 32
     read, written, held = files.read, files.written, files.held
-    undo, csrs = worker.build_on_disk(program)
+    on_disk = _graph_on_disk(worker, program)
+    if on_disk is None:
+        return
+    undo, csrs = on_disk
+    del on_disk
     kept = [4 * (1 + csr.weighted) * part.nnz for csr in csrs for part in csr.spilled]
     # Features have files of their own.
     features = [(csr.features.width, csr) for csr in csrs if csr.features is not None]
@@ -385,12 +389,26 @@ def _with_the_graph(worker: Worker, program: Program, mode: Mode, answer: Answer
     del csrs
     answer.others["with the graph on disk"] = _copied(worker.run(program)[0])
     moved = files.read - read, files.written - written
-    if worker.exchange.grid.world == 1 or (worker.typed and at.feature == 1):
+    if worker.exchange.grid.world == 1 or (worker.typed and worker.exchange.grid.feature == 1):
         answer.moved = *moved, *worker.planned(program)
     _, checked = worker.run(program, EVERY_ROW)
     assert checked is not None
     answer.wrong += _faults(checked, mode)
     undo()
+
+
+def _graph_on_disk(
+    worker: Worker, program: Program
+) -> tuple[Callable[[], None], list[SpilledCsr]] | None:
+    """Build the graph there, if it can be; see :meth:`Worker.build_on_disk`. Collective."""
+    target, at, job = target_of(worker.ctx), worker.exchange.grid.shape, worker.ctx.job
+    problem = graph_problem(job, program, at, in_place=target.in_place)
+    # Steps run in the order that they have, for which other rows may be best.
+    sliced = as_given(program, target).grid.feature > 1
+    if problem or (sliced and any(step.pairs for step in program.steps)):
+        return None
+    spilled_sort.PART_EDGES = 12 if worker.typed else 32
+    return worker.build_on_disk(program)
 
 
 def _copied(rows: Rows) -> Rows:
@@ -472,14 +490,15 @@ def _drop(store: LayerStore, layer: int) -> None:
                 store.drop(name)
 
 
-def _chosen(worker: Worker, case: Case, why: str) -> Answer:
-    """All rows, and some sets of them alone; all are computed a second time.
-
-    Args:
-        why: the reason that is to be given for computing all rows.
-    """
+def _chosen(worker: Worker, case: Case, mode: Mode) -> Answer:
+    """All rows, and some sets of them alone; all are computed a second time."""
     program, rank = case.program, worker.exchange.grid.rank
-    whole, _ = worker.run(program)
+    worker.place(mode.storage)
+    undo = _graph_on_disk(worker, program) if mode.graph else None
+    whole = _copied(worker.run(program)[0])
+    why = "" if mode.storage == "memory" or mode.parts_bytes else WHY_NO_ROOM
+    if undo is not None and any(step.edge_columns for step in program.steps):
+        why = "features of edges are on disk, of which rows alone have none"
     answer = Answer(whole, facts={"edges": 0, "all edges": 0})
     # Some steps may round in another way among other rows, and workers of several hosts add up
     # in another order.
@@ -506,10 +525,13 @@ def _chosen(worker: Worker, case: Case, why: str) -> Answer:
                 answer.wrong.append(f"{beyond} rows are beyond the self-check's bound")
             if alone and not worker.typed and not checked.rows:
                 answer.wrong.append("the self-check has seen no row")
-            if facts.why != why or not 0 <= facts.edges <= facts.all_edges:
+            if not re.fullmatch(why, facts.why) or not 0 <= facts.edges <= facts.all_edges:
                 answer.wrong.append(str(facts))
             answer.facts["edges"] += facts.edges
             answer.facts["all edges"] += facts.all_edges
+    if undo is not None:
+        answer.facts["graph"] = 1
+        undo[0]()
     return answer
 
 

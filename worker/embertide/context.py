@@ -34,6 +34,8 @@ class RunContext:
         scratch: where the tensors of nodes are while parts of them are where layers are computed:
             on disk, or in host memory beside a GPU; None: all of them are where layers are.
         panel: columns of a tensor that are in memory at a time; 0 without ``scratch``.
+        parts_bytes: that the largest parts of tensors take there at a time, and so may rows that
+            are computed alone; 0 without ``scratch``.
         spills_graph: whether edges and the graph are in ``scratch`` too.
         span: the part of a stage that :meth:`progress` tells of; 0 to 1 is the whole stage.
     """
@@ -49,6 +51,7 @@ class RunContext:
     ahead: Callable[[float, int], None] = lambda _until, _edges: None
     scratch: Store | None = None
     panel: int = 0
+    parts_bytes: int = 0
     spills_graph: bool = False
     span: tuple[float, float] = (0.0, 1.0)
 

@@ -49,7 +49,7 @@ class Csr:
         """Whether edges have weights."""
         return self.weights is not None
 
-    def parts(self) -> Iterator[tuple[slice, Csr]]:
+    def parts(self, _wanted: torch.Tensor | None = None) -> Iterator[tuple[slice, Csr]]:
         """All rows at once: a graph in memory is one part, see :class:`SpilledCsr`."""
         yield slice(0, self.rows), self
 

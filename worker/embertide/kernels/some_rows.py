@@ -7,12 +7,13 @@ import torch
 from embertide.kernels import native
 from embertide.kernels.csr import Csr, id_type
 from embertide.kernels.memory import empty_as
+from embertide.kernels.spilled_csr import AnyCsr
 
 _EDGES = 1 << 22
 """Edges that are looked at at a time, without the native kernels."""
 
 
-def sources_of(csr: Csr, wanted: torch.Tensor, nodes: int) -> torch.Tensor:
+def sources_of(csr: AnyCsr, wanted: torch.Tensor, nodes: int) -> torch.Tensor:
     """[nodes] bool: the sources of the edges of some rows; takes time for these edges alone.
 
     Args:
@@ -20,11 +21,12 @@ def sources_of(csr: Csr, wanted: torch.Tensor, nodes: int) -> torch.Tensor:
         nodes: how many of the source type there are.
     """
     marked = torch.zeros(nodes, dtype=torch.bool)
-    rows = wanted.nonzero().squeeze(1)
-    if native.lib is not None:
-        native.lib.mark_sources(csr.indptr, csr.cols, rows, marked.view(torch.uint8))
-    else:
-        _mark_sources(csr, rows, marked)
+    for span, part in csr.parts(wanted):
+        rows = wanted[span].nonzero().squeeze(1)
+        if native.lib is not None:
+            native.lib.mark_sources(part.indptr, part.cols, rows, marked.view(torch.uint8))
+        else:
+            _mark_sources(part, rows, marked)
     return marked
 
 
@@ -43,19 +45,21 @@ def _mark_sources(csr: Csr, rows: torch.Tensor, marked: torch.Tensor) -> None:
         first = last
 
 
-def targets_of(csr: Csr, sources: torch.Tensor) -> torch.Tensor:
+def targets_of(csr: AnyCsr, sources: torch.Tensor) -> torch.Tensor:
     """[rows] bool: the rows that have an edge from one of some sources.
 
     Args:
         sources: [nodes of the source type] bool.
     """
     marked = torch.zeros(csr.rows, dtype=torch.bool)
-    if bool(sources.any()):
+    if not bool(sources.any()):
+        return marked
+    for span, part in csr.parts():
         if native.lib is not None:
-            sources, marks = sources.view(torch.uint8), marked.view(torch.uint8)
-            native.lib.mark_targets(csr.indptr, csr.cols, sources, marks)
+            marks = marked[span].view(torch.uint8)
+            native.lib.mark_targets(part.indptr, part.cols, sources.view(torch.uint8), marks)
         else:
-            _mark_targets(csr, sources, marked)
+            _mark_targets(part, sources, marked[span])
     return marked
 
 
@@ -86,12 +90,12 @@ def edges_of(csr: Csr, rows: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor
 
 
 def take_rows(
-    csr: Csr, rows: torch.Tensor, wanted: torch.Tensor, numbers: torch.Tensor, first: int
+    csr: AnyCsr, rows: torch.Tensor, wanted: torch.Tensor, numbers: torch.Tensor, first: int
 ) -> Csr:
     """Some rows alone, without features: row k is ``rows[k]``, without edges unless wanted.
 
     Args:
-        rows: [n] int64, in any order.
+        rows: [n] int64, ascending.
         wanted: [n] bool, which of these rows have their edges.
         numbers: [N + 1] int64, the new number of each node that is a source, ascending; the last
             is how many there are.
@@ -100,16 +104,35 @@ def take_rows(
     indptr = torch.zeros(len(rows) + 1, dtype=torch.int64)
     torch.cumsum(_lengths(csr, rows, wanted), 0, out=indptr[1:])
     count, of_type = int(indptr[-1]), id_type(int(numbers[-1]))
-    if native.lib is None:
-        edges = edges_of(csr, rows, wanted)
-        weights = None if csr.weights is None else csr.weights[edges]
-        return Csr(first, indptr, numbers[csr.cols[edges].long()].to(of_type), weights)
-    cols = empty_as(csr.cols.new_empty(0, dtype=of_type), count)
-    weights = None if csr.weights is None else empty_as(csr.weights, count)
-    native.lib.take_rows(csr.indptr, csr.cols, csr.weights, rows, numbers, indptr, cols, weights)
+    cols = empty_as(torch.empty(0, dtype=of_type), count)
+    weights = empty_as(torch.empty(0), count) if csr.weighted else None
+    every = torch.zeros(csr.rows, dtype=torch.bool)
+    every[rows[wanted]] = True
+    for span, part in csr.parts(every):
+        low, high = torch.searchsorted(rows, torch.tensor([span.start, span.stop])).tolist()
+        ends = indptr[low : high + 1]
+        some = slice(int(ends[0]), int(ends[-1]))
+        own, own_cols = rows[low:high] - span.start, cols[some]
+        own_weights = None if weights is None else weights[some]
+        if native.lib is None:
+            edges = edges_of(part, own, wanted[low:high])
+            own_cols.copy_(numbers[part.cols[edges].long()])
+            if own_weights is not None and part.weights is not None:
+                own_weights.copy_(part.weights[edges])
+            continue
+        native.lib.take_rows(
+            part.indptr,
+            part.cols,
+            part.weights,
+            own,
+            numbers,
+            ends - ends[0],
+            own_cols,
+            own_weights,
+        )
     return Csr(first, indptr, cols, weights)
 
 
-def _lengths(csr: Csr, rows: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+def _lengths(csr: AnyCsr, rows: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
     """[n] int64 edges of some rows, none unless wanted."""
     return (csr.indptr[rows + 1] - csr.indptr[rows]) * wanted

@@ -181,15 +181,21 @@ class SpilledCsr:
         """Edges, the non-zeros of all rows."""
         return int(self.indptr[-1])
 
-    def parts(self) -> Iterator[tuple[slice, Csr]]:
+    def parts(self, wanted: torch.Tensor | None = None) -> Iterator[tuple[slice, Csr]]:
         """The rows of each part and their edges; the next part is read while one is gone over.
+
+        Args:
+            wanted: [rows] bool; parts without any of these are left out. None: all are wanted.
 
         Raises:
             StorageError: the disk cannot be read.
         """
+        every = enumerate(self._spans())
+        some = [own for own in every if wanted is None or bool(wanted[own[1]].any())]
         with DiskThreads() as disk:
-            reads = (partial(self._read, number) for number in range(len(self.spilled)))
-            yield from zip(self._spans(), disk.ahead(reads), strict=True)
+            reads = (partial(self._read, number) for number, _ in some)
+            for (_, rows), csr in zip(some, disk.ahead(reads), strict=True):
+                yield rows, csr
 
     def read_rows(self, start: int, stop: int) -> Csr:
         """Rows ``start..stop`` in memory; the parts that have some of them are read.

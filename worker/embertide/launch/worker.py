@@ -153,6 +153,7 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
         ahead=pulse.ahead,
         scratch=_store(job, folder, rank, device) if order.panel else None,
         panel=order.panel,
+        parts_bytes=order.parts_bytes,
         spills_graph=order.spills_graph,
     )
     take, period = partial(_snapshot, ctx, order, clock, recorder), settings.snapshot_seconds

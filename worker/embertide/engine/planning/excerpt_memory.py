@@ -1,16 +1,20 @@
-"""What a worker takes to compute some rows alone beside the tensors of all, in the worst case.
+"""What a worker takes to compute some rows alone beside the tensors of all.
 
-How many rows that are is known only once the inputs are read, so all are planned for.
+How many rows that are is known only once the inputs are read. So all are planned for; with tensors
+on disk rows are computed alone if they take no more than the parts of tensors that are planned.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from embertide.engine.planning.graph import PlannedGraph
 from embertide.engine.planning.keeping import kept_bytes
-from embertide.footprint import FLOAT_BYTES
-from embertide.program.plans.boundaries import boundaries, results_of
+from embertide.footprint import FLOAT_BYTES, GraphSize
+from embertide.program.plans.boundaries import Part, boundaries, results_of
 from embertide.program.plans.flow import why_whole
 from embertide.program.plans.plan import Plan
+from embertide.program.steps.dry_run import DryRun
 
 _CUT_BYTES = 32
 """An edge of a layer graph of some rows while it is made: where the edge was, its source as it is
@@ -19,6 +23,8 @@ _KEPT_EDGE_BYTES = 12
 """The columns of the whole graph, which stay, and columns and weights of that of some rows."""
 
 
+_EXCERPT_EDGE_BYTES = 24
+"""An edge of some rows: its column and its weight, also in a block, and where it was."""
 _DISTANCE_BYTES = 64
 """A node while it is found which rows a change may move: distances as float64, and sets of rows."""
 
@@ -46,6 +52,28 @@ def excerpt_memory(plan: Plan, graph: PlannedGraph, *, rounded: bool, tolerant: 
     largest = max(size.edges.values(), default=0)
     edges = largest * _CUT_BYTES + graph.edges * _KEPT_EDGE_BYTES
     return (tensors + exact) // size.grid.workers + distances + edges // size.grid.graph
+
+
+def excerpt_bytes(part: Part, size: GraphSize, edges: Mapping[tuple[int, str], int]) -> int:
+    """Bytes of a worker for the tensors and graphs of some rows alone, at their peak.
+
+    Args:
+        part: of a plan in which features are in order.
+        size: the nodes of the rows, on as many workers as there are; the edges of a relation are
+            those of the layer that has the most.
+        edges: layer and relation -> edges that a worker has of the rows.
+    """
+    plan = part.plan
+    read = [
+        of
+        for of, name in plan.program.inputs.items()
+        if plan.last_reads.get(name, -1) >= part.first
+    ]
+    dry = DryRun(plan.program, size, read)
+    dry.alive.layouts |= dict.fromkeys(part.starts, ("rows",))
+    dry.run(part.ops)
+    cut = max(edges.values(), default=0) * _CUT_BYTES
+    return int(dry.peak) + sum(edges.values()) * _EXCERPT_EDGE_BYTES + cut
 
 
 def _feature_bytes(plan: Plan, graph: PlannedGraph) -> int:

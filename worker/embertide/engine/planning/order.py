@@ -22,6 +22,7 @@ class WorkOrder:
         model_digest: of the model's files that this was planned with; "": unknown.
         keep: the layers, from 1, that are kept for a next attempt.
         panel: columns of a tensor that are in memory at a time; 0: all tensors are in memory.
+        parts_bytes: that the largest parts of tensors take in memory at a time, then.
         spills_graph: edges and the graph are on disk, too.
         follows: what ``LATEST`` was before the inputs were listed.
         no_room: why nothing is kept: the version would not fit beside it; "" where it does.
@@ -37,6 +38,7 @@ class WorkOrder:
     model_digest: str = ""
     keep: list[int] = field(default_factory=list)
     panel: int = 0
+    parts_bytes: int = 0
     spills_graph: bool = False
     budget: str = ""
     follows: Follows = field(default_factory=Follows)

@@ -22,4 +22,5 @@ def stored_elsewhere(graph: PlannedGraph, plan: Plan, *, gpu: bool = False) -> P
     else:
         seconds = disk_seconds(costs.read, costs.written) * graph.size.workers
     moved = int(costs.disk), int(costs.read), int(costs.written)
-    return PlannedSpill(plan.target.panel, *moved, seconds, plan.target.spills_graph, costs.largest)
+    how = plan.target.spills_graph, costs.largest, int(costs.memory)
+    return PlannedSpill(plan.target.panel, *moved, seconds, *how)

@@ -78,21 +78,21 @@ def target_memory(
     """Stage -> bytes that a worker takes beyond those of a run of all nodes, at most.
 
     Args:
-        spills: tensors are on disk, so that all rows are computed, and those that are wanted are
-            copied to memory.
+        spills: tensors are on disk, and rows are computed alone where they take no more than the
+            parts of tensors; where all are computed, those that are wanted are copied to memory.
     """
     wanted = planned_targets(job, inputs)
     if wanted is None:
         return {}
     size = graph.size
     nodes, grid = sum(size.nodes.values()), size.grid
+    sets = nodes * (len(program.steps) + ID_BYTES)
     if spills:
         # One worker may have all of them, as far as it has so many rows.
         most = min(wanted, -(-max(size.nodes.values()) // grid.workers))
         width = sum(program.widths[name] for name in program.results.values())
-        copied = nodes + most * width * FLOAT_BYTES
-        return {"infer": copied, "publish": copied}
-    sets = nodes * (len(program.steps) + ID_BYTES)
+        copied = most * width * FLOAT_BYTES
+        return {"infer": sets + copied, "publish": nodes + copied}
     edges = graph.edges * (ID_BYTES + FLOAT_BYTES) // grid.graph
     features = nodes * inputs.width * FLOAT_BYTES // grid.workers
     return {"infer": sets + edges + features, "publish": nodes}

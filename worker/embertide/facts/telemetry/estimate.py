@@ -81,6 +81,7 @@ class PlannedSpill:
         seconds: about what that takes, all workers on one disk.
         graph: edges and the graph are there, too.
         largest: the operation whose part in memory is the largest, by its kind and its result.
+        parts_bytes: of the largest parts that are in memory at a time.
     """
 
     panel: int
@@ -90,6 +91,7 @@ class PlannedSpill:
     seconds: float
     graph: bool = False
     largest: str = ""
+    parts_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,12 @@ class Estimate:
         """Columns of a tensor that are at a time where layers are computed; 0: all are."""
         elsewhere = self.spill or self.staged
         return elsewhere.panel if elsewhere else 0
+
+    @property
+    def parts_bytes(self) -> int:
+        """Bytes of the largest parts of tensors that are there at a time; 0: all tensors are."""
+        elsewhere = self.spill or self.staged
+        return elsewhere.parts_bytes if elsewhere else 0
 
     @property
     def needs(self) -> GridNeeds | None:

@@ -108,6 +108,7 @@ def prepare(
             estimate.model_digest,
             [layer.layer for layer in estimate.layers if layer.kept and not no_room],
             estimate.panel,
+            estimate.parts_bytes,
             bool(estimate.spill and estimate.spill.graph),
             estimate.budget.sentence if estimate.budget else "",
             follows,

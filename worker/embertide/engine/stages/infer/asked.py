@@ -96,6 +96,11 @@ class Asked:
                 if types[name] in need.nodes:
                     join(wants, name, need.nodes[types[name]] & computed[types[name]])
 
+    def why_all(self) -> str:
+        """Why all rows are computed in place of these alone; "": they are not. Collective."""
+        every = (self.excerpts.why_not(part, need) for part, need in self.needs.items())
+        return next(filter(None, every), "")
+
     @property
     def parts(self) -> list[Part]:
         """Those that compute any row."""

@@ -8,7 +8,7 @@ resumed        all            a sealed layer                   checkpoints
 refreshed      all            the base's but stale rows        audit, or tolerance; checkpoints
 some nodes     asked          features, or a sealed layer
 over kept      asked and new  the base's but these rows
-on disk        all            features                         where tensors are
+on disk        any            any                              where tensors are
 =============  =============  ===============================  ============================
 """
 
@@ -190,34 +190,43 @@ def _kept(
 
 def _asked(engine: Engine, chosen: Chosen, keeping: Keeping | None) -> dict[str, torch.Tensor]:
     """The chosen rows of the results; after a layer that an earlier attempt has kept, if any."""
-    ctx, whole = engine.ctx, engine.whole
+    ctx = engine.ctx
     facts = ctx.graph_facts.chosen
     facts.rows = sum(int(rows.sum()) for rows in chosen.values())
     facts.all_rows = sum(len(rows) for rows in chosen.values())
-    facts.why = _why_all_rows(engine)
-    if facts.why:
-        every = drive(engine, All(engine))
-        types, names = whole.program.types, whole.program.results
-        own = {of: own_rows(whole, rows, of) for of, rows in chosen.items()}
-        return {key: rows[own[types[names[key]]].to(rows.device)] for key, rows in every.items()}
+    placement = engine.placement()
+    if ctx.device.type != "cpu":
+        return _those_of_all(engine, chosen, placement, 0, "rows are computed alone on a CPU only")
     if keeping is not None:
-        with closing(LayerKeeper(engine, engine.placement(), keeping)) as keeper:
+        with closing(LayerKeeper(engine, placement, keeping)) as keeper:
             for end, seal in keeper.sealed():
                 asked = asked_after(engine, chosen, end.at)
-                if (rows := keeper.restore(seal, asked.excerpt)) is not None:
+                why = asked.why_all()
+                if (rows := keeper.restore(seal, None if why else asked.excerpt)) is not None:
                     keeper.goes_on(end, seal)
+                    if why:
+                        del asked
+                        placement.go_on(end.at, rows)
+                        return _those_of_all(engine, chosen, placement, end.at, why)
                     asked.excerpts.store.take(rows)
                     return drive(engine, asked)
-    return drive(engine, asked_after(engine, chosen))
+    asked = asked_after(engine, chosen)
+    if why := asked.why_all():
+        del asked
+        return _those_of_all(engine, chosen, placement, 0, why)
+    return drive(engine, asked)
 
 
-def _why_all_rows(engine: Engine) -> str:
-    """Why all rows are computed, whichever are wanted; "": only those that these need."""
-    if engine.ctx.device.type != "cpu":
-        return "rows are computed alone on a CPU only"
-    if engine.ctx.scratch is not None:
-        return "tensors of nodes are on disk, since they exceed the memory of a worker"
-    return ""
+def _those_of_all(
+    engine: Engine, chosen: Chosen, placement: Placement, first: int, why: str
+) -> dict[str, torch.Tensor]:
+    """The chosen rows of the results of all rows, from an operation on with which a part begins."""
+    facts, whole = engine.ctx.graph_facts.chosen, engine.whole
+    facts.why, facts.edges, facts.all_edges = why, 0, 0
+    every = drive(engine, All(engine, first), placement=placement)
+    types, names = whole.program.types, whole.program.results
+    own = {of: own_rows(whole, rows, of) for of, rows in chosen.items()}
+    return {key: rows[own[types[names[key]]].to(rows.device)] for key, rows in every.items()}
 
 
 def infer_over_kept(

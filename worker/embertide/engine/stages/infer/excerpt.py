@@ -12,13 +12,15 @@ from itertools import pairwise
 
 import torch
 
+from embertide.engine.stages.infer.places import place_of
 from embertide.graph.exchange import Channel
 from embertide.graph.fetch import RowFetch
 from embertide.graph.graph import LayerGraph
 from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr
-from embertide.kernels.rows import gather_rows
+from embertide.kernels.rows import gather_rows, pick_rows
 from embertide.kernels.some_rows import edges_of, take_rows
+from embertide.kernels.spilled_csr import AnyCsr, in_memory
 from embertide.layouts import Layout, Loaded, Shard
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.frontier import Rows
@@ -48,7 +50,8 @@ class Excerpt:
         """Our shard of a tensor, of which the whole one is there."""
         shard = whole.tensors.to_keep(name)
         rows = self.of_ours(whole, whole.program.types[name], shard.layout)
-        return Shard(shard.layout, _some(shard.data, rows), shard.width)
+        _, (left, right) = place_of(whole, name, shard.layout)
+        return Shard(shard.layout, _some(shard.data, rows, right - left), shard.width)
 
     def features(
         self, whole: Execution, channel: Channel, node_type: str, loaded: Loaded
@@ -56,16 +59,16 @@ class Excerpt:
         """The features of our nodes, in order. Collective: every rank must call."""
         rows = self.of_ours(whole, node_type, "rows")
         if loaded.placed:
-            data = _some(loaded.data, rows)
+            data = _some(loaded.data, rows, loaded.width)
         elif channel.axis.size == 1:
-            data = _some(loaded.data, whole.locations[node_type][rows, 1].long())
+            data = _some(loaded.data, whole.locations[node_type][rows, 1].long(), loaded.width)
         else:
             first, _ = _place(whole, node_type, "rows")
             fetch = RowFetch(channel, whole.ranges[node_type], rows + first)
             data = fetch.of_loaded(loaded, whole.locations[node_type])
         return Loaded(torch.empty(0, dtype=torch.int64), data, placed=True)
 
-    def graph(self, whole: Execution, graph: LayerGraph, csr: Csr, wanted: Rows) -> LayerGraph:
+    def graph(self, whole: Execution, graph: LayerGraph, csr: AnyCsr, wanted: Rows) -> LayerGraph:
         """A layer graph with the edges of some rows, whose sources are all part of the excerpt.
 
         Args:
@@ -73,7 +76,8 @@ class Excerpt:
             wanted: [N] bool of the destination type.
         """
         source, destination = ends_of(graph.relation)
-        if all(bool(rows.all()) for rows in (wanted, self.rows[source], self.rows[destination])):
+        every = wanted, self.rows[source], self.rows[destination]
+        if isinstance(csr, Csr) and all(bool(rows.all()) for rows in every):
             return graph
         first, last = graph.targets.partition(whole.grid.p)
         start, stop = graph.origins.partition(whole.grid.p)
@@ -86,7 +90,8 @@ class Excerpt:
             assert isinstance(features, torch.Tensor)
             ours = slice(*graph.targets.within(whole.grid.rank))
             some = own[ours].nonzero().squeeze(1)
-            edges = edges_of(csr.slice(ours.start, ours.stop), some, wanted[ours][some])
+            own_edges = in_memory(csr).slice(ours.start, ours.stop)
+            edges = edges_of(own_edges, some, wanted[ours][some])
             features = features[edges]
         return LayerGraph(
             exchange=graph.exchange,
@@ -130,8 +135,10 @@ def excerpt_of(
     return Excerpt(every, before, parts)
 
 
-def _some(data: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """[k, d] some rows."""
+def _some(data: torch.Tensor, rows: torch.Tensor, width: int) -> torch.Tensor:
+    """[k, width] some rows."""
+    if data.dim() > 2:
+        return pick_rows(data, rows, width).contiguous()
     return gather_rows(data, rows.to(data.device))
 
 

@@ -6,18 +6,23 @@ from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 
 import torch
 
+from embertide.engine.planning.excerpt_memory import excerpt_bytes
 from embertide.engine.stages.infer.excerpt import Excerpt, excerpt_of
 from embertide.engine.stages.infer.loop import Engine
 from embertide.engine.stages.infer.store import RowStore
+from embertide.facts.telemetry.format import human_bytes
+from embertide.footprint import GraphSize
 from embertide.graph.graph import LayerGraph
 from embertide.graph.node_sets import any_rank
+from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr
 from embertide.kernels.some_rows import sources_of as sources_in
 from embertide.kernels.some_rows import targets_of
-from embertide.kernels.spilled_csr import SpilledFeatures, in_memory
+from embertide.kernels.spilled_csr import AnyCsr, SpilledFeatures, in_memory
 from embertide.kernels.torch_threads import on_one_thread
 from embertide.program.plans.boundaries import Part
 from embertide.program.plans.flow import wanted_in
@@ -30,6 +35,10 @@ from embertide.program.steps.frontier import Expand, GraphRows, Rows
 from embertide.program.steps.tensors import Tensors
 from embertide.spec.relations import ends_of
 
+NO_ROOM = (
+    "what they are made of takes {needed} in memory, and tensors are on disk, of which parts take"
+    " {room} there at a time"
+)
 PRIMITIVE = "refresh"
 """Under which the transfers are counted."""
 
@@ -88,7 +97,7 @@ class Excerpts:
         self._nodes = {name: ranges.nodes for name, ranges in engine.whole.ranges.items()}
         self._opened = (0, 0)
         self._graphs: dict[tuple[int, str], LayerGraph] = {}
-        self._csrs: dict[int, tuple[LayerGraph, Csr]] = {}
+        self._csrs: dict[int, tuple[LayerGraph, AnyCsr]] = {}
 
     # -- which rows --------------------------------------------------------------------------
 
@@ -106,13 +115,13 @@ class Excerpts:
         keys = sorted({(view.layer, view.relation) for view in views})
         self._graphs = {key: self.whole.graphs(*key) for key in keys}
         self._csrs = {
-            id(graph): self._csrs.get(id(graph), (graph, in_memory(graph.csr)))
+            id(graph): self._csrs.get(id(graph), (graph, graph.csr))
             for graph in self._graphs.values()
         }
 
     def edges_of(self, layer: int, relation: str) -> Csr:
         """The in-edges of our partition's rows, as they are stored."""
-        return self._csrs[id(self._graphs[layer, relation])][1]
+        return in_memory(self._csrs[id(self._graphs[layer, relation])][1])
 
     def sources(self, relation: str, rows: Rows) -> Rows:
         """The sources of all edges of some rows. Collective: every rank must call."""
@@ -155,6 +164,40 @@ class Excerpts:
         ours = {key: self._own_edges(key, wanted) for key in self._graphs}
         gathered = self.whole.exchange.all_objects(list(ours.values()))
         return dict(zip(ours, map(sum, zip(*gathered, strict=True)), strict=True))
+
+    def why_not(self, part: Part, need: Need) -> str:
+        """Why the rows that a part needs are not computed alone; "": they are. The same on all
+        ranks. Collective: every rank must call.
+
+        They are where the tensors of all rows are in memory, and where those of these rows take no
+        more there than the parts of tensors that are on disk.
+        """
+        ctx, whole = self._engine.ctx, self.whole
+        if ctx.scratch is None:
+            return ""
+        if any(isinstance(graph.features, SpilledFeatures) for graph in self._graphs.values()):
+            return "features of edges are on disk, of which rows alone have none"
+        keys = list(self._graphs)
+        ours = [self._own_edges(key, need.graphs) for key in keys]
+        gathered = whole.exchange.all_objects(ours)
+        edges = dict(zip(keys, map(max, zip(*gathered, strict=True)), strict=True))
+        most, workers = dict[str, int](), whole.grid.world
+        for (_, relation), count in edges.items():
+            most[relation] = max(count * workers, most.get(relation, 0))
+        options = ctx.job.spec.inference
+        size = GraphSize(
+            nodes={of: workers * _most(need.nodes.get(of), ranges)
+                   for of, ranges in whole.ranges.items()},
+            edges={of: most.get(of, 0) for of in part.plan.program.relations},
+            grid=whole.grid.shape,
+            group_bytes=options.group_bytes,
+            depth=options.depth,
+            in_place=whole.exchange.channel("world", "features").in_place,
+        )  # fmt: skip
+        needed = excerpt_bytes(part, size, edges)
+        if needed <= ctx.parts_bytes:
+            return ""
+        return NO_ROOM.format(needed=human_bytes(needed), room=human_bytes(ctx.parts_bytes))
 
     def _own_edges(self, key: tuple[int, str], wanted: GraphRows | None) -> int:
         graph = self._graphs[key]
@@ -255,6 +298,13 @@ class Excerpts:
             assert not isinstance(features, SpilledFeatures)
             checker.take_edges(layer, name, replace(rows, features=features))
         return checker
+
+
+def _most(rows: Rows | None, ranges: RowRanges) -> int:
+    """The most of some rows that a worker owns; one at least."""
+    if rows is None:
+        return 1
+    return max(1, *(int(rows[first:last].sum()) for first, last in pairwise(ranges.workers)))
 
 
 def _placed(plan: Plan, kept: Collection[str] = ()) -> Plan:
