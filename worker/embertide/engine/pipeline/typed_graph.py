@@ -111,8 +111,9 @@ def load_types(ctx: RunContext, inputs: Inputs, *, later: bool = False) -> dict[
     given = ctx.job.spec.input.nodes
     splits = [inputs.by_nodes[node.name] for node in given]
     shares = ctx.parts([max(1, of_type.feature_rows) for of_type in splits])
-    remote = are_remote([*inputs.features, *inputs.table])
-    with arrow_on_the_heap() if remote else nullcontext():
+    # To give memory back takes longer than to read what a few nodes need.
+    many = not later and are_remote([*inputs.features, *inputs.table])
+    with arrow_on_the_heap() if many else nullcontext():
         return {
             node.name: load_nodes(share, node, of_type, later=later)
             for share, node, of_type in zip(shares, given, splits, strict=True)
