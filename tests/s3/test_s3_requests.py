@@ -177,8 +177,8 @@ def test_rows_come_with_the_header_that_says_where_they_are(storage: Storage, ro
     whole = split_features(storage, features, 1 << 20, "dense")
     halves = split_features(storage, features, 1 << 10, "dense")
     assert (len(whole), len(halves)) == (1, 2)
-    # Of each array: what it is and its rows; where a split begins later, its header comes first.
-    for (split,), requests in (whole, 2), (halves[1:], 4):
+    # The rows of each array; of ids, where a split begins later, their header comes first.
+    for (split,), requests in (whole, 2), (halves[1:], 3):
         asked(storage)
         (batch,) = read_features(storage, features, "dense", split, FeatureSchema(4))
         assert asked(storage) == {"GetObject": requests}

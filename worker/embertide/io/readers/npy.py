@@ -97,7 +97,11 @@ class Header:
     def from_json(cls, data: Mapping[str, Any]) -> Header:
         """The header that :meth:`to_json` described."""
         return cls(
-            tuple(data["shape"]), data["fortran"], np.dtype(data["dtype"]), data["offset"], True
+            tuple(data["shape"]),
+            data["fortran"],
+            np.dtype(data["dtype"]),
+            data["offset"],
+            data["in_archive"],
         )
 
 
@@ -242,7 +246,7 @@ def split_npy(
 
 def split_rows(info: ObjectInfo, header: Header, target_bytes: int) -> list[Split]:
     """Row ranges of one array, about ``target_bytes`` each."""
-    array = header.to_json() if header.in_archive else None
+    array = header.to_json()
     return [
         replace(Split.of(info, start, stop, (stop - start) * header.row_bytes), array=array)
         for start, stop in split_ranges(header.rows, header.rows * header.row_bytes, target_bytes)

@@ -37,7 +37,7 @@ class Split:
         row_groups: those of a parquet object that hold the rows, else None.
         base: number of rows in the objects before this one (text: bytes, which is unused).
         ids_uri: the object with the ids of npy rows, with its ``ids_size`` and ``ids_etag``.
-        array: where rows of an npz, or a file of torch, lie, by :meth:`npy.Header.to_json`.
+        array: where rows of an array lie, by :meth:`npy.Header.to_json`.
         names: columns that are stored under another name -> that name.
         constants: columns with one value in all rows -> that value as text, None for null.
         deleted: the rows that no longer count, see :func:`layout.pack_rows`; "" for none.
