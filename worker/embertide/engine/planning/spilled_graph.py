@@ -76,16 +76,18 @@ class SpilledGraph:
 
     Attributes:
         graph: on the grid that computes the layers.
-        disk: bytes of its files while layers are computed.
+        fanout: in-edges that each layer samples of a node; None: all of them.
         building: bytes of files that are gone by then.
         read, written: bytes so far.
     """
 
     graph: PlannedGraph
-    disk: float = 0.0
+    fanout: Sequence[int] | None = None
     building: float = 0.0
     read: float = 0.0
     written: float = 0.0
+    _whole: float = 0.0
+    _layers: dict[int, float] = field(default_factory=dict)
     _passes: set[tuple[object, ...]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -105,12 +107,24 @@ class SpilledGraph:
             counted = edges * size.end_bytes / 2 if size.workers > 1 else 0.0
             loops = size.nodes / size.workers if relation.edge.adds_loops else 0.0
             csr = (edges + loops) * _column_bytes(relation, size)
-            self.read += ends + counted + keys + (csr if size.feature > 1 else 0.0)
-            # All workers of a partition have its edges.
-            self.written += keys + size.feature * csr
-            self.disk += size.feature * csr
+            # All workers of a partition have its edges, of samples those alone.
+            members = size.feature if self.fanout is None else 1
+            self.read += ends + counted + keys + (csr if members > 1 else 0.0)
+            self.written += keys + members * csr
+            self._whole += members * csr
             sorted_bytes = max(sorted_bytes, keys)
         self.building += sorted_bytes
+
+    @property
+    def disk(self) -> float:
+        """Bytes of its files while layers are computed; samples are those of two layers."""
+        pairs = (own + self._layers.get(layer + 1, 0.0) for layer, own in self._layers.items())
+        return self._whole + max(pairs, default=0.0)
+
+    def _write(self, view: EdgeView, size_bytes: float) -> None:
+        self.written += size_bytes
+        layer = self._seen(view).layer
+        self._layers[layer] = self._layers.get(layer, 0.0) + size_bytes
 
     @property
     def part(self) -> float:
@@ -149,14 +163,13 @@ class SpilledGraph:
             if not isinstance(step, Message) or not step.edge_columns:
                 continue
             features = self._edges(view) * relation.feature_bytes
-            key = "features", view.loops, step.loop_features, step.relation
+            key = "features", self._seen(view), step.loop_features
             if view.loops != "keep" and key not in self._passes:
                 self._passes.add(key)
                 kept = view._replace(loops="keep")
                 own = self._edges(kept) * relation.feature_bytes
                 self.read += self._bytes(kept, weighted=False) + own
-                self.written += features
-                self.disk += features
+                self._write(view, features)
             self.read += features
 
     def read_degrees(self, step: Step) -> None:
@@ -164,17 +177,35 @@ class SpilledGraph:
         view = step.edges
         if view is None:
             return
-        if view.loops != "keep" and ("loops", _seen(view)) not in self._passes:
-            self._passes.add(("loops", _seen(view)))
+        self._sample(view)
+        if view.loops != "keep" and ("loops", self._seen(view)) not in self._passes:
+            self._passes.add(("loops", self._seen(view)))
             self.read += self._bytes(view._replace(loops="keep"), weighted=view.edge_weight)
-            self.written += self._csr(view)
-            self.disk += self._csr(view)
+            self._write(view, self._csr(view))
         for end, by_weight in sorted(step.degrees_needed):
             weighted = by_weight and view.edge_weight and self._is_weighted(view)
             if end == "out":
                 self._find_sources([view])
             if end == "out" or weighted:
                 self._once([view], end, weighted)
+
+    def _sample(self, view: EdgeView) -> None:
+        """A layer's sample is drawn from all edges, once."""
+        whole = EdgeView(view.layer, relation=view.relation)
+        if self.fanout is None or ("sample", whole) in self._passes:
+            return
+        self._passes.add(("sample", whole))
+        relation, size = self.graph.relations[view.relation], self.graph.size
+        of_all = size.of_relation(view.relation)
+        loops = of_all.nodes * relation.edge.adds_loops
+        carried = _column_bytes(relation, of_all)
+        self.read += (of_all.edges + loops) / of_all.workers * carried
+        sample = self._edges(whole) * of_all.graph / of_all.workers
+        self._write(whole, sample * carried)
+        if of_all.feature > 1:
+            columns = self._csr(whole)
+            self.read += columns / of_all.feature
+            self._write(whole, columns * (of_all.feature - 1) / of_all.feature)
 
     def _find_sources(self, views: Sequence[EdgeView], *, pairs: bool = False) -> None:
         """Workers that read in place count what they read of others, for each set of relations;
@@ -184,7 +215,7 @@ class SpilledGraph:
 
     def _once(self, views: Sequence[EdgeView], *what: object) -> None:
         """Go over the edges of some graphs, unless that was done."""
-        key = (*what, *map(_seen, views))
+        key = (*what, *map(self._seen, views))
         if key not in self._passes:
             self._passes.add(key)
             self.read += sum(map(self._csr, views))
@@ -208,15 +239,17 @@ class SpilledGraph:
         size = self.graph.size.of_relation(view.relation)
         # Other self-loops take the place of those that the job adds, but for one more each.
         own = relation.edge.adds_loops and view.loops in ("keep", "more")
-        loops = size.nodes * (own + (view.loops in ("single", "replace", "more")))
-        return (size.edges + loops) / size.graph
+        edges = size.edges + size.nodes * own
+        if self.fanout is not None:
+            edges = min(edges, size.nodes * self.fanout[view.layer])
+        return (edges + size.nodes * (view.loops in ("single", "replace", "more"))) / size.graph
 
-
-def _seen(view: EdgeView) -> EdgeView:
-    """The same for all views that see the same graph, and in all layers."""
-    if view.loops == "keep":
-        return EdgeView(0, relation=view.relation)
-    return view._replace(layer=0)
+    def _seen(self, view: EdgeView) -> EdgeView:
+        """The same for all views that see the same graph, in all layers that have it."""
+        layer = 0 if self.fanout is None else view.layer
+        if view.loops == "keep":
+            return EdgeView(layer, relation=view.relation)
+        return view._replace(layer=layer)
 
 
 def _column_bytes(relation: PlannedRelation, size: Size) -> int:
@@ -224,6 +257,8 @@ def _column_bytes(relation: PlannedRelation, size: Size) -> int:
     return size.index_bytes + relation.carried_bytes
 
 
-def spilled_graph(graph: PlannedGraph, *, spills: bool) -> SpilledGraph | None:
+def spilled_graph(
+    graph: PlannedGraph, fanout: Sequence[int] | None = None, *, spills: bool
+) -> SpilledGraph | None:
     """What the graph takes on disk; None where it is in memory."""
-    return SpilledGraph(graph) if spills else None
+    return SpilledGraph(graph, fanout) if spills else None
