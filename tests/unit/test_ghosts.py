@@ -3,19 +3,21 @@ referred to."""
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
-from embertide.kernels.ghosts import Ledger, ghost, let_go, seen
+from embertide.kernels.ghost_store import GhostStore
+from embertide.kernels.ghosts import Ledger, ghost
 from embertide.kernels.memory import as_type, copy_of, empty_as
 from embertide.kernels.nodewise import add_times_, head_dot
+from embertide.kernels.scratch import Scratch
 from embertide.kernels.segments import Reduce, Segments
+from tests.support.measured import Measured
 
 Of = Callable[[Any, Any], Any]
 OPERATIONS: dict[str, Of] = {
@@ -68,18 +70,42 @@ def test_bytes_count_as_long_as_anything_refers_to_them() -> None:
     assert ledger.alive == 80
 
 
-def test_a_tensor_that_is_counted_by_its_name_counts_once_it_has_none() -> None:
-    named = 40.0
-    ledger = Ledger(lambda: named)
-    x = seen(ledger, (10, 1), torch.float32)
-    view = x[:]
-    assert (ledger.alive, ledger.peak) == (0, 40)
-    named = 0.0
-    let_go(x)
-    del x
-    assert ledger.alive == 40
-    del view
-    assert (ledger.alive, ledger.peak) == (0, 40)
+def test_a_store_of_ghosts_counts_what_a_disk_moves(tmp_path: Path) -> None:
+    """Panels of 4 of 10 columns, read across them, and blocks that a mover goes over."""
+    rows, ghosts, disk = 3 * 1024, GhostStore(Ledger()), Scratch(tmp_path)
+    for store in (ghosts, disk):
+        file, whole = store.empty(rows, 10, 4), store.empty(rows, 10)
+        for first in (0, 4, 8):
+            file.write_columns(first, store.room(rows, min(4, 10 - first)))
+        for first, last in ((0, 4), (2, 6), (8, 10), (0, 10)):
+            file.read_columns(first, last)
+            whole.read_columns(first, last)
+        with store.mover() as mover:
+            spans = [(0, 1024), (1024, 2048), (2048, 3072)]
+            parts = mover.ahead(partial(file.read_rows, *span) for span in spans)
+            for (first, _), part in zip(spans, parts, strict=True):
+                mover.write(partial(whole.write_rows, first), part)
+        file.close()
+        assert store.of(whole.data) is whole
+    counts = [(at.read, at.written, at.held, at.most, at.count) for at in (ghosts, disk)]
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize(("staged", "most"), [(False, 3 + 2), (True, 3 + 2 + 3)])
+def test_a_mover_of_ghosts_has_the_next_part_and_the_last_one(staged: bool, most: int) -> None:
+    """A part of three columns makes two; a disk reads the next one when the last is written."""
+    ledger = Ledger()
+    store = GhostStore(ledger, staged)
+    made, file = store.empty(100, 8, 2), store.empty(100, 12, 3)
+    with store.mover() as mover:
+        reads = (partial(file.read_columns, at, at + 3) for at in (0, 3, 6, 9))
+        for part in mover.ahead(reads, after_writes=True):
+            result = part[:, :2] * 1.0
+            mover.write(partial(made.write_columns, 0), result)
+            del part, result
+    assert ledger.alive == 0
+    # While one is computed.
+    assert ledger.peak == 400 * (most + (2 if staged else 3))
 
 
 def test_rows_may_be_a_fraction() -> None:
@@ -87,32 +113,6 @@ def test_rows_may_be_a_fraction() -> None:
     x = ghost(ledger, (10 / 3, 3))
     assert (x * 2).shape == (10 / 3, 3)
     assert ledger.peak == pytest.approx(2 * 40)
-
-
-class Measured(TorchDispatchMode):
-    """Bytes of the tensors that are alive, and the most that ever were."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.alive = self.peak = 0
-        self._sizes: dict[int, int] = {}
-
-    def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(made):
-            if isinstance(tensor, torch.Tensor):
-                self._note(tensor.untyped_storage())
-        return made
-
-    def _note(self, storage: torch.UntypedStorage) -> None:
-        if storage._cdata not in self._sizes:
-            self._sizes[storage._cdata] = storage.nbytes()
-            self.alive += storage.nbytes()
-            self.peak = max(self.peak, self.alive)
-            weakref.finalize(storage, self._gone, storage._cdata)
-
-    def _gone(self, at: int) -> None:
-        self.alive -= self._sizes.pop(at)
 
 
 @pytest.mark.parametrize("reduce", get_args(Reduce))

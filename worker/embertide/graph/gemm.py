@@ -29,6 +29,7 @@ from embertide.kernels.epilogue import Epilogue
 from embertide.kernels.ghosts import on_ghosts
 from embertide.kernels.memory import empty_as
 from embertide.kernels.spmm import multiply
+from embertide.layouts import Layout
 
 ROUND_BYTES = 4 << 20
 """Bytes of the whole rows that travel in a round: what is in flight stays small however many rows a
@@ -59,9 +60,9 @@ def linear(
     return out
 
 
-def _count_ring(channel: Channel, ranges: RowRanges, width: int) -> None:
+def _count_ring(channel: Channel, ranges: RowRanges, width: int, to: Layout = "rows") -> None:
     assert isinstance(ranges, GhostRanges)
-    move = Conversion(channel.label.layer, ranges.node_type, width, channel.label.primitive)
+    move = Conversion(channel.label.layer, ranges.node_type, width, channel.label.primitive, to)
     ghosts_of(channel).moves.append(move)
 
 
@@ -255,6 +256,16 @@ def _steps(axis: Axis) -> Iterator[tuple[int, int, int]]:
         yield step, (axis.index + step) % axis.size, (axis.index - step) % axis.size
 
 
+def _ghosts_to_tile(channel: Channel, ranges: RowRanges, rows: torch.Tensor) -> torch.Tensor:
+    feature = channel.grid.feature
+    if feature == 1:
+        return rows
+    _count_ring(channel, ranges, rows.shape[1], "tile")
+    shape = rows.shape[0] * feature, rows.shape[1] / feature
+    return ghosts_of(channel).tensor(*shape, dtype=rows.dtype)
+
+
+@on_ghosts(_ghosts_to_tile)
 def rows_to_tile(channel: Channel, ranges: RowRanges, rows: torch.Tensor) -> torch.Tensor:
     """[N/(P*M), D] -> [N/P, D/M] on the feature axis; the rows themselves when M is 1.
 

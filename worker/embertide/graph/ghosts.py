@@ -6,9 +6,9 @@ a mean worker has. Each primitive that moves rows has its rule for ghosts beside
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,33 +19,70 @@ from embertide.facts.telemetry.recorder import Label
 from embertide.footprint import GraphSize, Size
 from embertide.graph.exchange import Channel, Exchange
 from embertide.graph.graph import LayerGraph
-from embertide.graph.moves import Degrees, LoadedRows, Move, Statistics, TileRows, WholeRows
+from embertide.graph.moves import (
+    Degrees,
+    Landing,
+    LoadedRows,
+    Move,
+    Statistics,
+    TileRows,
+    WholeRows,
+)
 from embertide.graph.sources import Sources
 from embertide.graph.views import EdgeView, Loops
 from embertide.grid import AxisName, Grid, RowRanges
 from embertide.kernels.block import Block
 from embertide.kernels.edge_features import LoopFill
+from embertide.kernels.ghost_store import GhostStore
 from embertide.kernels.ghosts import Ledger, ghost
+from embertide.layouts import Layout, Loaded, Shard
+
+
+@dataclass(frozen=True)
+class StoredEdges:
+    """The edges of a relation in a store.
+
+    Attributes:
+        weight_bytes, feature_bytes: of an edge's weight and of its features; 0 without.
+        loops: the job adds a self-loop to each node.
+    """
+
+    weight_bytes: int
+    feature_bytes: int
+    loops: bool
 
 
 class GhostExchange(Exchange):
     """Counts what would move.
 
     Attributes:
+        store: where edges are that are not in memory.
+        stored: relation -> its edges there.
+        done: what has gone over some of them, which is kept.
         building: relation -> bytes that its layer graph takes while it is built, beyond what stays.
         block: relation -> bytes of the blocks of a sum over features where they were loaded.
         moves: what has moved, in order.
     """
 
     def __init__(
-        self, size: GraphSize, ledger: Ledger, building: dict[str, float], block: dict[str, float]
+        self,
+        size: GraphSize,
+        ledger: Ledger,
+        building: dict[str, float],
+        block: dict[str, float],
+        *,
+        m: int = 0,
+        store: GhostStore | None = None,
+        stored: Mapping[str, StoredEdges] | None = None,
     ) -> None:
         self.size, self.ledger, self.building, self.block = size, ledger, building, block
-        self.grid, self.moves = Grid(size.grid), []
+        self.grid, self.moves, self.done = Grid(size.grid, m), [], set()
+        self.store, self.stored = store, stored or {}
         self.staging = cast(Any, SimpleNamespace(upload=lambda x: x, download=lambda x: x))
         self.recorder = cast(Any, SimpleNamespace(reduced=lambda _edges: None))
 
     moves: list[Move]
+    done: set[object]
 
     def channel(
         self, axis: AxisName, primitive: str, layer: int = -1, relations: Sequence[str] = ("",)
@@ -98,7 +135,18 @@ class GhostChannel(Channel):
 
 @dataclass(frozen=True)
 class GhostBlock(Block):
-    """Non-zeros without any."""
+    """Non-zeros without any.
+
+    Attributes:
+        read: called when all are gone over, which reads them where they are in a store.
+    """
+
+    read: Callable[[], None] = lambda: None
+
+    def each(self) -> Iterator[tuple[slice, Block]]:
+        """All at once."""
+        self.read()
+        yield slice(None), self
 
     @property
     def ledger(self) -> Ledger:
@@ -112,11 +160,17 @@ class GhostRanges(RowRanges):
 
     node_type: str = ""
     size: Size = field(kw_only=True)
+    ledger: Ledger = field(kw_only=True)
 
     @classmethod
-    def of(cls, node_type: str, size: Size) -> GhostRanges:
+    def of(cls, node_type: str, size: Size, ledger: Ledger) -> GhostRanges:
         """The first worker's."""
-        return cls((), size.feature, None, node_type, size=size)
+        return cls((), size.feature, None, node_type, size=size, ledger=ledger)
+
+    def of_rows(self, count: float) -> GhostRanges:
+        """Those of so many rows of each worker."""
+        nodes = cast(int, count * self.size.workers)
+        return replace(self, size=replace(self.size, nodes=nodes))
 
     @property
     def nodes(self) -> int:
@@ -134,6 +188,51 @@ class GhostRanges(RowRanges):
     def within(self, _rank: int) -> tuple[int, int]:
         """From 0."""
         return 0, cast(int, self.size.nodes / self.size.workers)
+
+
+@dataclass
+class GhostLoaded(Loaded):
+    """A mean worker's features, as it read them.
+
+    Attributes:
+        name: of their tensor.
+        size: of their node type.
+    """
+
+    name: str = ""
+    size: Size = field(kw_only=True)
+
+    @classmethod
+    def of(
+        cls, exchange: GhostExchange, name: str, size: Size, width: int, placed: bool
+    ) -> GhostLoaded:
+        """So many columns, whose bytes count, or that are written to the store."""
+        rows, store = size.nodes / size.workers, exchange.store
+        if store is None:
+            data = exchange.tensor(rows, width)
+        else:
+            file = store.empty(rows, width)
+            file.write_rows(0, data := file.data)
+        return cls(exchange.counted(rows), data, placed, name=name, size=size)
+
+
+def landed_ghosts(
+    channel: Channel,
+    loaded: Loaded,
+    layout: Layout,
+    width: int,
+    dtype: torch.dtype,
+    onto: torch.Tensor | None = None,
+) -> Shard:
+    """Features, or a product of them, with a mean owner; ``onto`` what it is added to."""
+    assert isinstance(loaded, GhostLoaded)
+    exchange, slices = ghosts_of(channel), channel.grid.feature if layout == "tile" else 1
+    move = Landing(channel.label.layer, loaded.name, width, slices, dtype.itemsize)
+    exchange.moves.append(move)
+    if onto is None:
+        rows = loaded.size.nodes * slices / loaded.size.workers
+        onto = exchange.tensor(rows, width if slices == 1 else width / slices, dtype=dtype)
+    return Shard(layout, onto, width)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,14 +287,19 @@ class GhostGraph(LayerGraph):
     def __init__(self, exchange: GhostExchange, view: EdgeView, features: int = 0) -> None:
         size = exchange.size.of_relation(view.relation)
         self.exchange, self.view, self.size, self.relation = exchange, view, size, view.relation
-        self.targets, self.features_read = GhostRanges.of("", size), features
+        self.targets, self.features_read = GhostRanges.of("", size, exchange.ledger), features
         self.csr = cast(Any, SimpleNamespace(weighted=True))
 
     exchange: GhostExchange
 
     def variant(self, view: EdgeView) -> LayerGraph:
         """As a step sees it."""
-        return GhostGraph(self.exchange, view, self.features_read)
+        made = GhostGraph(self.exchange, view, self.features_read)
+        if view.loops != "keep" and made._first("loops"):
+            # Weights that the step does not read are neither read nor written.
+            read = self._in_store(self.view, weighted=view.edge_weight)
+            made._moved(read=read, written=made._in_store(view))
+        return made
 
     def tiles_with(self, others: Sequence[LayerGraph]) -> list[Sources]:
         """For the rows of partitions."""
@@ -218,6 +322,9 @@ class GhostGraph(LayerGraph):
         names = tuple(graph.relation for graph in graphs)
         union, building = self.exchange.size.of_relations(names), self.exchange.building
         self.exchange.ledger.need(sum(building.pop(name, 0.0) for name in names))
+        if union.graph > 1 and self._first(pairs, *(_seen(graph.view) for graph in graphs)):
+            for graph in graphs:
+                graph.read()
         members = union.workers if pairs else union.graph
         if loaded is not None:
             grouped = not self.exchange.size.reads_all
@@ -247,22 +354,31 @@ class GhostGraph(LayerGraph):
         """The non-zeros of some rows."""
         edges = self.exchange.counted(self.size.edges / members)
         rows = self.exchange.counted(self.size.nodes / members)
-        return GhostBlock(rows, rows, edges, edges, edges)
+        return GhostBlock(rows, rows, edges, edges, edges, read=self.read)
 
     def sub_range(self) -> Any:
         """What steps read of it."""
         rows = self.size.nodes / self.size.workers
         return SimpleNamespace(indptr=self.exchange.counted(rows + 1))
 
-    def edge_features(self, _loops: Loops, _fill: LoopFill) -> torch.Tensor:
-        """Those of a sub-range."""
+    def edge_features(self, loops: Loops, fill: LoopFill) -> torch.Tensor:
+        """Those of a sub-range, which are gone over once."""
+        view = self.view._replace(loops=loops)
+        own, made = self._features_in_store(self.view), self._features_in_store(view)
+        if loops != "keep" and self._first("features", loops, fill):
+            self._moved(read=self._in_store(self.view, weighted=False) + own, written=made)
+        self._moved(read=made)
         return self.exchange.counted(self.size.edges / self.size.workers, self.features_read)
 
     def in_degree(self) -> torch.Tensor:
         """One number for each row; the graph has them."""
         return self.exchange.counted(self.size.nodes / self.size.graph)
 
-    weighted_in_degree = in_degree
+    def weighted_in_degree(self) -> torch.Tensor:
+        """Added up once."""
+        if self._is_weighted and self._first("in"):
+            self.read()
+        return self.in_degree()
 
     def out_degree(self) -> torch.Tensor:
         """Counted together."""
@@ -278,7 +394,63 @@ class GhostGraph(LayerGraph):
         if move not in self.exchange.moves:
             # They are kept.
             self.exchange.moves.append(move)
+        if self._first("out", weighted and self._is_weighted):
+            self.read()
         return self.exchange.counted(self.size.columns / self.size.graph)
+
+    # -- edges in a store ----------------------------------------------------------------------
+
+    def read(self) -> None:
+        """All edges once, where they are in a store."""
+        self._moved(read=self._in_store(self.view))
+
+    @property
+    def _is_weighted(self) -> bool:
+        stored = self.exchange.stored.get(self.relation)
+        return stored is not None and stored.weight_bytes > 0
+
+    def _first(self, *what: object) -> bool:
+        """Whether something is done for the first time to a graph, which all layers share."""
+        key = _seen(self.view), *what
+        done = self.exchange.done
+        first = key not in done
+        done.add(key)
+        return first
+
+    def _in_store(self, view: EdgeView, *, weighted: bool | None = None) -> float:
+        """Bytes of a worker's edges; with weights that the step reads, and those of the graph
+        itself."""
+        stored = self.exchange.stored.get(self.relation)
+        if stored is None:
+            return 0.0
+        if weighted is None:
+            weighted = view.loops == "keep" or view.edge_weight
+        edge_bytes = self.size.index_bytes + (stored.weight_bytes if weighted else 0)
+        return self._edges(view, stored) * edge_bytes
+
+    def _features_in_store(self, view: EdgeView) -> float:
+        stored = self.exchange.stored.get(self.relation)
+        return self._edges(view, stored) * stored.feature_bytes if stored else 0.0
+
+    def _edges(self, view: EdgeView, stored: StoredEdges) -> float:
+        """A worker's, as a step sees them."""
+        # Other self-loops take the place of those that the job adds, but for one more each.
+        own = stored.loops and view.loops in ("keep", "more")
+        loops = self.size.nodes * (own + (view.loops in ("single", "replace", "more")))
+        return (self.size.edges + loops) / self.size.graph
+
+    def _moved(self, *, read: float, written: float = 0.0) -> None:
+        store = self.exchange.store
+        if store is not None:
+            store.moved(read=read, written=written)
+            store.hold(written)
+
+
+def _seen(view: EdgeView) -> EdgeView:
+    """The same for all views that see the same graph."""
+    if view.loops == "keep":
+        return EdgeView(0, relation=view.relation)
+    return view._replace(layer=0)
 
 
 def ghosts_of(channel: Channel) -> GhostExchange:

@@ -19,7 +19,7 @@ from embertide.graph.arriving import Operand, Pick
 from embertide.graph.batches import count_batches
 from embertide.graph.buffers import Buffers
 from embertide.graph.exchange import Channel
-from embertide.graph.ghosts import ghosts_of
+from embertide.graph.ghosts import ghosts_of, landed_ghosts
 from embertide.graph.pending import Pending
 from embertide.grid import ColumnSlices, RowRanges
 from embertide.kernels.ghosts import on_ghosts
@@ -65,6 +65,26 @@ def loaded_operand(
     return Operand(data[:, own].contiguous(), Pick(columns), scale)
 
 
+def _land_ghosts(
+    channel: Channel,
+    ranges: RowRanges,  # noqa: ARG001
+    loaded: Loaded,
+    compute: Callable[[torch.Tensor], torch.Tensor],
+    *,
+    layout: Layout,
+    width: int,
+    batch_rows: int,
+    dtype: torch.dtype = torch.float32,
+) -> Shard:
+    """The batches that are made, two that are sent and two that are received beside the result."""
+    out = landed_ghosts(channel, loaded, layout, width, dtype)
+    batch = as_type(compute(loaded.data[:batch_rows]), dtype)
+    if channel.axis.size > 1:
+        ghosts_of(channel).ledger.need(4.0 * batch.numel() * dtype.itemsize)
+    return out
+
+
+@on_ghosts(_land_ghosts)
 def land(
     channel: Channel,
     ranges: RowRanges,

@@ -18,11 +18,13 @@ import torch
 from embertide.footprint import LOCATION_BYTES
 from embertide.graph.batches import LANDED_ROWS, few
 from embertide.graph.exchange import Channel
+from embertide.graph.ghosts import ghosts_of, landed_ghosts
 from embertide.graph.in_place import SharedTensor, WindowRows, shared
 from embertide.grid import ColumnSlices
 from embertide.kernels.block import Block
 from embertide.kernels.counting import count_outside
 from embertide.kernels.epilogue import Epilogue, Factors
+from embertide.kernels.ghosts import on_ghosts
 from embertide.kernels.memory import empty_as
 from embertide.kernels.rows import gather_rows
 from embertide.kernels.spmm import reduce_linear
@@ -47,6 +49,28 @@ class RowProduct:
         return RowProduct(self.weight[part], replace(self.last, bias=bias))
 
 
+_PLACE_BYTES = 32
+"""A row that is read in place: where it was loaded, and in int64 the row to be read."""
+
+
+def _land_ghosts_in_place(
+    channel: Channel,
+    loaded: Loaded,
+    locations: torch.Tensor,
+    product: RowProduct | None,  # noqa: ARG001
+    *,
+    layout: Layout,
+    width: int,
+    onto: torch.Tensor | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Shard:
+    out = landed_ghosts(channel, loaded, layout, width, dtype, onto)
+    rows = locations.shape[0] * channel.grid.feature
+    ghosts_of(channel).ledger.need(_PLACE_BYTES * min(LANDED_ROWS, rows))
+    return out
+
+
+@on_ghosts(_land_ghosts_in_place)
 def land_in_place(
     channel: Channel,
     loaded: Loaded,

@@ -38,17 +38,15 @@ class Ledger:
 
     Attributes:
         alive: of ghosts.
-        peak: the most at a time, of ghosts and what is alive beside them.
-        beside: bytes that are alive beside ghosts.
+        peak: the most at a time.
     """
 
-    def __init__(self, beside: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(self) -> None:
         self.alive = self.peak = 0.0
-        self.beside = beside
 
     def need(self, more: float = 0.0) -> None:
         """Count bytes that are there at once with all that is alive."""
-        self.peak = max(self.peak, self.beside() + self.alive + more)
+        self.peak = max(self.peak, self.alive + more)
 
 
 class _Room:
@@ -57,14 +55,9 @@ class _Room:
     __slots__ = ("_bytes", "_ledger")
 
     def __init__(self, ledger: Ledger, size: float) -> None:
-        self._ledger, self._bytes = ledger, 0.0
-        self.hold(size)
-
-    def hold(self, size: float) -> None:
-        """Count more bytes from now on."""
-        self._bytes += size
-        self._ledger.alive += size
-        self._ledger.need()
+        self._ledger, self._bytes = ledger, size
+        ledger.alive += size
+        ledger.need()
 
     def __del__(self) -> None:
         self._ledger.alive -= self._bytes
@@ -127,18 +120,6 @@ def _made(
     made.ledger, made._shape, made._dtype, made.room = ledger, shape, dtype, room
     made.counted, made.whole_rows = counted, True
     return cast(torch.Tensor, made)
-
-
-def seen(ledger: Ledger, shape: Sequence[float], dtype: torch.dtype) -> torch.Tensor:
-    """A ghost whose own bytes are counted elsewhere until :func:`let_go`."""
-    return _made(ledger, tuple(shape), dtype, _Room(ledger, 0.0), True)
-
-
-def let_go(seen: torch.Tensor) -> None:
-    """Its bytes are counted elsewhere no more: only as long as something refers to it."""
-    assert isinstance(seen, Ghost)
-    assert seen.room is not None
-    seen.room.hold(float(math.prod(seen.shape)) * seen.dtype.itemsize)
 
 
 def is_ghost(value: object) -> bool:
@@ -273,7 +254,8 @@ def _reshape(x: Any, *shape: Any) -> torch.Tensor:
         dims[0] = x.shape[0]
     if -1 in dims:
         known = math.prod(size for size in dims if size != -1)
-        dims[dims.index(-1)] = math.prod(x.shape) / known if known else 0
+        rest = math.prod(x.shape) / known if known else 0
+        dims[dims.index(-1)] = int(rest) if rest == int(rest) else rest
     return _view(x, dims)
 
 

@@ -110,7 +110,9 @@ class Carried(NamedTuple):
 
 
 def _ghost_runs(block: Block, limit: int) -> Iterator[EdgeRun]:
-    """The first, which is as long as any."""
+    """The first, which is as long as any; all non-zeros are gone over."""
+    for _, _ in block.each():
+        pass
     edges = min(limit, block.indices.shape[0])
     some = block.indices[slice(0, edges)]
     yield EdgeRun(some, some, slice(0, edges))

@@ -16,5 +16,9 @@ checking     the last pass: what holds for every plan
 flow         rows that are stale or wanted, from step to step through a plan
 boundaries   where layers end, the parts between, and the identity of what is computed by then
 summary      a plan as plain data, for ``embertide show``
+spill        how operations run with their tensors on disk: in which parts and layouts
+panels       the columns that are in memory at a time
+spilled_run  tensors on disk, or in host memory beside a GPU
+places       which part of a tensor is ours, and how its values come from elsewhere
 ===========  ==============================================================================
 """

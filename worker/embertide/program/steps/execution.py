@@ -18,7 +18,7 @@ from embertide.kernels.memory import as_type, copy_of
 from embertide.kernels.spilled_csr import AnyFeatures
 from embertide.layouts import Layout, Shard
 from embertide.program.steps.base import EdgeStep
-from embertide.program.steps.op import Op
+from embertide.program.steps.op import Input, Op
 from embertide.program.steps.program import Program
 from embertide.program.steps.tensors import Tensors
 
@@ -199,3 +199,12 @@ class Execution:
             return last
         source = op.reader.source_factors(self) if self.factors is None else self.factors
         return last if source is None else replace(last, scale=self.of_ours(source, layout, op.out))
+
+
+def results_in_rows(execution: Execution) -> dict[str, torch.Tensor]:
+    """Key of a result -> [N/(P*M), D'] float32. Collective: every rank must call."""
+    program, tensors = execution.program, execution.tensors
+    names = program.results.values()
+    tensors.begin([Input(name, "rows") for name in names], names)
+    last = execution.channel(program.layers - 1)
+    return {key: tensors.get(name, "rows", last).data for key, name in program.results.items()}

@@ -103,7 +103,8 @@ class Tensors:
         for name, shard in shards:
             some._alive.setdefault(name, {})[shard.layout] = shard
         some._loaded = {
-            name: Loaded(self._loaded[name].ids, values) for name, values in (loaded or {}).items()
+            name: replace(self._loaded[name], data=values)
+            for name, values in (loaded or {}).items()
         }
         if op is not None:
             some.begin(op.inputs, op.frees)

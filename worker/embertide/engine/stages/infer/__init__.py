@@ -12,8 +12,6 @@ asked       rows that are asked for, and what they are made of
 base        the rows that a version has kept
 stale       rows that differ from the base's
 tolerance   rows that move by little stay
-places      which part of a tensor is ours
-spill       tensors on disk, or in host memory beside a GPU
 ==========  ===============================================================================
 """
 

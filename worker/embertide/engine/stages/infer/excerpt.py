@@ -12,7 +12,6 @@ from itertools import pairwise
 
 import torch
 
-from embertide.engine.stages.infer.places import place_of
 from embertide.graph.exchange import Channel
 from embertide.graph.fetch import RowFetch
 from embertide.graph.graph import LayerGraph
@@ -22,6 +21,7 @@ from embertide.kernels.rows import gather_rows, pick_rows
 from embertide.kernels.some_rows import edges_of, take_rows
 from embertide.kernels.spilled_csr import AnyCsr, in_memory
 from embertide.layouts import Layout, Loaded, Shard
+from embertide.program.plans.places import place_of
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.frontier import Rows
 from embertide.spec.relations import ends_of

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from embertide.engine.stages.infer.excerpt import Excerpt
 from embertide.engine.stages.infer.loop import Engine, Placement
 from embertide.engine.stages.infer.moved import Beside
-from embertide.engine.stages.infer.places import as_array, place_of
 from embertide.engine.stages.infer.restoring import find_layer, restore
 from embertide.facts.telemetry.progress import Progress
 from embertide.io.versions.layers import seals
@@ -27,6 +26,7 @@ from embertide.io.versions.layers.store import LayerStore
 from embertide.io.versions.layers.writing import EarlierRows, Record, Writer
 from embertide.layouts import Shard
 from embertide.program.plans.boundaries import Boundary, boundaries, boundary_digest, results_of
+from embertide.program.plans.places import as_array, place_of
 
 DIFFERS = "rows that were computed a second time differ"
 NOT_KEPT = "layer {layer} is not kept for a next attempt, nor are those after it: {why}"

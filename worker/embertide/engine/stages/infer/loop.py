@@ -17,8 +17,6 @@ from typing import Protocol
 import torch
 
 from embertide.context import RunContext
-from embertide.engine.stages.infer.places import Fill, as_array, place_of
-from embertide.engine.stages.infer.spill import Spilled
 from embertide.facts.telemetry.clock import Clock
 from embertide.graph.exchange import Exchange
 from embertide.graph.merging import Merging
@@ -28,11 +26,13 @@ from embertide.kernels.memory import empty
 from embertide.layouts import ROW_TYPES, Layout, Loaded, Shard
 from embertide.program.plans.boundaries import Part
 from embertide.program.plans.layouts import with_placed
+from embertide.program.plans.places import Fill, as_array, place_of
 from embertide.program.plans.plan import Plan
+from embertide.program.plans.spilled_run import Spilled
 from embertide.program.selfcheck.checker import Checker
 from embertide.program.steps.base import Step
-from embertide.program.steps.execution import Execution, Graphs
-from embertide.program.steps.op import Input, Op
+from embertide.program.steps.execution import Execution, Graphs, results_in_rows
+from embertide.program.steps.op import Op
 from embertide.program.steps.tensors import Tensors
 
 
@@ -261,15 +261,6 @@ class InMemory:
         """See :class:`Placement`."""
         frees = {name for op in self.plan.ops[:first] for name in op.frees}
         self.execution.tensors.restore(shards, frees)
-
-
-def results_in_rows(execution: Execution) -> dict[str, torch.Tensor]:
-    """Key of a result -> [N/(P*M), D'] float32. Collective: every rank must call."""
-    program, tensors = execution.program, execution.tensors
-    names = program.results.values()
-    tensors.begin([Input(name, "rows") for name in names], names)
-    last = execution.channel(program.layers - 1)
-    return {key: tensors.get(name, "rows", last).data for key, name in program.results.items()}
 
 
 class _LayerWork:

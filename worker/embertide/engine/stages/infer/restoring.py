@@ -17,7 +17,6 @@ from embertide.context import RunContext
 from embertide.engine.stages.infer.excerpt import Excerpt
 from embertide.engine.stages.infer.loop import Placement
 from embertide.engine.stages.infer.moved import Beside
-from embertide.engine.stages.infer.places import as_array, place_of
 from embertide.errors import EmbertideError
 from embertide.footprint import FLOAT_BYTES
 from embertide.graph.objects import broadcast_object
@@ -27,6 +26,7 @@ from embertide.io.versions.layers.seals import Damaged, KeptTensor, Seal
 from embertide.io.versions.layers.store import LayerStore
 from embertide.kernels.memory import empty
 from embertide.layouts import ROW_TYPES, Layout, Shard
+from embertide.program.plans.places import as_array, place_of
 from embertide.program.steps.execution import Execution
 
 NOT_USED = "a kept layer is not used, and is computed again: {why}"

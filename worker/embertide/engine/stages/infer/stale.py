@@ -16,9 +16,8 @@ import torch
 
 from embertide.engine.stages.infer.base import Refreshing, agree, find_parts
 from embertide.engine.stages.infer.excerpts import PRIMITIVE, Excerpts, Made, Need
-from embertide.engine.stages.infer.loop import Engine, results_in_rows
+from embertide.engine.stages.infer.loop import Engine
 from embertide.engine.stages.infer.moved import Beside, RowsBeside
-from embertide.engine.stages.infer.places import place_of
 from embertide.engine.stages.infer.restoring import kept_shard
 from embertide.graph.node_sets import any_rank
 from embertide.io.versions.layers import seals
@@ -29,8 +28,10 @@ from embertide.kernels.torch_threads import on_one_thread
 from embertide.layouts import Shard
 from embertide.program.plans.boundaries import Part
 from embertide.program.plans.flow import stale_in, stale_inputs
+from embertide.program.plans.places import place_of
 from embertide.program.selfcheck.draw import draw
 from embertide.program.steps.base import EdgeStep
+from embertide.program.steps.execution import results_in_rows
 from embertide.program.steps.frontier import Rows, join
 
 if TYPE_CHECKING:

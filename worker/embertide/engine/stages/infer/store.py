@@ -14,7 +14,6 @@ import torch
 from embertide.engine.stages.infer.excerpt import Excerpt
 from embertide.engine.stages.infer.loop import Engine
 from embertide.engine.stages.infer.moved import Beside
-from embertide.engine.stages.infer.places import as_array
 from embertide.graph.graph import Degrees, LayerGraph
 from embertide.graph.views import EdgeView
 from embertide.io.versions.layers.reading import Kept
@@ -24,6 +23,7 @@ from embertide.kernels.memory import empty
 from embertide.layouts import ROW_TYPES, Loaded, Shard
 from embertide.program.plans.boundaries import Part
 from embertide.program.plans.degrees import DegreeKind, kind_of
+from embertide.program.plans.places import as_array
 from embertide.program.steps.frontier import Rows
 from embertide.program.steps.reference import End
 from embertide.spec.relations import ends_of

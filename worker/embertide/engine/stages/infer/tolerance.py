@@ -39,7 +39,6 @@ from embertide.engine.stages.infer.moved import (
     relative_errors,
     within,
 )
-from embertide.engine.stages.infer.places import place_of
 from embertide.engine.stages.infer.restoring import kept_distances, kept_exact
 from embertide.engine.stages.infer.stale import Audit
 from embertide.graph.exchange import Exchange
@@ -49,6 +48,7 @@ from embertide.kernels.torch_threads import on_one_thread
 from embertide.layouts import Shard
 from embertide.program.plans.boundaries import Part, all_of
 from embertide.program.plans.flow import forward, stale_in, stale_inputs
+from embertide.program.plans.places import place_of
 from embertide.program.selfcheck.draw import draw
 from embertide.program.steps.base import Leader
 from embertide.program.steps.execution import Execution

@@ -15,17 +15,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from embertide.engine.stages.infer.places import Fill, as_array, place_of
 from embertide.errors import WorkerFailed
 from embertide.facts.telemetry.format import human_bytes
 from embertide.footprint import FLOAT_BYTES
+from embertide.graph.ghosts import GhostRanges
 from embertide.grid import ColumnSlices, Grid, RowRanges
+from embertide.kernels.ghost_store import few_blocks
+from embertide.kernels.ghosts import on_ghosts
 from embertide.kernels.memory import empty
 from embertide.kernels.rows import pick_rows
 from embertide.kernels.store import Store, StoredTensor
@@ -40,6 +42,7 @@ from embertide.program.plans.panels import (
     sorted_by_panels,
     stored_columns,
 )
+from embertide.program.plans.places import Fill, as_array, place_of
 from embertide.program.plans.plan import Plan
 from embertide.program.plans.spill import (
     Change,
@@ -94,7 +97,7 @@ class Spilled:
         """
         own, tensors = self._order.ops[at], self.execution.tensors
         for each in own.changes:
-            change(self._disk, each)
+            self.change(each)
         # What a change stores is no result of ours: what we free goes once ours is kept.
         tensors.begin(own.reads, {name for op in own.ops for name in op.frees})
         match own.parts:
@@ -125,7 +128,7 @@ class Spilled:
         """
         program = self.plan.program
         for each in self._order.results:
-            change(self._disk, each)
+            self.change(each)
         for name in dict.fromkeys(program.results.values()):
             file = self._disk.of(name, "rows")
             if file.panel < file.width:
@@ -175,6 +178,22 @@ class Spilled:
         for name in self.plan.program.inputs.values():
             if self.plan.last_reads.get(name, -1) < first:
                 self._disk.drop(name)
+
+    def change(self, wanted: Change) -> None:
+        """Store a tensor in another layout; what no operation reads any more is closed.
+
+        Collective: every rank must call.
+        """
+        disk = self._disk
+        if wanted.origin == "loaded":
+            if sorted_by_panels(self.plan, wanted):
+                _store_by_panels(disk, wanted)
+            out = _landed(disk, wanted.name, wanted.to, wanted.layer)
+        else:
+            out = _converted(disk, wanted)
+        if wanted.ends:
+            disk.drop(wanted.name, wanted.origin)
+        disk.add(wanted.name, wanted.to, out)
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -373,6 +392,15 @@ class Block:
         return self.tile if layout == "tile" else (self.own,)
 
 
+def _few_of_ghosts(ranges: RowRanges, grid: Grid, step: int) -> Iterator[Block]:
+    """As many as are in memory at a time; a tile has them one after the other."""
+    assert isinstance(ranges, GhostRanges)
+    for first, last in few_blocks(ranges.within(0)[1], step):
+        tile = slice(first * grid.feature, last * grid.feature)
+        yield Block(ranges.of_rows(last - first), slice(first, last), (tile,))
+
+
+@on_ghosts(_few_of_ghosts)
 def blocks(ranges: RowRanges, grid: Grid, step: int) -> Iterator[Block]:
     """So many rows of each worker at a time; at least one block.
 
@@ -460,8 +488,8 @@ class DiskTensors:
         if held in ("tile", "sums"):
             start, _ = ColumnSlices(self.plan.program.widths[name], grid.feature).bounds(grid.m)
             return file.read_columns(each[grid.m].start - start, each[grid.m].stop - start)
-        if len(each) == 1:
-            return file.read_columns(each[0].start, each[0].stop)
+        if all(one.stop == after.start for one, after in pairwise(each)):
+            return file.read_columns(each[0].start, each[-1].stop)
         out, at = self.scratch.room(file.rows, count_columns(each)), 0
         for part in each:
             values = file.read_columns(part.start, part.stop)
@@ -557,22 +585,6 @@ class PanelWidths:
 
 
 # -- changes of layouts -----------------------------------------------------------------------
-
-
-def change(disk: DiskTensors, wanted: Change) -> None:
-    """Store a tensor in another layout; what no operation reads any more is closed.
-
-    Collective: every rank must call.
-    """
-    if wanted.origin == "loaded":
-        if sorted_by_panels(disk.plan, wanted):
-            _store_by_panels(disk, wanted)
-        out = _landed(disk, wanted.name, wanted.to, wanted.layer)
-    else:
-        out = _converted(disk, wanted)
-    if wanted.ends:
-        disk.drop(wanted.name, wanted.origin)
-    disk.add(wanted.name, wanted.to, out)
 
 
 def _store_by_panels(disk: DiskTensors, wanted: Change) -> None:

@@ -9,10 +9,11 @@ import numpy.typing as npt
 import torch
 
 from embertide.grid import ColumnSlices
-from embertide.io.versions.layers.reading import Range
 from embertide.layouts import Layout
 from embertide.program.steps.execution import Execution
 
+Range = tuple[int, int]
+"""From one to before another."""
 Fill = Callable[[slice, slice, npt.NDArray[Any]], None]
 """Called with rows, by their dense ids, and columns of a tensor; sets their values."""
 _AS_NUMBERS = {torch.float32: torch.float32, torch.bfloat16: torch.int16}
