@@ -86,7 +86,7 @@ class NodeSplits:
 
     @cached_property
     def shares(self) -> Shares:
-        """Of the features, what each worker reads."""
+        """What each worker reads of the features."""
         return Shares(self.features)
 
     @property
