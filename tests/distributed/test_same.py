@@ -146,6 +146,8 @@ def _stored() -> Iterator[Any]:
     yield _run(DISK, "cover of DGL", (2, 1), SECOND, pytest.mark.dgl)
     yield _run(HOST, "cover of DGL", (1, 1), THIRD, pytest.mark.dgl)
     yield _run(replace(DISK, name="sampled-on-disk", fanout=3), "kinds", (2, 2), SECOND)
+    for grid in ((1, 1), (2, 1)):
+        yield _run(replace(DISK, name="sampled-on-disk", fanout=3), SAMPLED_ON_DISK, grid, SECOND)
     yield _run(replace(DISK, name="placed-on-disk", placed=True), GCN, (1, 1), SECOND)
     changed = replace(DISK, name="changed-edges-on-disk", edges=CHANGED, one_host=True)
     of_edges = "types made relational, types made looped, types made additive, types made read, "
@@ -153,6 +155,11 @@ def _stored() -> Iterator[Any]:
     yield from (_run(changed, of_edges, grid, SECOND) for grid in ((2, 1), (2, 2)))
 
 
+SAMPLED_ON_DISK = (
+    "pyg GATv2, pyg GAT, pyg example fa, pyg example gine, step edge features single mean"
+    ", step propagate features, step degree out_weight keep"
+)
+"""Sums, attention and messages, degrees of both ends, features of edges."""
 GCN = "pyg example gcn, pyg GCN-layer_norm, pyg GCN-size, pyg gcn-narrow-improved"
 CHANGED = {
     "buys": {"duplicates": "remove"},

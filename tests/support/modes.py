@@ -239,6 +239,7 @@ class Worker:
         }
         graph = spilled_graph(
             PlannedGraph(types={}, relations=relations, size=size, several=self.typed),
+            None if job.spec.inference.fanout == "full" else job.spec.inference.fanout,
             spills=target.spills_graph,
         )
         placed = [""] if isinstance(self._rank, Rank) and self._rank.placed else []

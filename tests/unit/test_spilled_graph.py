@@ -12,6 +12,7 @@ import torch
 
 from embertide.context import RunContext
 from embertide.engine.pipeline.prepare import check_spilled_graph
+from embertide.engine.stages.sample import sample_layer
 from embertide.errors import GridError, StorageError
 from embertide.facts.telemetry.recorder import CountingRecorder
 from embertide.graph import edge_log
@@ -25,6 +26,7 @@ from embertide.kernels.block import Block
 from embertide.kernels.counting import add_weights, count_values
 from embertide.kernels.csr import Csr, add_loops, single_loops
 from embertide.kernels.edge_sort import EdgeSorter, bucket_count, bucket_shift, count_edges
+from embertide.kernels.ids import hash_ids
 from embertide.kernels.scratch import Scratch
 from embertide.kernels.segments import carried_by_runs
 from embertide.kernels.spilled_csr import SpilledBlock, SpilledCsr
@@ -147,6 +149,17 @@ def test_a_graph_on_disk_with_other_self_loops(graphs: tuple[Csr, SpilledCsr]) -
         assert_same(spilled.rewritten(change).read_rows(0, ROWS), change(whole))
     assert_same(spilled.without_weights().read_rows(0, ROWS), whole.without_weights())
     assert_same(spilled.without_features().read_rows(0, ROWS), whole.without_features())
+
+
+@pytest.mark.parametrize("featured", [False, True])
+def test_samples_of_a_graph_on_disk_are_those_of_a_graph_in_memory(
+    graphs: tuple[Csr, SpilledCsr], featured: bool
+) -> None:
+    whole, spilled = (csr if featured else csr.without_features() for csr in graphs)
+    keys = hash_ids(np.arange(FIRST, FIRST + ROWS))[:, 0]
+    sample = sample_layer(spilled, keys, 3, 5, 1)
+    assert sample.nnz < whole.nnz / 2
+    assert_same(sample.read_rows(0, ROWS), sample_layer(whole, keys, 3, 5, 1).read_rows(0, ROWS))
 
 
 def test_edges_on_disk_add_up_at_their_sources_to_the_same_bits(

@@ -45,11 +45,13 @@ class StoredEdges:
     Attributes:
         weight_bytes, feature_bytes: of an edge's weight and of its features; 0 without.
         loops: the job adds a self-loop to each node.
+        fanout: in-edges that each layer samples of a node; None: all of them.
     """
 
     weight_bytes: int
     feature_bytes: int
     loops: bool
+    fanout: Sequence[int] | None = None
 
 
 class GhostExchange(Exchange):
@@ -59,6 +61,7 @@ class GhostExchange(Exchange):
         store: where edges are that are not in memory.
         stored: relation -> its edges there.
         done: what has gone over some of them, which is kept.
+        samples: layer -> bytes of its own edges there.
         building: relation -> bytes that its layer graph takes while it is built, beyond what stays.
         block: relation -> bytes of the blocks of a sum over features where they were loaded.
         moves: what has moved, in order.
@@ -77,12 +80,13 @@ class GhostExchange(Exchange):
     ) -> None:
         self.size, self.ledger, self.building, self.block = size, ledger, building, block
         self.grid, self.moves, self.done = Grid(size.grid, m), [], set()
-        self.store, self.stored = store, stored or {}
+        self.store, self.stored, self.samples = store, stored or {}, {}
         self.staging = cast(Any, SimpleNamespace(upload=lambda x: x, download=lambda x: x))
         self.recorder = cast(Any, SimpleNamespace(reduced=lambda _edges: None))
 
     moves: list[Move]
     done: set[object]
+    samples: dict[int, float]
 
     def channel(
         self, axis: AxisName, primitive: str, layer: int = -1, relations: Sequence[str] = ("",)
@@ -322,7 +326,7 @@ class GhostGraph(LayerGraph):
         names = tuple(graph.relation for graph in graphs)
         union, building = self.exchange.size.of_relations(names), self.exchange.building
         self.exchange.ledger.need(sum(building.pop(name, 0.0) for name in names))
-        if union.graph > 1 and self._first(pairs, *(_seen(graph.view) for graph in graphs)):
+        if union.graph > 1 and self._first(pairs, *(graph._seen for graph in graphs)):
             for graph in graphs:
                 graph.read()
         members = union.workers if pairs else union.graph
@@ -400,6 +404,24 @@ class GhostGraph(LayerGraph):
 
     # -- edges in a store ----------------------------------------------------------------------
 
+    def sample(self) -> None:
+        """Where layers have some edges alone, draw them from all; those of two layers stay."""
+        stored, size = self.exchange.stored.get(self.relation), self.size
+        if stored is None or stored.fanout is None or not self._first("sample"):
+            return
+        store, samples = self.exchange.store, self.exchange.samples
+        for layer in [layer for layer in samples if layer < self.view.layer - 1]:
+            assert store is not None
+            store.hold(-samples.pop(layer))
+        carried = size.index_bytes + stored.weight_bytes + stored.feature_bytes
+        read = (size.edges + size.nodes * stored.loops) / size.workers * carried
+        written = self._edges(self.view, stored) * size.graph / size.workers * carried
+        # All workers of a partition have its edges.
+        columns = self._in_store(self.view) / size.feature
+        if size.feature > 1:
+            read, written = read + columns, written + columns * (size.feature - 1)
+        self._moved(read=read, written=written)
+
     def read(self) -> None:
         """All edges once, where they are in a store."""
         self._moved(read=self._in_store(self.view))
@@ -409,9 +431,18 @@ class GhostGraph(LayerGraph):
         stored = self.exchange.stored.get(self.relation)
         return stored is not None and stored.weight_bytes > 0
 
+    @property
+    def _seen(self) -> EdgeView:
+        """The same for all views that see the same graph, in all layers that share it."""
+        stored = self.exchange.stored.get(self.relation)
+        layer = self.view.layer if stored and stored.fanout else 0
+        if self.view.loops == "keep":
+            return EdgeView(layer, relation=self.relation)
+        return self.view._replace(layer=layer)
+
     def _first(self, *what: object) -> bool:
-        """Whether something is done for the first time to a graph, which all layers share."""
-        key = _seen(self.view), *what
+        """Whether something is done for the first time to a graph."""
+        key = self._seen, *what
         done = self.exchange.done
         first = key not in done
         done.add(key)
@@ -436,21 +467,19 @@ class GhostGraph(LayerGraph):
         """A worker's, as a step sees them."""
         # Other self-loops take the place of those that the job adds, but for one more each.
         own = stored.loops and view.loops in ("keep", "more")
-        loops = self.size.nodes * (own + (view.loops in ("single", "replace", "more")))
-        return (self.size.edges + loops) / self.size.graph
+        edges: float = self.size.edges + self.size.nodes * own
+        if stored.fanout is not None:
+            edges = min(edges, self.size.nodes * stored.fanout[view.layer])
+        added = self.size.nodes * (view.loops in ("single", "replace", "more"))
+        return (edges + added) / self.size.graph
 
     def _moved(self, *, read: float, written: float = 0.0) -> None:
         store = self.exchange.store
         if store is not None:
             store.moved(read=read, written=written)
             store.hold(written)
-
-
-def _seen(view: EdgeView) -> EdgeView:
-    """The same for all views that see the same graph."""
-    if view.loops == "keep":
-        return EdgeView(0, relation=view.relation)
-    return view._replace(layer=0)
+            samples, layer = self.exchange.samples, self._seen.layer
+            samples[layer] = samples.get(layer, 0.0) + written
 
 
 def ghosts_of(channel: Channel) -> GhostExchange:

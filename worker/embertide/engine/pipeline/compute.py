@@ -22,7 +22,7 @@ from embertide.engine.stages.infer import (
 from embertide.engine.stages.sample import sample_layer
 from embertide.facts.telemetry.clock import Clock
 from embertide.graph.graph import LayerGraph
-from embertide.kernels.spilled_csr import AnyCsr, in_memory
+from embertide.kernels.spilled_csr import AnyCsr
 from embertide.program.selfcheck.checker import Checker
 
 
@@ -101,15 +101,16 @@ def layer_graphs(
         full = {name: build(name, sub_range) for name, sub_range in sub_ranges.items()}
         return lambda _layer, name: full[name]
     current: dict[tuple[int, str], LayerGraph] = {}
+    # Blocks of rows may read degrees of two layers in turn, of which samples on disk both stay.
+    layers_kept = 2 if ctx.spills_graph else 1
 
     def sampled(layer: int, name: str) -> LayerGraph:
         if (layer, name) not in current:
-            for past in [key for key in current if key[0] < layer]:
+            for past in [key for key in current if key[0] <= layer - layers_kept]:
                 del current[past]
             with clock.stage("sample"):
-                whole = in_memory(sub_ranges[name])
                 keys = graph.located[named[name].destination].keys
-                sample = sample_layer(whole, keys, fanout[layer], seed, layer)
+                sample = sample_layer(sub_ranges[name], keys, fanout[layer], seed, layer)
                 current[layer, name] = build(name, sample, layer)
         return current[layer, name]
 

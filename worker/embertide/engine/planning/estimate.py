@@ -363,8 +363,8 @@ def estimate_program(
         model_digest=program.digest,
         layers=layers,
         kept_bytes=0 if apart else bytes_beside(job, plan, graph, layers),
-        spill=stored_elsewhere(graph, plan) if panel and not gpu else None,
-        staged=stored_elsewhere(graph, plan, gpu=True) if panel and gpu else None,
+        spill=stored_elsewhere(graph, plan, fanout) if panel and not gpu else None,
+        staged=stored_elsewhere(graph, plan, fanout, gpu=True) if panel and gpu else None,
     )
 
 

@@ -18,8 +18,6 @@ def graph_problem(job: EmbeddingJob, program: Program, grid: GridShape, *, in_pl
     """
     if grid.graph > 1 and not in_place:
         return "the graph can be on disk with one worker, or in a run whose workers are on one host"
-    if job.spec.inference.fanout != "full":
-        return "the graph can be on disk where layers sample no edges (fanout)"
     program = published(job, program)
     if grid.feature > 1 and not make_plan(program, Target(grid=grid, in_place=in_place)).whole_rows:
         pairs = [step for step in program.steps if step.pairs]

@@ -85,7 +85,11 @@ def layers_bytes(
         gpu: layers are computed on a GPU.
     """
     whole, size, program = 0.0, graph.size, plan.program
-    if fanout is not None:
+    on_disk = spilled_graph(graph, fanout, spills=plan.target.spills_graph)
+    if fanout is not None and on_disk is not None:
+        every = map(size.of_relation, graph.relations)
+        whole = sum(ID_BYTES * of_all.nodes / of_all.workers for of_all in every)
+    elif fanout is not None:
         for name, relation in graph.relations.items():
             of_all = size.of_relation(name)
             whole += partition_bytes(relation, of_all) / of_all.feature
@@ -94,7 +98,6 @@ def layers_bytes(
         sampled = {name: size.of_relation(name, most).edges for name in size.edges}
         graph = replace(graph, size=replace(size, edges=sampled))
     size, grid = graph.size, graph.size.grid
-    on_disk = spilled_graph(graph, spills=plan.target.spills_graph)
     if on_disk is not None:
         # In memory are the ends of rows alone.
         graph = replace(graph, size=replace(size, edges=dict.fromkeys(size.edges, 0)))

@@ -169,9 +169,9 @@ def _planned_of_worker(
     own = sum(of_type.own for of_type in types)
     arranged, program = of_layers(graph, plan), plan.program
     layers, gathering = layers_bytes(arranged, plan, fanout, placed=_placed(types), gpu=gpu), 0.0
-    stored = planned_spill(graph, plan, gpu=True).disk if staged else 0.0
+    stored = planned_spill(graph, plan, fanout, gpu=True).disk if staged else 0.0
     if arranged.size.grid.feature > 1:
-        spilled = spilled_graph(arranged, spills=on_disk)
+        spilled = spilled_graph(arranged, fanout, spills=on_disk)
         partitions = sum(partition_bytes(relation, size) for relation, size in relations(graph))
         partitions = partitions if spilled is None else spilled.gathering
         gathering = sum(of_type.values for of_type in inputs) + csrs + partitions
@@ -201,12 +201,14 @@ def _planned_of_worker(
     return {name: int(size_bytes) + overhead for name, size_bytes in stages.items()}
 
 
-def planned_spill(graph: PlannedGraph, plan: Plan, *, gpu: bool = False) -> SpilledCosts:
+def planned_spill(
+    graph: PlannedGraph, plan: Plan, fanout: Sequence[int] | None, *, gpu: bool = False
+) -> SpilledCosts:
     """What one worker moves to the disk and back, of layers that go over all edges; with ``gpu``
     from host memory to a GPU and back."""
     held = [_type_bytes(name, graph, plan.program, 0, True) for name in graph.types]
     arranged = of_layers(graph, plan)
-    on_disk = spilled_graph(arranged, spills=plan.target.spills_graph)
+    on_disk = spilled_graph(arranged, fanout, spills=plan.target.spills_graph)
     return spilled_costs(plan, arranged.size, placed=_placed(held), graph=on_disk, staged=gpu)
 
 

@@ -6,6 +6,7 @@ gone over part by part.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from embertide.engine.planning.edge_memory import (
@@ -73,12 +74,14 @@ class SpilledGraph:
 
     Attributes:
         graph: on the grid that computes the layers.
+        fanout: in-edges that each layer samples of a node; None: all of them.
         disk: bytes of its files from then on.
         building: bytes of files that are gone by then.
         read, written: bytes by then.
     """
 
     graph: PlannedGraph
+    fanout: Sequence[int] | None = None
     disk: float = 0.0
     building: float = 0.0
     read: float = 0.0
@@ -101,10 +104,11 @@ class SpilledGraph:
             counted = edges * size.end_bytes / 2 if size.workers > 1 else 0.0
             loops = size.nodes / size.workers if relation.edge.adds_loops else 0.0
             csr = (edges + loops) * _column_bytes(relation, size)
-            self.read += ends + counted + keys + (csr if size.feature > 1 else 0.0)
-            # All workers of a partition have its edges.
-            self.written += keys + size.feature * csr
-            self.disk += size.feature * csr
+            # All workers of a partition have its edges, of samples those alone.
+            members = size.feature if self.fanout is None else 1
+            self.read += ends + counted + keys + (csr if members > 1 else 0.0)
+            self.written += keys + members * csr
+            self.disk += members * csr
             sorted_bytes = max(sorted_bytes, keys)
         self.building += sorted_bytes
 
@@ -113,7 +117,10 @@ class SpilledGraph:
         """Relation -> its edges there."""
         return {
             name: StoredEdges(
-                relation.weight_bytes, relation.feature_bytes, relation.edge.adds_loops
+                relation.weight_bytes,
+                relation.feature_bytes,
+                relation.edge.adds_loops,
+                self.fanout,
             )
             for name, relation in self.graph.relations.items()
         }
@@ -144,6 +151,8 @@ def _column_bytes(relation: PlannedRelation, size: Size) -> int:
     return size.index_bytes + relation.carried_bytes
 
 
-def spilled_graph(graph: PlannedGraph, *, spills: bool) -> SpilledGraph | None:
+def spilled_graph(
+    graph: PlannedGraph, fanout: Sequence[int] | None = None, *, spills: bool
+) -> SpilledGraph | None:
     """What the graph takes on disk; None where it is in memory."""
-    return SpilledGraph(graph) if spills else None
+    return SpilledGraph(graph, fanout) if spills else None

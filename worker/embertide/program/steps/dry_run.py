@@ -105,4 +105,6 @@ class DryRun:
 
     def _graph(self, layer: int, relation: str) -> GhostGraph:
         features = self.program.edge_needs(relation).features
-        return GhostGraph(self.exchange, EdgeView(layer, relation=relation), features)
+        graph = GhostGraph(self.exchange, EdgeView(layer, relation=relation), features)
+        graph.sample()
+        return graph
