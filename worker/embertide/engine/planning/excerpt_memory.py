@@ -70,8 +70,7 @@ def excerpt_bytes(part: Part, size: GraphSize, edges: Mapping[tuple[int, str], i
         if plan.last_reads.get(name, -1) >= part.first
     ]
     dry = DryRun(plan.program, size, read)
-    dry.alive.layouts |= dict.fromkeys(part.starts, ("rows",))
-    dry.run(part.ops)
+    dry.run(part.ops, part.starts)
     cut = max(edges.values(), default=0) * _CUT_BYTES
     return int(dry.peak) + sum(edges.values()) * _EXCERPT_EDGE_BYTES + cut
 

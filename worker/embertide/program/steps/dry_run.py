@@ -19,6 +19,7 @@ from embertide.graph.moves import Move
 from embertide.graph.views import EdgeView
 from embertide.kernels.ghost_store import GhostStore
 from embertide.kernels.ghosts import Ledger
+from embertide.layouts import Shard
 from embertide.program.steps.execution import Execution, results_in_rows
 from embertide.program.steps.op import Op
 from embertide.program.steps.program import Program
@@ -94,14 +95,28 @@ class DryRun:
 
     def to_results(self, ops: Sequence[Op]) -> Self:
         """Run operations from the inputs to the results as rows."""
-        self.execution.scaled.update(op.out for op in ops if op.scales)
-        for op in ops:
-            self.execution.tensors.begin(op.inputs, op.frees)
-            self.execution.tensors.keep(op.out, op.lower(self.execution))
+        self.run(ops)
         results_in_rows(self.execution)
         # Of graphs whose sources are never found, what else is freed then stays.
         self._ledger.peak += sum(self.building.values())
         return self
+
+    def run(self, ops: Sequence[Op], starts: Sequence[str] = ()) -> None:
+        """Run operations whose inputs are there.
+
+        Args:
+            starts: tensors of operations before, which are there as rows.
+        """
+        tensors = self.execution.tensors
+        tensors.begin((), ())
+        for name in starts:
+            of, width = self.size.of_type(self.program.types[name]), self.program.widths[name]
+            rows = self.exchange.tensor(of.nodes / of.workers, width)
+            tensors.keep(name, Shard("rows", rows, width))
+        self.execution.scaled.update(op.out for op in ops if op.scales)
+        for op in ops:
+            tensors.begin(op.inputs, op.frees)
+            tensors.keep(op.out, op.lower(self.execution))
 
     def _graph(self, layer: int, relation: str) -> GhostGraph:
         features = self.program.edge_needs(relation).features
