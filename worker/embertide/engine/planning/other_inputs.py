@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from embertide.errors import InputError
 from embertide.io.readers.edges import split_edges
+from embertide.io.readers.nodes import split_nodes
 from embertide.io.readers.reference import reference_uri, split_reference
 from embertide.io.readers.sources import Sources
 from embertide.io.readers.splits import Split
-from embertide.io.readers.targets import split_targets
 from embertide.io.storage.protocol import Storage
 from embertide.spec.manifest import EmbeddingJob, Input, NodeInput
 from embertide.spec.result_names import UNNAMED
@@ -31,7 +31,7 @@ def split_chosen(storage: Storage, job: EmbeddingJob, sources: Sources) -> list[
         return []
     name = targets.node_type or _only_type(job)
     ids = None if name is None else job.spec.input.node(name).ids
-    return split_targets(storage, targets.table, ids=ids, sources=sources)
+    return split_nodes(storage, targets.table, ids=ids, sources=sources)
 
 
 def _only_type(job: EmbeddingJob) -> str | None:

@@ -19,7 +19,6 @@ from embertide.io.readers.objects import list_objects
 from embertide.io.readers.places import places_of
 from embertide.io.readers.sources import Sources
 from embertide.io.readers.splits import Split
-from embertide.io.readers.targets import split_targets
 from embertide.io.storage.protocol import ObjectInfo, Storage
 from embertide.spec.edges import EdgeInput
 from embertide.spec.features import FeatureInput
@@ -277,8 +276,6 @@ def _why_too_few_rows(
 def _split(storage: Storage, item: WaitingInput, sources: Sources | None) -> list[Split]:
     if isinstance(item, EdgeInput):
         return split_edges(storage, item, sources=sources)
-    if isinstance(item, NodeTable):
+    if isinstance(item, NodeTable | TargetTable):
         return split_nodes(storage, item, sources=sources)
-    if isinstance(item, TargetTable):
-        return split_targets(storage, item, sources=sources)
     return split_features(storage, item, sources=sources)

@@ -16,8 +16,8 @@ from embertide.errors import InputError
 from embertide.graph.ends import Nodes, described
 from embertide.graph.node_ids import Dense
 from embertide.graph.node_sets import any_rank
+from embertide.io.readers.nodes import read_nodes
 from embertide.io.readers.splits import assign_splits
-from embertide.io.readers.targets import read_targets
 from embertide.io.readers.where import Where
 from embertide.kernels.ids import Ids
 from embertide.spec.targets import Targets
@@ -86,7 +86,7 @@ def _batches(
     kind = nodes.node.ids
     if targets.table is not None:
         for split in assign_splits(inputs.targets, ctx.grid.world)[ctx.grid.rank]:
-            for batch in read_targets(ctx.storage, targets.table, kind, split):
+            for batch in read_nodes(ctx.storage, targets.table, kind, split):
                 yield batch.where, batch.ids
     elif ctx.grid.rank == 0:
         yield None, _as_ids(targets, nodes)

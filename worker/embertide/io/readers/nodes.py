@@ -1,10 +1,12 @@
-"""The authoritative list of nodes, where the manifest names one: ids only, streamed."""
+"""Tables of nodes, ids only, streamed: the authoritative list of them, where the manifest names
+one, and those whose embeddings alone are wanted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from embertide.io.readers.dialect import Dialect
 from embertide.io.readers.ids import IdKind, Ids, id_column, to_ids
 from embertide.io.readers.sources import Sources
 from embertide.io.readers.splits import TARGET_BYTES, Split
@@ -12,6 +14,9 @@ from embertide.io.readers.table import BATCH_ROWS, Table, read_table, split_tabl
 from embertide.io.readers.where import Where
 from embertide.io.storage.protocol import Storage
 from embertide.spec.manifest import NodeTable
+from embertide.spec.targets import TargetTable
+
+IdTable = NodeTable | TargetTable
 
 
 @dataclass(frozen=True)
@@ -27,12 +32,12 @@ class NodeBatch:
 
 def split_nodes(
     storage: Storage,
-    nodes: NodeTable,
+    nodes: IdTable,
     target_bytes: int = TARGET_BYTES,
     ids: IdKind | None = None,
     sources: Sources | None = None,
 ) -> list[Split]:
-    """Splits of a node table, about ``target_bytes`` each, in order of uri and row.
+    """Splits of a table of nodes, about ``target_bytes`` each, in order of uri and row.
 
     Raises:
         ObjectMissing: there are no objects of the table.
@@ -42,25 +47,25 @@ def split_nodes(
 
 
 def read_nodes(
-    storage: Storage, nodes: NodeTable, ids: IdKind, split: Split, batch_rows: int = BATCH_ROWS
+    storage: Storage, nodes: IdTable, ids: IdKind, split: Split, batch_rows: int = BATCH_ROWS
 ) -> Iterator[NodeBatch]:
-    """The ids of a split, see :func:`read_id_table`."""
-    return read_id_table(storage, _table(nodes, ids), ids, split, batch_rows)
-
-
-def read_id_table(
-    storage: Storage, table: Table, ids: IdKind, split: Split, batch_rows: int
-) -> Iterator[NodeBatch]:
-    """The ids of a split of a table with one column, in order, at most ``batch_rows`` a batch.
+    """The ids of a split, in order, at most ``batch_rows`` a batch.
 
     Raises:
         InputError: names object, row and value of the first bad id.
     """
+    table = _table(nodes, ids)
     for (array,), where in read_table(storage, table, split, batch_rows):
         yield NodeBatch(to_ids(array, table.columns[0], ids, where), where)
 
 
-def _table(nodes: NodeTable, ids: IdKind | None) -> Table:
+def _table(nodes: IdTable, ids: IdKind | None) -> Table:
+    if isinstance(nodes, TargetTable):
+        field = "inference.targets.table"
+        column = id_column(f"{field}.idColumn", nodes.id_column, ids)
+        written = nodes.dialect.model_dump() if nodes.dialect is not None else {}
+        dialect = Dialect(header=nodes.header, separator=nodes.separator, **written)
+        return Table(field, nodes, nodes.format, (column,), dialect)
     name = 0 if nodes.format == "npy" else nodes.id_column
     column = id_column("table.idColumn", name, ids)
     return Table("table", nodes, nodes.format, (column,))

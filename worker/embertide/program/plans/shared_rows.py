@@ -7,11 +7,11 @@ their destination types, are therefore computed before the first, unless they de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from embertide.program.plans.plan import Plan
 from embertide.program.steps import Step
+from embertide.program.steps.program import needed_for
 from embertide.program.steps.sharing import reads_together
 
 
@@ -35,19 +35,9 @@ def _with_needs_first(steps: list[Step], key: tuple[object, ...]) -> list[Step]:
     moved: set[str] = set()
     for at in range(first + 1, len(steps)):
         if reads_together(steps[at]) == key:
-            needs = _needs(steps[at], steps[first:at])
+            needs = needed_for(steps[at].reads(), steps[first:at])
             if all(reads_together(need) != key for need in needs):
                 moved.update(need.out for need in needs)
     early = [step for step in steps[first:] if step.out in moved]
     late = [step for step in steps[first:] if step.out not in moved]
     return [*steps[:first], *early, *late]
-
-
-def _needs(step: Step, before: Sequence[Step]) -> list[Step]:
-    """Those of the steps before it that a step depends on."""
-    wanted, needs = set(step.reads()), list[Step]()
-    for earlier in reversed(before):
-        if earlier.out in wanted:
-            wanted.update(earlier.reads())
-            needs.append(earlier)
-    return needs

@@ -12,7 +12,7 @@ layer, and a layer reads that layer's graph.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -149,15 +149,12 @@ class Program:
         Args:
             results: key -> name of the tensor.
         """
-        needed, steps = set(results.values()), []
-        for step in reversed(self.steps):
-            if step.out in needed:
-                needed.update(step.reads())
-                steps.append(step)
+        steps = needed_for(results.values(), self.steps)
+        needed = {*results.values(), *(name for step in steps for name in step.reads())}
         params = {name for step in steps for name in step.param_names()}
         return replace(
             self,
-            steps=tuple(reversed(steps)),
+            steps=tuple(steps),
             params={name: value for name, value in self.params.items() if name in params},
             widths={name: width for name, width in self.widths.items() if name in needed},
             inputs={name: tensor for name, tensor in self.inputs.items() if tensor in needed},
@@ -230,3 +227,13 @@ class Program:
                     f" {relation or 'the graph'}, but an earlier one {columns[relation]}"
                 )
         return columns
+
+
+def needed_for(names: Iterable[str], steps: Sequence[Step]) -> list[Step]:
+    """Those of some steps that make some tensors, and those that these depend on; in order."""
+    wanted, needed = set(names), list[Step]()
+    for step in reversed(steps):
+        if step.out in wanted:
+            wanted.update(step.reads())
+            needed.append(step)
+    return needed[::-1]

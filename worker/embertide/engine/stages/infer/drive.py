@@ -48,8 +48,8 @@ class Want(Protocol[R_co]):
     """Rows that are wanted, and those that are there. Methods are collective: all ranks call."""
 
     @property
-    def excerpts(self) -> Excerpts:
-        """Run a part for some rows."""
+    def excerpts(self) -> Excerpts | None:
+        """Run a part for some rows; None: for all alone."""
 
     @property
     def parts(self) -> Sequence[Part]:
@@ -73,7 +73,7 @@ class All:
     """
 
     def __init__(self, engine: Engine, first: int = 0) -> None:
-        self.parts, self.excerpts = parts_of(engine.plan, first), Excerpts(engine)
+        self.parts, self.excerpts = parts_of(engine.plan, first), None
         self._results: Mapping[str, torch.Tensor] = {}
 
     def need(self, _part: Part) -> None:
@@ -105,7 +105,7 @@ def drive(
         if keeper is not None:
             keeper.before(part.first)
         need = want.need(part)
-        if need is None:
+        if need is None or want.excerpts is None:
             # The graph itself: no copy, no indirection.
             after = None if keeper is None else keeper.after
             results = engine.run(
