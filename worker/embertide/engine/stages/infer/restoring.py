@@ -92,7 +92,7 @@ def restore(
     try:
         kept = Kept(store, seal)
         for tensor in seal.tensors:
-            _check(execution, kept, tensor)
+            check_form(execution, store, tensor, execution.ranges_of(tensor.name).nodes)
             layout = _layout(execution, tensor, seal.feature)
             if excerpt is None:
                 read = partial(_fill, kept, tensor.name)
@@ -111,12 +111,13 @@ def restore(
     return shards
 
 
-def _check(execution: Execution, kept: Kept, tensor: KeptTensor) -> None:
-    nodes = execution.ranges_of(tensor.name).nodes
-    width = execution.program.widths[tensor.name]
-    kind = execution.tensors.type_of(tensor.name)
-    if (tensor.rows, tensor.width, ROW_TYPES[tensor.dtype]) != (nodes, width, kind):
-        raise Damaged(f"{kept.store.uri}: {tensor.name} has another shape or type than this run's")
+def check_form(
+    whole: Execution, store: LayerStore, tensor: KeptTensor, rows: int | None = None
+) -> None:
+    """Raise :class:`Damaged` where a tensor has another form or number of rows than here."""
+    form = whole.program.widths[tensor.name], whole.tensors.type_of(tensor.name)
+    if (tensor.width, ROW_TYPES.get(tensor.dtype)) != form or rows not in (None, tensor.rows):
+        raise Damaged(f"{store.uri}: {tensor.name} has another shape or type than this run's")
 
 
 def _fill(kept: Kept, name: str, rows: slice, columns: slice, out: npt.NDArray[Any]) -> None:
@@ -160,24 +161,20 @@ def kept_shard(
     Raises:
         Damaged: they are not what was written, or of another form.
     """
-    name, uri = tensor.name, kept.store.uri
-    kind, width = whole.tensors.type_of(name), whole.program.widths[name]
-    if (tensor.width, ROW_TYPES.get(tensor.dtype)) != (width, kind):
-        raise Damaged(f"{uri}: {name} has another width or type")
+    name, kind = tensor.name, whole.tensors.type_of(tensor.name)
+    check_form(whole, kept.store, tensor)
     (first, last), columns = place_of(whole, name, tensor.layout)
     then = before[whole.program.types[name]][first:last]
     known = then >= 0
     old = then[known]
     low, high = _bounds(old)
-    if high > tensor.rows:
-        raise Damaged(f"{uri}: {name} has {tensor.rows} rows")
     rows = empty((high - low, columns[1] - columns[0]), kind)
     kept.get(name, (low, high), as_array(rows), columns[0])
     if len(old) == last - first == high - low and bool((old.diff() == 1).all()):
-        return Shard(tensor.layout, rows, width)
+        return Shard(tensor.layout, rows, tensor.width)
     out = empty((last - first, rows.shape[1]), kind)
     out[known] = rows[old - low]
-    return Shard(tensor.layout, out, width)
+    return Shard(tensor.layout, out, tensor.width)
 
 
 def kept_exact(

@@ -14,13 +14,14 @@ import torch
 from embertide.engine.stages.infer.excerpt import Excerpt
 from embertide.engine.stages.infer.loop import Engine
 from embertide.engine.stages.infer.moved import Beside
+from embertide.engine.stages.infer.restoring import check_form
 from embertide.graph.graph import Degrees, LayerGraph
 from embertide.graph.views import EdgeView
 from embertide.io.versions.layers.reading import Kept
 from embertide.io.versions.layers.seals import Damaged, KeptTensor, Seal
 from embertide.io.versions.layers.store import LayerStore
 from embertide.kernels.memory import empty
-from embertide.layouts import ROW_TYPES, Loaded, Shard
+from embertide.layouts import Loaded, Shard
 from embertide.program.plans.boundaries import Part
 from embertide.program.plans.degrees import DegreeKind, kind_of
 from embertide.program.plans.places import as_array
@@ -227,9 +228,7 @@ class KeptStore(RowStore):
         if self._sealed is None:
             raise Damaged(f"{uri}: {name} was not kept")
         tensor = self._sealed.tensor(name)
-        shape = whole.program.widths[name], whole.tensors.type_of(name)
-        if (tensor.width, ROW_TYPES.get(tensor.dtype)) != shape:
-            raise Damaged(f"{uri}: {name} has another width or type")
+        check_form(whole, self._kept.store, tensor)
         if tensor.scaled != (name in whole.scaled):
             raise Damaged(f"{uri}: {name} was kept in another way")
         return self._sealed, tensor
