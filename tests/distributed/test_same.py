@@ -117,6 +117,8 @@ def _starts(every: tuple[tuple[int, int], ...]) -> Iterator[Any]:
         (replace(on_disk, name="targets-in-host", storage="host"), (2, 1)),
     ), 1):  # fmt: skip
         yield _run(mode, f"cover {turn}/5", grid, SECOND)
+    yield _run(replace(on_disk, graph=True, one_host=True), "pyg example gine, step edge features"
+               " single mean, types made carrying", (2, 1), SECOND)  # fmt: skip
     yield _run(replace(on_disk, name="targets-without-room", parts_bytes=0), "step propagate"
                " features, pyg example sage", (2, 1), SECOND)  # fmt: skip
     for turn, (before, after) in enumerate(KEPT, 1):

@@ -498,8 +498,6 @@ def _chosen(worker: Worker, case: Case, mode: Mode) -> Answer:
     undo = _graph_on_disk(worker, program) if mode.graph else None
     whole = _copied(worker.run(program)[0])
     why = "" if mode.storage == "memory" or mode.parts_bytes else WHY_NO_ROOM
-    if undo is not None and any(step.edge_columns for step in program.steps):
-        why = "features of edges are on disk, of which rows alone have none"
     answer = Answer(whole, facts={"edges": 0, "all edges": 0})
     # Some steps may round in another way among other rows, and workers of several hosts add up
     # in another order.

@@ -94,7 +94,7 @@ def test_rows_alone_have_their_edges_by_other_numbers(
     assert some.indptr.diff().tolist() == [0, 0, expected[1].nnz, 60, 0]
     assert some.cols.dtype == torch.int32
     assert some.cols.tolist() == [2 * int(col) for row in expected for col in row.cols]
-    edges = edges_of(csr, rows, wanted)
+    edges = edges_of(csr.indptr, rows, wanted)
     assert csr.cols[edges].tolist() == [int(col) for row in expected for col in row.cols]
     if csr.weights is None:
         assert some.weights is None

@@ -143,6 +143,14 @@ def test_some_rows_of_a_graph_on_disk(
     assert_same(spilled.read_rows(start, stop), whole.slice(start, stop))
 
 
+def test_features_of_some_edges_on_disk(graphs: tuple[Csr, SpilledCsr]) -> None:
+    whole, spilled = graphs
+    assert whole.features is not None
+    assert spilled.features is not None
+    for edges in (torch.arange(0), torch.arange(3, whole.nnz, 701), torch.arange(whole.nnz)):
+        assert torch.equal(spilled.features.take(edges), whole.features[edges])
+
+
 def test_a_graph_on_disk_with_other_self_loops(graphs: tuple[Csr, SpilledCsr]) -> None:
     whole, spilled = graphs
     for change in (lambda csr: add_loops(csr, 1.0, more=True), lambda csr: single_loops(csr, 0.5)):

@@ -77,14 +77,15 @@ def _mark_targets(csr: Csr, sources: torch.Tensor, marked: torch.Tensor) -> None
         marked[rows] |= sums[1:] > sums[:-1]
 
 
-def edges_of(csr: Csr, rows: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    """[k] int64: the edges of some rows, by their places in ``csr``.
+def edges_of(indptr: torch.Tensor, rows: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """[k] int64: the edges of some rows, by their places among those of all rows.
 
     Args:
+        indptr: [all rows + 1] int64.
         rows: [n] int64, in any order.
         wanted: [n] bool, which of these rows have their edges.
     """
-    starts, lengths = csr.indptr[rows], _lengths(csr, rows, wanted)
+    starts, lengths = indptr[rows], _lengths(indptr, rows, wanted)
     shifts = starts - (lengths.cumsum(0) - lengths)
     return torch.arange(int(lengths.sum())) + torch.repeat_interleave(shifts, lengths)
 
@@ -102,7 +103,7 @@ def take_rows(
         first: the new number of row 0.
     """
     indptr = torch.zeros(len(rows) + 1, dtype=torch.int64)
-    torch.cumsum(_lengths(csr, rows, wanted), 0, out=indptr[1:])
+    torch.cumsum(_lengths(csr.indptr, rows, wanted), 0, out=indptr[1:])
     count, of_type = int(indptr[-1]), id_type(int(numbers[-1]))
     cols = empty_as(torch.empty(0, dtype=of_type), count)
     weights = empty_as(torch.empty(0), count) if csr.weighted else None
@@ -115,7 +116,7 @@ def take_rows(
         own, own_cols = rows[low:high] - span.start, cols[some]
         own_weights = None if weights is None else weights[some]
         if native.lib is None:
-            edges = edges_of(part, own, wanted[low:high])
+            edges = edges_of(part.indptr, own, wanted[low:high])
             own_cols.copy_(numbers[part.cols[edges].long()])
             if own_weights is not None and part.weights is not None:
                 own_weights.copy_(part.weights[edges])
@@ -133,6 +134,6 @@ def take_rows(
     return Csr(first, indptr, cols, weights)
 
 
-def _lengths(csr: AnyCsr, rows: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+def _lengths(indptr: torch.Tensor, rows: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
     """[n] int64 edges of some rows, none unless wanted."""
-    return (csr.indptr[rows + 1] - csr.indptr[rows]) * wanted
+    return (indptr[rows + 1] - indptr[rows]) * wanted

@@ -79,6 +79,7 @@ class SpilledFeatures:
         """K is ``width``; no part is there yet."""
         self.width, self._scratch = width, scratch
         self._parts: list[Callable[[], torch.Tensor]] = []
+        self._ends = [0]
 
     @classmethod
     def write(cls, scratch: Scratch, width: int, parts: Iterable[torch.Tensor]) -> SpilledFeatures:
@@ -98,6 +99,7 @@ class SpilledFeatures:
         Raises:
             StorageError: the disk has no room, or cannot be written.
         """
+        self._ends.append(self._ends[-1] + len(values))
         if not len(values):
             self._parts.append(partial(values.new_empty, values.shape))
             return
@@ -113,6 +115,22 @@ class SpilledFeatures:
             StorageError: the disk cannot be read.
         """
         return self._parts[part]()
+
+    def take(self, edges: torch.Tensor) -> torch.Tensor:
+        """[k, K] of some edges, in memory; parts that have some of them are read.
+
+        Args:
+            edges: [k] int64, their places among all, ascending.
+
+        Raises:
+            StorageError: the disk cannot be read.
+        """
+        taken = [torch.empty(0, self.width)]
+        cuts = torch.searchsorted(edges, torch.tensor(self._ends)).tolist()
+        for part, (low, high) in enumerate(pairwise(cuts)):
+            if low < high:
+                taken.append(self.read(part)[edges[low:high] - self._ends[part]])
+        return torch.cat(taken)
 
     def each(self) -> Iterator[torch.Tensor]:
         """[e, K] of each part; the next one is read while one is gone over.

@@ -72,7 +72,13 @@ def excerpt_bytes(part: Part, size: GraphSize, edges: Mapping[tuple[int, str], i
     dry = DryRun(plan.program, size, read)
     dry.run(part.ops, part.starts)
     cut = max(edges.values(), default=0) * _CUT_BYTES
-    return int(dry.peak) + sum(edges.values()) * _EXCERPT_EDGE_BYTES + cut
+    # Features of edges are in memory twice while they are taken from parts of the graph.
+    values = sum(
+        2 * count * plan.program.edge_needs(relation).features
+        for (_, relation), count in edges.items()
+    )
+    beside = sum(edges.values()) * _EXCERPT_EDGE_BYTES + values * FLOAT_BYTES
+    return int(dry.peak) + beside + cut
 
 
 def _feature_bytes(plan: Plan, graph: PlannedGraph) -> int:

@@ -19,7 +19,7 @@ from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr
 from embertide.kernels.rows import gather_rows, pick_rows
 from embertide.kernels.some_rows import edges_of, take_rows
-from embertide.kernels.spilled_csr import AnyCsr, in_memory
+from embertide.kernels.spilled_csr import AnyCsr, SpilledFeatures
 from embertide.layouts import Layout, Loaded, Shard
 from embertide.program.plans.places import place_of
 from embertide.program.steps.execution import Execution
@@ -87,12 +87,14 @@ class Excerpt:
         cut = take_rows(csr, rows, wanted[rows], self.before[source], number)
         features = graph.features
         if features is not None:
-            assert isinstance(features, torch.Tensor)
             ours = slice(*graph.targets.within(whole.grid.rank))
             some = own[ours].nonzero().squeeze(1)
-            own_edges = in_memory(csr).slice(ours.start, ours.stop)
-            edges = edges_of(own_edges, some, wanted[ours][some])
-            features = features[edges]
+            ends = csr.indptr[ours.start : ours.stop + 1]
+            edges = edges_of(ends - ends[0], some, wanted[ours][some])
+            if isinstance(features, SpilledFeatures):
+                features = features.take(edges)
+            else:
+                features = features[edges]
         return LayerGraph(
             exchange=graph.exchange,
             relation=graph.relation,

@@ -175,8 +175,6 @@ class Excerpts:
         ctx, whole = self._engine.ctx, self.whole
         if ctx.scratch is None:
             return ""
-        if any(isinstance(graph.features, SpilledFeatures) for graph in self._graphs.values()):
-            return "features of edges are on disk, of which rows alone have none"
         keys = list(self._graphs)
         ours = [self._own_edges(key, need.graphs) for key in keys]
         gathered = whole.exchange.all_objects(ours)
