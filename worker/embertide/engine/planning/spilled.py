@@ -5,21 +5,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import cast
 
 from embertide.engine.planning.spilled_graph import SpilledGraph
 from embertide.footprint import GraphSize
+from embertide.grid import ColumnSlices
 from embertide.kernels.ghost_store import GhostStore
 from embertide.kernels.ghosts import Ledger
 from embertide.kernels.scratch import CHUNK_BYTES
 from embertide.kernels.store import Store
 from embertide.program.plans.layouts import with_placed
+from embertide.program.plans.panels import Panel
 from embertide.program.plans.plan import Plan
 from embertide.program.plans.spill import Change
-from embertide.program.plans.spilled_run import Spilled
+from embertide.program.plans.spilled_run import DiskTensors, PanelWidths, Spilled
 from embertide.program.steps.dry_run import DryRun
 from embertide.spec.manifest import EmbeddingJob
 
@@ -75,15 +79,19 @@ def spilled_costs(
         graph: the graph on disk, whose moves are counted; None: it is in memory.
         staged: tensors are in host memory, and parts of them on a GPU.
     """
-    at, stores, runs = with_placed(plan, placed), list[GhostStore](), list[_Counted]()
-    for m in range(at.grid.feature):
+    at, runs = with_placed(plan, placed), dict[tuple[int, ...], _Counted]()
+    slices = [ColumnSlices(width, at.grid.feature) for width in at.program.widths.values()]
+    # Slices of as many columns of each tensor are alike.
+    sizes = [tuple(own.size(m) for own in slices) for m in range(at.grid.feature)]
+    for m, key in enumerate(sizes):
+        if key in runs:
+            continue
         store = GhostStore(Ledger(), staged)
         stored = {} if graph is None else graph.stored
-        dry = DryRun(
-            at.program, size, (), dict(building or {}), dict(block or {}), m, store, stored
-        )
+        of_graph = dict(building or {}), dict(block or {})
+        dry = DryRun(at.program, size, (), *of_graph, m, store, stored)
         # A store counts in fractions of bytes: of a mean worker.
-        run = _Counted(dry.execution, at, cast(Store, store), ledger=store.ledger)
+        runs[key] = run = _Counted(dry.execution, at, cast(Store, store), store=store)
         if graph is not None:
             store.moved(written=graph.written, read=graph.read)
             store.hold(graph.disk + graph.building)
@@ -91,9 +99,8 @@ def spilled_costs(
         for number in range(len(at.ops)):
             run.run(number)
         run.results()
-        stores.append(store)
-        runs.append(run)
-    fullest = max(runs, key=lambda run: run.memory)
+    fullest = max(runs.values(), key=lambda run: run.memory)
+    stores = [runs[key].store for key in sizes]
     return SpilledCosts(
         memory=fullest.memory + CHUNKS_BYTES + (graph.part if graph else 0.0),
         largest=fullest.largest,
@@ -129,9 +136,13 @@ class _Counted(Spilled):
         memory, largest: of the operations so far, see :class:`SpilledCosts`.
     """
 
-    ledger: Ledger = field(kw_only=True)
+    store: GhostStore = field(kw_only=True)
     memory: float = 0.0
     largest: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._disk.widths = _AlikePanels(self.plan, self.warn, self._disk, self.store)
 
     def run(self, at: int) -> None:
         first = self.plan.ops[at].steps[0]
@@ -143,6 +154,38 @@ class _Counted(Spilled):
         self._note(f"order ({wanted.name})")
 
     def _note(self, what: str) -> None:
-        if self.ledger.peak > self.memory:
-            self.memory, self.largest = self.ledger.peak, what
-        self.ledger.peak = self.ledger.alive
+        ledger = self.store.ledger
+        if ledger.peak > self.memory:
+            self.memory, self.largest = ledger.peak, what
+        ledger.peak = ledger.alive
+
+
+class _AlikePanels(PanelWidths):
+    """Runs as many panels as are in memory at a time, and of the others each kind once."""
+
+    def __init__(
+        self, plan: Plan, warn: Callable[[str], None], disk: DiskTensors, store: GhostStore
+    ) -> None:
+        super().__init__(plan, warn)
+        self._files, self._store = disk.files, store
+
+    def run(
+        self,
+        panels: Sequence[Panel],
+        width: int,
+        run: Callable[[Sequence[Panel], list[Panel]], None],
+    ) -> None:
+        first, alike = 3, defaultdict[tuple[int, ...], list[Panel]](list)
+        run(panels[:first], [])
+        # After so many columns they begin at the same ones of the panels that are stored, of
+        # tensors of as many columns and of scores of heads.
+        stored = [file for file in self._files.values() if file.panel < file.width]
+        period = math.lcm(*(file.panel * max(1, width // file.width) for file in stored))
+        for panel in panels[first:]:
+            widths = (columns.stop - columns.start for columns in panel.each)
+            alike[panel.own.start % period, *widths].append(panel)
+        for panel, *others in alike.values():
+            read, written = self._store.read, self._store.written
+            run([panel], [])
+            read, written = self._store.read - read, self._store.written - written
+            self._store.moved(read=len(others) * read, written=len(others) * written)
