@@ -1,4 +1,4 @@
-"""Which tensors exist, and in which layouts, before each operation: for layouts and costs."""
+"""Which tensors exist, and in which layouts, before each operation: for layouts."""
 
 from __future__ import annotations
 
