@@ -196,7 +196,7 @@ class _Layers:
         spill = chosen.spill or PlannedSpill(NARROW, 0, 0, 0, 0.0)
         taken = chosen if fits else self.estimate(grid, panel=NARROW)
         target = Target(grid=grid, panel=spill.panel, spills_graph=spill.graph)
-        moved = stored_elsewhere(self._graph(grid), make_plan(self.program, target))
+        moved = stored_elsewhere(self._graph(grid), make_plan(self.program, target), None)
         how = ", the graph on disk" if spill.graph else "" if fits else ", which does not fit"
         yield f"in less memory: {spill.panel} columns{how}"
         yield f"- memory: {taken.peak_memory_per_worker_bytes}, most in {moved.largest}"
