@@ -21,7 +21,6 @@ from embertide.program.steps.shapes import Shapes
 
 CHUNK_VALUES = 1 << 19
 """Values of rows that are widened to float64, or multiplied, at a time."""
-_WIDE_BYTES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
