@@ -18,7 +18,7 @@ from embertide.context import RunContext
 from embertide.engine.pipeline.prepare import target_of
 from embertide.engine.planning.edge_memory import logged_bytes
 from embertide.engine.planning.graph import PlannedGraph, PlannedRelation
-from embertide.engine.planning.graph_on_disk import graph_problem
+from embertide.engine.planning.graph_on_disk import graph_problem, needed_in_memory
 from embertide.engine.planning.matching import narrow
 from embertide.engine.planning.spilled import spilled_costs
 from embertide.engine.planning.spilled_graph import spilled_graph
@@ -239,8 +239,8 @@ class Worker:
         }
         graph = spilled_graph(
             PlannedGraph(types={}, relations=relations, size=size, several=self.typed),
+            plan,
             None if job.spec.inference.fanout == "full" else job.spec.inference.fanout,
-            spills=target.spills_graph,
         )
         placed = [""] if isinstance(self._rank, Rank) and self._rank.placed else []
         costs = spilled_costs(plan, size, placed=placed, graph=graph)
@@ -390,7 +390,8 @@ def _with_the_graph(worker: Worker, program: Program, mode: Mode, answer: Answer
     del csrs
     answer.others["with the graph on disk"] = _copied(worker.run(program)[0])
     moved = files.read - read, files.written - written
-    if worker.exchange.grid.world == 1 or (worker.typed and worker.exchange.grid.feature == 1):
+    at, in_place = worker.exchange.grid, target_of(worker.ctx).in_place
+    if at.world == 1 or (worker.typed and at.feature == 1 and in_place):
         answer.moved = *moved, *worker.planned(program)
     _, checked = worker.run(program, EVERY_ROW)
     assert checked is not None
@@ -405,8 +406,7 @@ def _graph_on_disk(
     target, at, job = target_of(worker.ctx), worker.exchange.grid.shape, worker.ctx.job
     problem = graph_problem(job, program, at, in_place=target.in_place)
     # Steps run in the order that they have, for which other rows may be best.
-    sliced = as_given(program, target).grid.feature > 1
-    if problem or (sliced and any(step.pairs for step in program.steps)):
+    if problem or needed_in_memory(as_given(program, target)):
         return None
     spilled_sort.PART_EDGES = 12 if worker.typed else 32
     return worker.build_on_disk(program)

@@ -205,15 +205,16 @@ def test_a_graph_that_is_needed_in_memory_names_what_needs_it() -> None:
     assert graph_problem(job, gcn, GridShape.of(4, 1), in_place=True) == ""
     repeated = program(Propagate(out="h", layer=0, x="x", times=3))
     assert graph_problem(job, repeated, small, in_place=True) == ""
-    assert "workers are on one host" in graph_problem(job, gcn, GridShape.of(4, 1), in_place=False)
+    assert graph_problem(job, gcn, GridShape.of(4, 1), in_place=False) == ""
     assert graph_problem(job, repeated, GridShape.of(2, 2), in_place=True) == ""
     assert graph_problem(job, gcn, GridShape.of(1, 4), in_place=False) == ""
     scored = program(PairAttend(out="h", layer=0, x="x", key="x", query="x", heads=1, kind="dot"))
     assert graph_problem(job, scored, GridShape.of(1, 4), in_place=False) == (
-        "pair_attend (h, layer 0) needs the graph in memory where layers are computed in slices of"
-        " columns, as on the grid 1x4"
+        "pair_attend (h, layer 0) needs the graph in memory where workers exchange rows, as on the"
+        " grid 1x4"
     )
     assert graph_problem(make_job(fanout=[5]), gcn, small, in_place=True) == ""
+    assert graph_problem(job, scored, GridShape.of(4, 1), in_place=True) == ""
     chosen = make_job(targets=Targets(ids=[1]))
     assert graph_problem(chosen, gcn, small, in_place=True) == ""
 

@@ -10,28 +10,25 @@ import numpy as np
 import pytest
 import torch
 
-from embertide.context import RunContext
-from embertide.engine.pipeline.prepare import check_spilled_graph
 from embertide.engine.stages.sample import sample_layer
-from embertide.errors import GridError, StorageError
-from embertide.facts.telemetry.recorder import CountingRecorder
+from embertide.errors import StorageError
 from embertide.graph import edge_log
 from embertide.graph.edge_chunks import EdgeChunk
 from embertide.graph.edge_log import EdgeLog
-from embertide.graph.exchange import Exchange
 from embertide.graph.out_degrees import count_sources
-from embertide.grid import Grid, GridShape
+from embertide.graph.rounds import places_before, share_rounds
 from embertide.kernels import spilled_sort
-from embertide.kernels.block import Block
+from embertide.kernels.block import Block, unpacked
 from embertide.kernels.counting import add_weights, count_values
 from embertide.kernels.csr import Csr, add_loops, single_loops
+from embertide.kernels.cut import RangePlaces, cut_by_group, cut_on_disk
 from embertide.kernels.edge_sort import EdgeSorter, bucket_count, bucket_shift, count_edges
 from embertide.kernels.ids import hash_ids
+from embertide.kernels.node_set import NodeSet
 from embertide.kernels.scratch import Scratch
 from embertide.kernels.segments import carried_by_runs
 from embertide.kernels.spilled_csr import SpilledBlock, SpilledCsr
 from embertide.kernels.spilled_sort import SpilledEdgeSorter
-from tests.support.world import make_job
 
 FIRST, ROWS, NODES, EDGES, FEATURES = 1000, 9000, 30_000, 50_000, 2
 
@@ -208,6 +205,57 @@ def test_runs_of_edges_on_disk_are_those_of_a_graph_in_memory(
             assert torch.equal(values, same)
 
 
+@pytest.mark.parametrize("group_rows", [40, 1 << 20])
+def test_edges_on_disk_are_cut_into_the_blocks_of_those_in_memory(
+    graphs: tuple[Csr, SpilledCsr], files: Scratch, group_rows: int
+) -> None:
+    whole, spilled = graphs
+    members = NodeSet(whole.cols, NODES)
+    bounds = np.array([0, NODES // 200, NODES], np.int64)
+    counts = np.diff(members.ranks(bounds))
+    counts[0] = 0
+    cuts, _ = share_rounds(np.array([counts, [0, 0]]), group_rows, 0)
+    places = RangePlaces(
+        members=members,
+        bounds=bounds,
+        own=0,
+        cuts=cuts,
+        before=places_before(cuts, 0),
+        group_rows=group_rows,
+    )
+    expected = [unpacked(block) for block in cut_by_group(whole, places, edges=False)]
+    local, groups = cut_on_disk(spilled, places, edges=False)
+    assert len(groups) == len(expected) - 1 == places.groups - 1
+    for of_disk, block in zip([local, *groups], expected, strict=True):
+        assert of_disk.nnz == block.nnz
+        parts = [(span, own) for span, own in of_disk.each() if own.nnz]
+        rows = [span.start + ids_of(own) for span, own in parts]
+        lengths = torch.cat([own.indptr.diff() for _, own in parts])
+        kept = lengths > 0
+        has = block.indptr.diff() > 0
+        assert torch.equal(torch.cat(rows)[kept], ids_of(block)[has])
+        assert torch.equal(lengths[kept].long(), block.indptr.diff()[has].long())
+        assert torch.equal(torch.cat([own.indices for _, own in parts]), block.indices)
+        weights = [own.weights for _, own in parts if own.weights is not None]
+        assert block.weights is not None
+        assert torch.equal(torch.cat(weights), block.weights)
+        ends = of_disk.ends()
+        assert torch.equal(ends.indptr.long(), block.indptr.long())
+        assert torch.equal(ids_of(ends), ids_of(block))
+    hubs = [(one.hubs, block.hubs) for one, block in zip(groups, expected[1:], strict=True)]
+    assert all(torch.equal(one, other) for one, other in hubs)
+    # A hub of all edges has few in a small group.
+    assert any(len(one) for one, _ in hubs) == (group_rows > NODES)
+    before = files.count
+    del of_disk, local, groups
+    assert files.count < before
+
+
+def ids_of(block: Block) -> torch.Tensor:
+    """[rows] of a block, int64."""
+    return torch.arange(block.outputs) if block.rows is None else block.rows.long()
+
+
 def with_weights(part: Csr, whole: Csr) -> Csr:
     """A part with the weights of the same rows of a whole graph."""
     start = part.first - whole.first
@@ -225,18 +273,6 @@ def test_files_of_a_graph_go_with_what_refers_to_them(files: Scratch) -> None:
     assert unweighted.without_columns().spilled == ()
     del unweighted
     assert files.count == 0
-
-
-def test_workers_that_cannot_read_each_other_have_no_graph_on_disk(files: Scratch) -> None:
-    def context(workers: int) -> RunContext:
-        grid = Grid(GridShape.of(workers, 1), 0)
-        exchange = Exchange(grid, torch.device("cpu"), CountingRecorder(), direct=False)
-        ctx = RunContext(make_job(), exchange, None, lambda _event: None)  # type: ignore[arg-type]
-        return replace(ctx, scratch=files, panel=16, spills_graph=True)
-
-    check_spilled_graph(context(1))
-    with pytest.raises(GridError, match=r"grid 2x1: the graph can be on disk where .*; give each"):
-        check_spilled_graph(context(2))
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])

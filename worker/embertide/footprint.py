@@ -122,14 +122,22 @@ class Size:
         """Bytes of the remote blocks' rows: each group has its own list of those it touches."""
         if self.graph == 1 or self.in_place:
             return 0.0
+        remote, groups, touched = self._grouped(width)
+        # Of a group that is used the rows are unpacked.
+        packed = _PACKED_BYTES * remote + _TOUCHED_ROW_BYTES * remote / groups
+        return packed if remote < FEW * touched else _TOUCHED_ROW_BYTES * touched
+
+    def touched(self, width: int) -> float:
+        """Bytes of the same where they are on disk."""
+        return _TOUCHED_ROW_BYTES * min(*self._grouped(width)[::2])
+
+    def _grouped(self, width: int) -> tuple[float, float, float]:
+        """Remote non-zeros, groups, and the rows that each group touches, added up."""
         group_rows = max(1.0, self.group_bytes * self.feature / (FLOAT_BYTES * width))
         groups = max(1.0, self.unique() / group_rows)
         rows = self.nodes / self.graph
         remote = self.edges / self.graph * (self.graph - 1) / self.graph
-        touched = groups * rows * -math.expm1(-remote / groups / rows)
-        # Of a group that is used the rows are unpacked.
-        packed = _PACKED_BYTES * remote + _TOUCHED_ROW_BYTES * remote / groups
-        return packed if remote < FEW * touched else _TOUCHED_ROW_BYTES * touched
+        return remote, groups, groups * rows * -math.expm1(-remote / groups / rows)
 
     def in_flight(self, width: int, *, loaded: bool = False) -> float:
         """Bytes of the groups that are received, sent and computed at a time.

@@ -15,10 +15,11 @@ import torch
 from embertide.graph.exchange import Channel
 from embertide.graph.rounds import places_before, share_rounds
 from embertide.graph.sources import Counts, LoadedHolders, RangeHolders, Request, Sources
-from embertide.kernels.block import Block
-from embertide.kernels.csr import Csr, id_type
-from embertide.kernels.cut import Places, RangePlaces, TablePlaces, cut_by_group
+from embertide.kernels.block import Block, PackedBlock
+from embertide.kernels.csr import id_type
+from embertide.kernels.cut import Places, RangePlaces, TablePlaces, cut_by_group, cut_on_disk
 from embertide.kernels.node_set import NodeSet, unpack_bitmap
+from embertide.kernels.spilled_csr import AnyCsr, SpilledBlock, SpilledCsr, SpilledGroup
 
 LOOK_UP_NODES = 1 << 20
 """Consecutive nodes whose loaders are looked up at a time."""
@@ -28,7 +29,7 @@ _PLACED_SOURCES = 1 << 18
 
 def find_sources(
     channel: Channel,
-    csrs: Sequence[Csr],
+    csrs: Sequence[AnyCsr],
     holders: RangeHolders | LoadedHolders,
     *,
     nodes: int,
@@ -43,8 +44,8 @@ def find_sources(
     Sends 8 bytes per rank to each peer, and to a peer that owns a range of nodes a bit for each
     of them or 4 bytes per row needed (8 with 2^31 nodes and more), whichever is less; to a
     loader 4 per row. While it runs it needs N / 7 bytes, at most 16 MiB more, and for loaded
-    features 14 per unique source and at most 32 MiB more. Collective: every rank of the holders'
-    axis must call.
+    features 14 per unique source and at most 32 MiB more; of matrices on disk a part of one
+    is in memory at a time. Collective: every rank of the holders' axis must call.
 
     Args:
         channel: of the holders' axis.
@@ -52,7 +53,7 @@ def find_sources(
         group_rows: slots per group.
         edges: of each matrix, whether its blocks carry each non-zero's position in it.
     """
-    members = NodeSet([csr.cols for csr in csrs], nodes)
+    members = NodeSet((own.cols for csr in csrs for _, own in csr.parts()), nodes)
     if isinstance(holders, RangeHolders):
         places, cuts, requests = _in_ranges(channel, members, holders, group_rows)
     else:
@@ -61,9 +62,7 @@ def find_sources(
         del loader, row
     found = []
     for csr, positions in zip(csrs, edges, strict=True):
-        cut = cut_by_group(csr, places, edges=positions)
-        local, *groups = (block.upload(channel.staging) for block in cut)
-        assert isinstance(local, Block)
+        local, groups = _cut(channel, csr, places, positions)
         found.append(
             Sources(
                 axis=holders.axis,
@@ -76,6 +75,18 @@ def find_sources(
             )
         )
     return found
+
+
+def _cut(
+    channel: Channel, csr: AnyCsr, places: Places, positions: bool
+) -> tuple[Block | SpilledBlock, Sequence[Block | PackedBlock | SpilledGroup]]:
+    """The local block, and those of groups: on the device, or on disk where the matrix is."""
+    if isinstance(csr, SpilledCsr):
+        return cut_on_disk(csr, places, edges=positions)
+    cut = cut_by_group(csr, places, edges=positions)
+    local, *groups = (block.upload(channel.staging) for block in cut)
+    assert isinstance(local, Block)
+    return local, groups
 
 
 def _all_counts(channel: Channel, counts: Counts) -> Counts:

@@ -45,12 +45,14 @@ class StoredEdges:
     Attributes:
         weight_bytes, feature_bytes: of an edge's weight and of its features; 0 without.
         loops: the job adds a self-loop to each node.
+        touched: bytes of the rows of a worker's groups, where workers exchange rows.
         fanout: in-edges that each layer samples of a node; None: all of them.
     """
 
     weight_bytes: int
     feature_bytes: int
     loops: bool
+    touched: float
     fanout: Sequence[int] | None = None
 
 
@@ -326,19 +328,22 @@ class GhostGraph(LayerGraph):
         names = tuple(graph.relation for graph in graphs)
         union, building = self.exchange.size.of_relations(names), self.exchange.building
         self.exchange.ledger.need(sum(building.pop(name, 0.0) for name in names))
-        if union.graph > 1 and self._first(pairs, *(graph._seen for graph in graphs)):
-            for graph in graphs:
-                graph.read()
         members = union.workers if pairs else union.graph
         if loaded is not None:
             grouped = not self.exchange.size.reads_all
         else:
             grouped = members > 1 and not union.in_place
+        seen = (graph._seen for graph in graphs)
+        if union.graph > 1 and self._first(pairs, loaded is not None, *seen):
+            for graph in graphs:
+                graph.read()
+                if grouped:
+                    graph.cut()
         return [
             GhostSources(
                 axis=self.exchange.grid.axis("world" if pairs or loaded else "graph"),
-                local=graph.block(members),
-                remote=(graph.block(members),) if grouped else (),
+                local=graph.block(members, graph.read_groups if grouped else graph.read),
+                remote=(graph.block(members, lambda: None),) if grouped else (),
                 group_rows=1,
                 requests={},
                 cuts=np.zeros((1, 1), np.int64),
@@ -354,11 +359,11 @@ class GhostGraph(LayerGraph):
             for graph in graphs
         ]
 
-    def block(self, members: int) -> Block:
-        """The non-zeros of some rows."""
+    def block(self, members: int, read: Callable[[], None]) -> Block:
+        """The non-zeros of some rows, which are read so."""
         edges = self.exchange.counted(self.size.edges / members)
         rows = self.exchange.counted(self.size.nodes / members)
-        return GhostBlock(rows, rows, edges, edges, edges, read=self.read)
+        return GhostBlock(rows, rows, edges, edges, edges, read=read)
 
     def sub_range(self) -> Any:
         """What steps read of it."""
@@ -425,6 +430,19 @@ class GhostGraph(LayerGraph):
     def read(self) -> None:
         """All edges once, where they are in a store."""
         self._moved(read=self._in_store(self.view))
+
+    def cut(self) -> None:
+        """Cut them by groups."""
+        self._moved(read=self._in_store(self.view), written=self._in_groups)
+
+    def read_groups(self) -> None:
+        """Those of all groups once."""
+        self._moved(read=self._in_groups)
+
+    @property
+    def _in_groups(self) -> float:
+        stored = self.exchange.stored.get(self.relation)
+        return self._in_store(self.view) + (0.0 if stored is None else stored.touched)
 
     @property
     def _is_weighted(self) -> bool:

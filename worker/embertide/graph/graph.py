@@ -174,7 +174,7 @@ class LayerGraph:
             else:
                 found = find_sources(
                     channel,
-                    [in_memory(csr) for csr in csrs],
+                    csrs,
                     holders,
                     nodes=self.origins.nodes,
                     group_rows=self.pair_rows if pairs else self.group_rows,
@@ -184,20 +184,26 @@ class LayerGraph:
         return self._patterns[axis, relations]
 
     def loaded_with(self, others: Sequence[LayerGraph], holders: LoadedHolders) -> list[Sources]:
-        """The same as :meth:`tiles_with`, where the features of our sources were loaded; not kept.
+        """The same as :meth:`tiles_with`, where the features of our sources were loaded; kept for
+        other columns of them where edges are on disk.
 
         Collective: every rank must call.
         """
         graphs = [self, *others]
-        relations = [graph.relation for graph in graphs]
-        return find_sources(
+        relations = tuple(graph.relation for graph in graphs)
+        if ("loaded", relations) in self._patterns:
+            return self._patterns["loaded", relations]
+        found = find_sources(
             self.exchange.channel("world", "ids", relations=relations),
-            [in_memory(graph.csr) for graph in graphs],
+            [graph.csr for graph in graphs],
             holders,
             nodes=self.origins.nodes,
             group_rows=self.group_rows,
             edges=[False for _ in graphs],
         )
+        if isinstance(self.csr, SpilledCsr):
+            self._patterns["loaded", relations] = found
+        return found
 
     def loaded_in_place(
         self, window: WindowRows, rows_of: Callable[[torch.Tensor], torch.Tensor]

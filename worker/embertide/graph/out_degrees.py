@@ -45,7 +45,7 @@ def add_at_sources(
     sent: dict[int, list[torch.Tensor]] = {i: [] for i in sources.requests}
     for number in range(len(sources.remote)):
         of_group = by_slot[slice(*sources.group(number))]
-        add(sources.block(number), of_group)
+        add(sources.non_zeros(number), of_group)
         for i, start, stop in sources.incoming(number, number + 1):
             sent[i].append(of_group[start:stop])
     received = {i: degree.new_empty(len(r.rows)) for i, r in sources.requests.items()}

@@ -22,7 +22,7 @@ from embertide.graph.in_place import WindowRows
 from embertide.grid import Axis, RowRanges
 from embertide.kernels.block import Block, PackedBlock, unpacked
 from embertide.kernels.counting import count_outside
-from embertide.kernels.spilled_csr import AnyBlock, AnyCsr, SpilledBlock, SpilledCsr
+from embertide.kernels.spilled_csr import AnyBlock, AnyCsr, SpilledBlock, SpilledCsr, SpilledGroup
 from embertide.kernels.staging import Staging
 
 Counts = npt.NDArray[np.int64]
@@ -98,8 +98,8 @@ class Sources:
     """
 
     axis: Axis
-    local: AnyBlock
-    remote: tuple[Block | PackedBlock, ...]
+    local: Block | SpilledBlock
+    remote: tuple[Block | PackedBlock | SpilledGroup, ...]
     group_rows: int
     requests: dict[int, Request]
     cuts: Counts
@@ -125,21 +125,26 @@ class Sources:
     @property
     def whole(self) -> Block:
         """The local group's non-zeros, where they are needed all at once."""
-        assert isinstance(self.local, Block), "edges on disk are gone over part by part"
-        return self.local
+        return self.block(None)
 
     def parts(self, number: int | None) -> Iterator[tuple[slice, Block]]:
-        """Rows of the matrix and the block of their non-zeros: all of a group of ours at once, or
-        those of the local one that are read from the disk, part by part.
+        """Rows of the matrix and the block of their non-zeros: all of a group at once, or part by
+        part, as they are read from the disk.
 
         Raises:
             StorageError: the disk cannot be read.
         """
-        return self.local.each() if number is None else self.block(number).each()
+        return self.non_zeros(number).each()
+
+    def non_zeros(self, number: int | None) -> AnyBlock:
+        """Those of a remote group of ours, unpacked; of the local one for None."""
+        return self.local if number is None else unpacked(self.remote[number])
 
     def block(self, number: int | None) -> Block:
-        """The non-zeros of a remote group of ours, unpacked; of the local one for None."""
-        return self.whole if number is None else unpacked(self.remote[number])
+        """The non-zeros of a group, where they are needed all at once."""
+        block = self.non_zeros(number)
+        assert isinstance(block, Block), "edges on disk are gone over part by part"
+        return block
 
     def _asked(self) -> list[Request]:
         return list(self.requests.values())
@@ -180,7 +185,7 @@ class Sources:
         return self.cuts[:, min(number, self.cuts.shape[1] - 1)]
 
 
-def seen_sources(block: AnyBlock, axis: Axis, window: WindowRows) -> Sources:
+def seen_sources(block: Block | SpilledBlock, axis: Axis, window: WindowRows) -> Sources:
     """The pattern of a rank that reads every source where it stands.
 
     Args:

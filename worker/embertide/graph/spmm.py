@@ -144,18 +144,18 @@ class _Sum:
                     empty=0.0 if whole else float("-inf"),
                 )
         else:
-            block = self._sources.block(arrived.number)
-            factors = self._reduction.factors(block, None)
-            with nullcontext() if self._hubs is None else self._hubs.adding(block):
-                reduce_rows(
-                    self._out,
-                    block,
-                    arrived.source,
-                    factors,
-                    NOTHING,
-                    reduce=reduce,
-                    accumulate=True,
-                )
+            group = self._sources.remote[arrived.number]
+            with nullcontext() if self._hubs is None else self._hubs.adding(group.hubs):
+                for rows, part in self._sources.parts(arrived.number):
+                    reduce_rows(
+                        self._out[rows],
+                        part,
+                        arrived.source,
+                        self._reduction.factors(part, None, rows),
+                        NOTHING,
+                        reduce=reduce,
+                        accumulate=True,
+                    )
         reduced(self._channel, self._sources, arrived.number, arrived.source, arrived.scale)
 
     def finish(self) -> torch.Tensor:
@@ -188,17 +188,16 @@ class HubSums:
 
     @classmethod
     def of(cls, sources: Sources, out: torch.Tensor) -> HubSums | None:
-        """None where no group has such a row; a packed one has none."""
-        hubs = [block.hubs for block in sources.remote if isinstance(block, Block)]
+        """None where no group has such a row."""
+        hubs = [block.hubs for block in sources.remote]
         rows = torch.cat(hubs).unique() if hubs else torch.empty(0)
         if not len(rows):
             return None
         return cls(out, rows, out.new_zeros(len(rows), out.shape[1], dtype=torch.float64))
 
     @contextmanager
-    def adding(self, block: Block) -> Iterator[None]:
-        """Take from ``out`` what a block adds to its hubs meanwhile."""
-        rows = block.hubs
+    def adding(self, rows: torch.Tensor) -> Iterator[None]:
+        """Take from ``out`` what a group adds to its hubs [k] meanwhile."""
         before = self.out[rows]
         self.out[rows] = 0.0
         yield

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,8 @@ CHUNK_EDGES = 1 << 17
 chunk of its own."""
 GPU_CHUNK_EDGES = 1 << 20
 """The same on a GPU: enough to keep all of it busy, few enough that their gathered rows fit."""
+
+B = TypeVar("B")
 
 HUB_EDGES = 1 << 10
 """Non-zeros of a row in one of many groups from which on its groups are added up in float64."""
@@ -150,6 +152,11 @@ class PackedBlock:
         """Non-zeros of all rows."""
         return len(self.indices)
 
+    @cached_property
+    def hubs(self) -> torch.Tensor:
+        """As of a :class:`Block`."""
+        return self.unpack().hubs
+
     def upload(self, staging: Staging) -> Block | PackedBlock:
         """The block itself on the CPU; unpacked on another device."""
         return self if staging.device.type == "cpu" else self.unpack().upload(staging)
@@ -167,7 +174,7 @@ class PackedBlock:
         )
 
 
-def unpacked(block: Block | PackedBlock) -> Block:
+def unpacked(block: PackedBlock | B) -> Block | B:
     """The block as kernels take it."""
     return block.unpack() if isinstance(block, PackedBlock) else block
 

@@ -6,7 +6,7 @@ import torch
 
 from embertide.kernels import native
 from embertide.kernels.block import Block
-from embertide.kernels.spilled_csr import AnyBlock, SpilledBlock
+from embertide.kernels.spilled_csr import AnyBlock
 
 _COMPARED_VALUES = 1 << 16
 """Values that are compared at a time: they stay in the cache."""
@@ -55,7 +55,7 @@ def row_sums(indptr: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
 def add_weights(block: AnyBlock, total: torch.Tensor) -> None:
     """Add to ``total`` [n] float32 the weights of a block's non-zeros, at their sources."""
     # In float64: a hub adds up millions of them.
-    if isinstance(block, SpilledBlock):
+    if not isinstance(block, Block):
         sums = torch.zeros(len(total), dtype=torch.float64)
         for _, part in block.each():
             # One after the other, as those of a block in memory, so that the bits are the same.

@@ -7,6 +7,7 @@ for each group, of at most a few hundred tasks.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -17,9 +18,15 @@ import torch
 
 from embertide.footprint import FEW
 from embertide.kernels import native
-from embertide.kernels.block import Block, PackedBlock
+from embertide.kernels.block import Block, PackedBlock, unpacked
 from embertide.kernels.csr import Csr
 from embertide.kernels.node_set import NodeSet
+from embertide.kernels.spilled_csr import (
+    SpilledBlock,
+    SpilledCsr,
+    SpilledGroup,
+    SpilledGroups,
+)
 
 Counts = npt.NDArray[np.int64]
 _PANEL_BITS = 16
@@ -104,6 +111,26 @@ class TablePlaces:
 
 Places = RangePlaces | TablePlaces
 """Where each source is: in which group, and at which place of it."""
+
+
+def cut_on_disk(
+    csr: SpilledCsr, places: Places, *, edges: bool
+) -> tuple[SpilledBlock, list[SpilledGroup]]:
+    """As :func:`cut_by_group`, in files; a part is in memory at a time.
+
+    Raises:
+        StorageError: the disk has no room, or cannot be read or written.
+    """
+    parts: list[SpilledGroups] = []
+
+    def local() -> Iterator[Csr]:
+        for span, part in csr.parts():
+            own, *groups = map(unpacked, cut_by_group(part, places, edges=edges))
+            parts.append(SpilledGroups(csr.scratch, span, groups))
+            yield Csr(part.first, own.indptr.long(), own.indices, own.weights)
+
+    block = SpilledBlock(SpilledCsr.write(csr.scratch, csr.first, csr.rows, local()))
+    return block, [SpilledGroup(tuple(parts), number) for number in range(places.groups - 1)]
 
 
 def cut_by_group(csr: Csr, places: Places, *, edges: bool) -> list[Block | PackedBlock]:

@@ -6,7 +6,7 @@ its sources in a graph of a billion nodes. See ``native/node_set.hpp``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ class NodeSet:
         members: [n] int64 ascending, without native kernels; else empty.
     """
 
-    def __init__(self, cols: torch.Tensor | Sequence[torch.Tensor], nodes: int) -> None:
+    def __init__(self, cols: torch.Tensor | Iterable[torch.Tensor], nodes: int) -> None:
         self.nodes = nodes
         arrays = [cols] if isinstance(cols, torch.Tensor) else cols
         self.lines = np.empty(0, np.uint64)

@@ -23,6 +23,7 @@ from embertide.kernels.spilled_csr import (
     AnyFeatures,
     SpilledBlock,
     SpilledFeatures,
+    SpilledGroup,
 )
 from embertide.kernels.sums import sum_rows
 
@@ -132,10 +133,9 @@ def carried_by_runs(
     Raises:
         StorageError: the disk cannot be read.
     """
-    if isinstance(block, SpilledBlock):
+    if not isinstance(block, Block):
         parts = _parts_of(block, features)
-        ends = Block(None, block.csr.indptr, block.csr.indptr[:0])
-        runs = _runs_of_rows(ends, block.nnz, max(1, limit))
+        runs = _runs_of_rows(block.ends(), block.nnz, max(1, limit))
         yield from zip(runs, _by_length(parts, max(1, limit)), strict=True)
         return
     assert not isinstance(features, SpilledFeatures)
@@ -145,7 +145,9 @@ def carried_by_runs(
         yield run, Carried(block.indices[run.span], weights, own)
 
 
-def _parts_of(block: SpilledBlock, features: AnyFeatures | None) -> Iterator[Carried]:
+def _parts_of(
+    block: SpilledBlock | SpilledGroup, features: AnyFeatures | None
+) -> Iterator[Carried]:
     if features is None:
         yield from (Carried(own.indices, own.weights, None) for _, own in block.each())
         return

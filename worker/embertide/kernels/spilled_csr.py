@@ -9,10 +9,10 @@ graph in memory.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import torch
 
@@ -23,8 +23,56 @@ from embertide.kernels.disk_threads import DiskThreads
 from embertide.kernels.scratch import Scratch, ScratchTensor
 
 
+class _Records:
+    """Arrays of 4 or 8 bytes a value in a file, which goes when nothing refers to them.
+
+    Args:
+        records: arrays [n], or None, that are read together.
+
+    Raises:
+        StorageError: the disk has no room, or cannot be written.
+    """
+
+    def __init__(self, scratch: Scratch, records: Sequence[Sequence[torch.Tensor | None]]) -> None:
+        self._kinds = [
+            [None if array is None else (array.dtype, len(array)) for array in record]
+            for record in records
+        ]
+        words = [
+            [array.contiguous().view(torch.float32) for array in record if array is not None]
+            for record in records
+        ]
+        self._cuts = [0, *accumulate(sum(map(len, record)) for record in words)]
+        self._file: ScratchTensor | None = None
+        if self._cuts[-1]:
+            self._file = scratch.empty(self._cuts[-1], 1)
+            weakref.finalize(self, self._file.close)
+            for at, record in zip(self._cuts, words, strict=False):
+                joined = record[0] if len(record) == 1 else torch.cat(record)
+                self._file.write_rows(at, joined.view(-1, 1))
+
+    def read(self, number: int) -> list[torch.Tensor | None]:
+        """A record, in memory.
+
+        Raises:
+            StorageError: the disk cannot be read.
+        """
+        words, at = torch.empty(0), 0
+        if self._file is not None:
+            words = self._file.read_rows(*self._cuts[number : number + 2]).view(-1)
+        arrays: list[torch.Tensor | None] = []
+        for kind in self._kinds[number]:
+            if kind is None:
+                arrays.append(None)
+                continue
+            size = kind[1] * kind[0].itemsize // FLOAT_BYTES
+            arrays.append(words[at : at + size].view(kind[0]))
+            at += size
+        return arrays
+
+
 class SpilledRows:
-    """The edges of some consecutive rows in a file, which goes when nothing refers to them.
+    """The edges of some consecutive rows on disk.
 
     Attributes:
         nnz: edges.
@@ -40,15 +88,7 @@ class SpilledRows:
             StorageError: the disk has no room, or cannot be written.
         """
         self.nnz, self.kind = len(columns), columns.dtype
-        self._column_words = columns.element_size() // FLOAT_BYTES
-        self._file: ScratchTensor | None = None
-        if self.nnz:
-            words = self._column_words + (weights is not None)
-            self._file = scratch.empty(words, self.nnz)
-            weakref.finalize(self, self._file.close)
-            self._file.write_rows(0, _words(columns, self.nnz))
-            if weights is not None:
-                self._file.write_rows(self._column_words, _words(weights, self.nnz))
+        self._records = _Records(scratch, [[columns], *([] if weights is None else [[weights]])])
 
     def columns(self) -> torch.Tensor:
         """[nnz] the sources of the edges, in memory.
@@ -56,9 +96,7 @@ class SpilledRows:
         Raises:
             StorageError: the disk cannot be read.
         """
-        if self._file is None:
-            return torch.empty(0, dtype=self.kind)
-        return self._file.read_rows(0, self._column_words).view(-1).view(self.kind)
+        return self._read(0)
 
     def weights(self) -> torch.Tensor:
         """[nnz] float32, in memory, of a graph that has weights.
@@ -66,9 +104,12 @@ class SpilledRows:
         Raises:
             StorageError: the disk cannot be read.
         """
-        if self._file is None:
-            return torch.empty(0)
-        return self._file.read_rows(self._column_words, self._column_words + 1).view(-1)
+        return self._read(1)
+
+    def _read(self, number: int) -> torch.Tensor:
+        (array,) = self._records.read(number)
+        assert array is not None
+        return array
 
 
 class SpilledFeatures:
@@ -308,15 +349,121 @@ class SpilledBlock:
             indices = part.cols if self.place is None else self.place(part.cols)
             yield rows, Block(None, part.indptr, indices, part.weights)
 
+    def ends(self) -> Block:
+        """Where rows end, without what their non-zeros have."""
+        return Block(None, self.csr.indptr, self.csr.indptr[:0])
 
-def _words(values: torch.Tensor, count: int) -> torch.Tensor:
-    """[words, count] values of 4 or 8 bytes as they are stored, as so many rows of float32."""
-    return values.contiguous().view(torch.float32).view(-1, count)
+
+class SpilledGroups:
+    """The non-zeros of some consecutive rows on disk, cut into blocks by groups of sources.
+
+    Attributes:
+        span: the rows.
+        nnz: non-zeros of each group.
+        hubs: group -> [k] int64 rows with more than HUB_EDGES, of groups that have some.
+    """
+
+    def __init__(self, scratch: Scratch, span: slice, blocks: Sequence[Block]) -> None:
+        """Write the blocks of all groups, whose rows are counted from the first of the span.
+
+        Raises:
+            StorageError: the disk has no room, or cannot be written.
+        """
+        self.span, self.nnz = span, [block.nnz for block in blocks]
+        hubs = ((number, block.hubs) for number, block in enumerate(blocks))
+        self.hubs = {number: rows + span.start for number, rows in hubs if len(rows)}
+        # Two records of each: the rows that it touches are read by themselves, too.
+        records = ((_touched(block), _carried(block)) for block in blocks)
+        self._records = _Records(scratch, [record for both in records for record in both])
+
+    def ends(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """[r] int32 the rows that a group touches, and the non-zeros of each.
+
+        Raises:
+            StorageError: the disk cannot be read.
+        """
+        rows, lengths = self._records.read(2 * number)
+        assert rows is not None
+        assert lengths is not None
+        return rows, lengths
+
+    def read(self, number: int) -> Block:
+        """The non-zeros of a group.
+
+        Raises:
+            StorageError: the disk cannot be read.
+        """
+        rows, lengths = self.ends(number)
+        indices, weights, edges = self._records.read(2 * number + 1)
+        assert indices is not None
+        return Block(rows, _ended(lengths), indices, weights, edges)
+
+
+@dataclass(frozen=True)
+class SpilledGroup:
+    """The non-zeros on disk whose sources are in one group.
+
+    Attributes:
+        parts: those of all groups, part by part in the order of the rows.
+        number: of the group.
+    """
+
+    parts: tuple[SpilledGroups, ...]
+    number: int
+
+    @property
+    def nnz(self) -> int:
+        """Non-zeros of all rows."""
+        return sum(part.nnz[self.number] for part in self.parts)
+
+    @property
+    def hubs(self) -> torch.Tensor:
+        """[k] int64 rows with more than HUB_EDGES, ascending."""
+        found = [part.hubs[self.number] for part in self.parts if self.number in part.hubs]
+        return torch.cat([torch.empty(0, dtype=torch.int64), *found])
+
+    def each(self) -> Iterator[tuple[slice, Block]]:
+        """The rows of each part that has non-zeros, and their block.
+
+        Raises:
+            StorageError: the disk cannot be read.
+        """
+        some = [part for part in self.parts if part.nnz[self.number]]
+        with DiskThreads() as disk:
+            reads = (partial(part.read, self.number) for part in some)
+            yield from zip((part.span for part in some), disk.ahead(reads), strict=True)
+
+    def ends(self) -> Block:
+        """The rows that it touches and where they end, without what their non-zeros have.
+
+        Raises:
+            StorageError: the disk cannot be read.
+        """
+        ends = [(part.span.start, *part.ends(self.number)) for part in self.parts]
+        rows = torch.cat([start + rows for start, rows, _ in ends])
+        return Block(rows, _ended(torch.cat([lengths for *_, lengths in ends])), rows[:0])
+
+
+def _touched(block: Block) -> list[torch.Tensor | None]:
+    assert block.rows is not None
+    return [block.rows, block.indptr.diff().to(torch.int32)]
+
+
+def _carried(block: Block) -> list[torch.Tensor | None]:
+    edges = None if block.edges is None else block.edges.to(torch.int32)
+    return [block.indices, block.weights, edges]
+
+
+def _ended(lengths: torch.Tensor) -> torch.Tensor:
+    """[r + 1] int64 where rows of so many non-zeros end."""
+    indptr = torch.zeros(len(lengths) + 1, dtype=torch.int64)
+    torch.cumsum(lengths, 0, out=indptr[1:])
+    return indptr
 
 
 AnyCsr = Csr | SpilledCsr
 """A graph in memory or on disk."""
-AnyBlock = Block | SpilledBlock
+AnyBlock = Block | SpilledBlock | SpilledGroup
 """The same of non-zeros."""
 AnyFeatures = torch.Tensor | SpilledFeatures
 """The same of features of edges."""

@@ -39,7 +39,6 @@ from embertide.engine.stages.report import run_facts, type_counts
 from embertide.engine.stages.scores import Pairs
 from embertide.engine.stages.targets import read_chosen
 from embertide.engine.stages.verify import Expected, check_width, read_expected
-from embertide.errors import GridError
 from embertide.facts.telemetry.clock import Clock
 from embertide.facts.telemetry.memory import release_memory
 from embertide.facts.telemetry.report import RelationCount, RunFacts
@@ -293,30 +292,11 @@ def _masks(
     return masks | {names[of]: rows.numpy() for of, rows in only.items()}
 
 
-def check_spilled_graph(ctx: RunContext) -> None:
-    """Refuse a graph on disk whose sources workers would exchange in groups.
-
-    Raises:
-        GridError: they cannot read each other's memory, though they are on one host.
-    """
-    if ctx.spills_graph and ctx.grid.graph > 1 and not target_of(ctx).in_place:
-        raise GridError(
-            f"grid {ctx.grid.shape}: the graph can be on disk where workers read each other's"
-            " memory, which this host does not let them; give each more memory (--memory,"
-            " spec.workers.memory), or use one worker"
-        )
-
-
 def _plan(
     ctx: RunContext, model: Model, choose: Callable[[RunContext, Program], Program]
 ) -> tuple[Plan, RunFacts]:
-    """How the program is computed, and facts of the model.
-
-    Raises:
-        GridError: see :func:`check_spilled_graph`.
-    """
+    """How the program is computed, and facts of the model."""
     whole = model.program()
-    check_spilled_graph(ctx)
     facts = run_facts(ctx, model.library, model.layer_names, whole)
     plan = make_plan(choose(ctx, whole), target_of(ctx))
     return plan, facts

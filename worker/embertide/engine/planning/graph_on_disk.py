@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from embertide.engine.planning.publishing import published
 from embertide.program.plans.passes import make_plan
-from embertide.program.plans.plan import Target
+from embertide.program.plans.plan import Plan, Target
 from embertide.program.steps.program import Program
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
@@ -16,15 +16,22 @@ def graph_problem(job: EmbeddingJob, program: Program, grid: GridShape, *, in_pl
     Args:
         in_place: all workers are on one host, and read each other's tensors where they stand.
     """
-    if grid.graph > 1 and not in_place:
-        return "the graph can be on disk with one worker, or in a run whose workers are on one host"
     program = published(job, program)
-    if grid.feature > 1 and not make_plan(program, Target(grid=grid, in_place=in_place)).whole_rows:
-        pairs = [step for step in program.steps if step.pairs]
-        if pairs:
-            step = pairs[0]
+    return needed_in_memory(make_plan(program, Target(grid=grid, in_place=in_place)))
+
+
+def needed_in_memory(plan: Plan) -> str:
+    """The step of a plan that goes over all of its edges at once; "" where none does.
+
+    Where workers exchange rows, or compute slices of columns, scores of edges are sent in the order
+    of the edges, and features of edges are found by their places.
+    """
+    if plan.grid.workers == 1 or (plan.target.in_place and plan.grid.feature == 1):
+        return ""
+    for step in plan.program.steps:
+        if step.pairs and (step.tiles or step.edge_columns or plan.grid.feature > 1):
             return (
                 f"{step.kind_name} ({step.out}, layer {step.layer}) needs the graph in memory where"
-                f" layers are computed in slices of columns, as on the grid {grid}"
+                f" workers exchange rows, as on the grid {plan.target.grid}"
             )
     return ""

@@ -85,7 +85,7 @@ def layers_bytes(
         gpu: layers are computed on a GPU.
     """
     whole, size, program = 0.0, graph.size, plan.program
-    on_disk = spilled_graph(graph, fanout, spills=plan.target.spills_graph)
+    on_disk = spilled_graph(graph, plan, fanout)
     if fanout is not None and on_disk is not None:
         every = map(size.of_relation, graph.relations)
         whole = sum(ID_BYTES * of_all.nodes / of_all.workers for of_all in every)
@@ -104,6 +104,7 @@ def layers_bytes(
     costs = {name: _layer_graph(graph, program, name) for name in graph.relations}
     patterns = sum(_tiles(graph, program, names) for names in _together(program, tiles=True))
     patterns += sum(_pairs(graph, program, names) for names in _together(program, tiles=False))
+    patterns += 0.0 if on_disk is None else on_disk.requests
     building = {name: cost.building for name, cost in costs.items()}
     block = {name: cost.block for name, cost in costs.items()}
     if plan.target.panel:

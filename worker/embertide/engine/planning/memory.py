@@ -171,7 +171,7 @@ def _planned_of_worker(
     layers, gathering = layers_bytes(arranged, plan, fanout, placed=_placed(types), gpu=gpu), 0.0
     stored = planned_spill(graph, plan, fanout, gpu=True).disk if staged else 0.0
     if arranged.size.grid.feature > 1:
-        spilled = spilled_graph(arranged, fanout, spills=on_disk)
+        spilled = spilled_graph(arranged, plan, fanout)
         partitions = sum(partition_bytes(relation, size) for relation, size in relations(graph))
         partitions = partitions if spilled is None else spilled.gathering
         gathering = sum(of_type.values for of_type in inputs) + csrs + partitions
@@ -208,7 +208,7 @@ def planned_spill(
     from host memory to a GPU and back."""
     held = [_type_bytes(name, graph, plan.program, 0, True) for name in graph.types]
     arranged = of_layers(graph, plan)
-    on_disk = spilled_graph(arranged, fanout, spills=plan.target.spills_graph)
+    on_disk = spilled_graph(arranged, plan, fanout)
     return spilled_costs(plan, arranged.size, placed=_placed(held), graph=on_disk, staged=gpu)
 
 

@@ -25,9 +25,11 @@ from embertide.footprint import ID_BYTES, Size
 from embertide.graph.edge_log import log_bytes
 from embertide.graph.ghosts import StoredEdges
 from embertide.kernels.spilled_sort import READ_EDGES, part_edges
+from embertide.program.plans.plan import Plan
 
 _PARTS = 3
 """Parts that are in memory: what the kernels go over, the next one, and the one that is read."""
+_REQUEST_BYTES = 4
 _BATCHES = 3
 """How often a batch of packed edges is in memory: as it comes, its buckets, and in their order."""
 
@@ -74,6 +76,7 @@ class SpilledGraph:
 
     Attributes:
         graph: on the grid that computes the layers.
+        widest: columns of the widest tensor.
         fanout: in-edges that each layer samples of a node; None: all of them.
         disk: bytes of its files from then on.
         building: bytes of files that are gone by then.
@@ -81,6 +84,7 @@ class SpilledGraph:
     """
 
     graph: PlannedGraph
+    widest: int
     fanout: Sequence[int] | None = None
     disk: float = 0.0
     building: float = 0.0
@@ -115,15 +119,23 @@ class SpilledGraph:
     @property
     def stored(self) -> dict[str, StoredEdges]:
         """Relation -> its edges there."""
+        sizes = {name: self.graph.size.of_relation(name) for name in self.graph.relations}
         return {
             name: StoredEdges(
                 relation.weight_bytes,
                 relation.feature_bytes,
                 relation.edge.adds_loops,
+                sizes[name].touched(self.widest) if _exchanged(sizes[name]) else 0.0,
                 self.fanout,
             )
             for name, relation in self.graph.relations.items()
         }
+
+    @property
+    def requests(self) -> float:
+        """Bytes in memory of the numbers of rows that other workers request."""
+        sizes = [size for _, size in relations(self.graph) if _exchanged(size)]
+        return sum(_REQUEST_BYTES * size.unique() for size in sizes)
 
     @property
     def part(self) -> float:
@@ -131,12 +143,16 @@ class SpilledGraph:
         most = 0.0
         for relation, size in relations(self.graph):
             edges = size.edges / size.workers
-            # Read in place, sources are rows of all workers' tensors.
-            places = size.index_bytes if size.graph > 1 else 0
             longest = min(edges, float(part_edges(edges, relation.features)))
-            one = longest * (_column_bytes(relation, size) + places)
+            columns = longest * _column_bytes(relation, size)
+            # Read in place, sources are rows of all workers' tensors.
+            held = _PARTS * (columns + longest * (size.index_bytes if size.graph > 1 else 0))
+            if _exchanged(size):
+                # A part is cut into blocks, which are put together for the disk.
+                touched = size.touched(self.widest) * longest / max(1.0, size.edges / size.graph)
+                held = _PARTS * columns + 2 * (columns + touched)
             ends = min(_PARTS * _part_rows(relation, size), size.nodes / size.workers)
-            most = max(most, _PARTS * one + ID_BYTES * ends)
+            most = max(most, held + ID_BYTES * ends)
         return most
 
     @property
@@ -151,8 +167,14 @@ def _column_bytes(relation: PlannedRelation, size: Size) -> int:
     return size.index_bytes + relation.carried_bytes
 
 
+def _exchanged(size: Size) -> bool:
+    """Workers exchange rows in groups."""
+    return size.graph > 1 and not size.in_place
+
+
 def spilled_graph(
-    graph: PlannedGraph, fanout: Sequence[int] | None = None, *, spills: bool
+    graph: PlannedGraph, plan: Plan, fanout: Sequence[int] | None
 ) -> SpilledGraph | None:
     """What the graph takes on disk; None where it is in memory."""
-    return SpilledGraph(graph, fanout) if spills else None
+    widest = max(plan.program.widths.values())
+    return SpilledGraph(graph, widest, fanout) if plan.target.spills_graph else None

@@ -135,8 +135,7 @@ class Message(TogetherStep, kind="message"):
         channel = execution.channel(self.layer, "world", "sddmm", *relations)
         for arrived in arriving_rows(channel, sources[0], source, execution.depth):
             for reduction, own in zip(sums, sources, strict=True):
-                block = own.local if arrived.number is None else own.block(arrived.number)
-                reduction.add(block, arrived.source)
+                reduction.add(own.non_zeros(arrived.number), arrived.source)
                 reduced(channel, own, arrived.number, arrived.source)
         return [reduction.finish() for reduction in sums]
 
