@@ -239,6 +239,37 @@ def test_attention_over_a_graph_on_disk_keeps_to_its_plan_also_for_some_nodes(
     )
 
 
+@pytest.mark.tier(2)
+@pytest.mark.parametrize("fanout", ["full", [5, 5]])
+def test_features_and_samples_of_edges_on_disk_keep_to_their_plan_and_have_the_same_bits(
+    fanout: Any, tmp_path: Path
+) -> None:
+    folder, mib = tmp_path / "job", 475
+    options = {"width": 8, "hidden": 8, "out": 8, "layers": 2, "conv": "edge_gat", "heads": 1}
+    featured = SynthOptions(nodes=NODES, edges=2 << 20, edge_features=8, **options)
+    job = make_job(folder, featured, checked=0)
+    manifest = yaml.safe_load(job.read_text())
+    manifest["spec"]["inference"] |= {"fanout": fanout}
+    job.write_text(yaml.safe_dump(manifest))
+    in_memory, scratch = run(job), tmp_path / "scratch"
+    scratch.mkdir()
+    spilled = run(job, "--memory", f"{mib}MiB", "--scratch", str(scratch))
+    assert "of each worker to disk, the graph too," in spilled["budget"]
+    (worker,), (moved,) = spilled["memory"], spilled["workers"]
+    assert worker["peak_bytes"] - worker["baseline_bytes"] <= MOST * worker["planned_bytes"]
+    planned = planned_on_disk(job, "1x1", mib)
+    least = 0.999 if fanout == "full" else 0.7
+    for what, size in (("written", planned.written_bytes), ("read", planned.read_bytes)):
+        # Some nodes have fewer edges than are sampled.
+        assert least * size <= moved[f"scratch_bytes_{what}"] <= 1.001 * size
+    output = str(folder / "embeddings")
+    (ids, vectors), (same_ids, same_vectors) = (
+        embertide.read(output, version=report["version"]).to_numpy()
+        for report in (in_memory, spilled)
+    )
+    assert np.array_equal(vectors[np.argsort(ids)], same_vectors[np.argsort(same_ids)])
+
+
 def test_the_plan_says_that_the_graph_goes_to_disk(job: Path, tmp_path: Path) -> None:
     command = ("plan", str(job), "--memory", f"{ALONE}MiB", "--json")
     budget = Commands(tmp_path).run(*command).events[-1]["budget"]
