@@ -23,6 +23,9 @@ from tests.support.tiers import later
 
 pytestmark = pytest.mark.distributed
 
+SMALL = "550MiB"
+"""With all tensors in memory a worker needs more."""
+
 
 @pytest.fixture
 def job(tmp_path: Path) -> NightlyJob:
@@ -50,6 +53,26 @@ def test_several_days_have_the_bits_of_whole_runs(grid: str, job: NightlyJob) ->
         assert kept.layers == [1, 2, 3]
         assert job.same_as_whole(grid)
         before = report["version"]
+
+
+def test_days_with_tensors_on_disk_have_the_bits_of_whole_runs(tmp_path: Path) -> None:
+    job = NightlyJob(tmp_path, "--scale", "17", "--kind", "uniform", "--layers", "2")
+    disk = tmp_path / "scratch"
+    disk.mkdir()
+    small = "--memory", SMALL, "--scratch", str(disk)
+    reports = [job.night("2x1", *small)]
+    for seed in (5, 6):
+        job.change_edges(seed)
+        reports.append(job.night("2x1", *small))
+        assert job.same_as_whole("2x1")
+    assert [report["refresh"]["mode"] for report in reports] == ["full", *["incremental"] * 2]
+    for report in reports:
+        assert report["kept"]["kept"] == [1, 2]
+        assert report["kept"]["problems"] == []
+        assert all(worker["scratch_bytes_written"] > 0 for worker in report["workers"])
+        for of in report["memory"]:
+            assert of["peak_bytes"] - of["baseline_bytes"] <= 1.1 * of["planned_bytes"]
+    assert not list(disk.iterdir())
 
 
 def test_graphs_of_several_types_have_the_bits_of_whole_runs(tmp_path: Path) -> None:

@@ -119,6 +119,15 @@ def _starts(every: tuple[tuple[int, int], ...]) -> Iterator[Any]:
         yield _run(mode, f"cover {turn}/5", grid, SECOND)
     yield _run(replace(on_disk, graph=True, one_host=True), "pyg example gine, step edge features"
                " single mean, types made carrying", (2, 1), SECOND)  # fmt: skip
+    nightly = replace(REFRESHED, name="refreshed-in-disk", storage="disk")
+    for turn, (mode, grid) in enumerate((
+        (nightly, (1, 1)),
+        (replace(nightly, panel=16), (2, 1)),
+        (replace(nightly, panel=4), (1, 2)),
+        (replace(nightly, panel=3), (2, 2)),
+        (replace(nightly, name="refreshed-in-host", storage="host"), (2, 1)),
+    ), 1):  # fmt: skip
+        yield _run(mode, f"cover {turn}/5", grid, SECOND)
     yield _run(replace(on_disk, name="targets-without-room", parts_bytes=0), "step propagate"
                " features, pyg example sage", (2, 1), SECOND)  # fmt: skip
     for turn, (before, after) in enumerate(KEPT, 1):

@@ -81,13 +81,15 @@ def test_a_spilled_run_keeps_to_its_memory_and_publishes_the_same_bits(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_spilled_run_keeps_no_rows_for_the_next_one(job: Path, tmp_path: Path) -> None:
+def test_a_run_with_its_edges_on_disk_keeps_no_rows_for_the_next_one(
+    job: Path, tmp_path: Path
+) -> None:
     manifest = yaml.safe_load(job.read_text())
     manifest["spec"]["refresh"] = {"keep": True, "mode": "full"}
     keeping = job.with_name("keeping.yaml")
     keeping.write_text(yaml.safe_dump(manifest))
     report = run(keeping, "--memory", f"{MEMORY}MiB", "--scratch", str(tmp_path))
-    why = "tensors of nodes are on disk, since they exceed the memory of a worker"
+    why = "edges are on disk, since they exceed the memory of a worker"
     assert (report["refresh"]["why"], report["refresh"]["keeps"]) == (why, None)
     assert not (job.parent / "embeddings" / "_layers").exists()
 

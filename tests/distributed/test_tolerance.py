@@ -13,6 +13,7 @@ import torch
 
 from embertide.engine.stages.infer import stale
 from embertide.engine.stages.infer import tolerance as bounded
+from embertide.engine.stages.infer.loop import Placement
 from embertide.graph.exchange import Exchange
 from embertide.io.versions.layers.reading import Kept
 from embertide.io.versions.layers.seals import KeptTensor
@@ -146,9 +147,13 @@ def kept_results_a_little_wrong(
     plain = stale.kept_shard
 
     def wrong(
-        whole: Execution, kept: Kept, before: Mapping[str, torch.Tensor], tensor: KeptTensor
+        whole: Execution,
+        placement: Placement,
+        kept: Kept,
+        before: Mapping[str, torch.Tensor],
+        tensor: KeptTensor,
     ) -> Shard:
-        shard = plain(whole, kept, before, tensor)
+        shard = plain(whole, placement, kept, before, tensor)
         if tensor.name in whole.program.results.values():
             shard.data.mul_(1 + TOLERANCE / 100)
         return shard

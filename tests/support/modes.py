@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from mmap import PAGESIZE
 from pathlib import Path
 from typing import Any, Literal
@@ -135,6 +136,20 @@ class Answer:
     warned: list[str] = field(default_factory=list)
 
 
+def _placed(ctx: RunContext, storage: str, mode: Mode, folder: str) -> RunContext:
+    """With tensors of nodes elsewhere than in memory."""
+    if storage == "memory":
+        return replace(ctx, scratch=None, parts_bytes=0, spills_graph=False)
+    files: Scratch | HostStore = Scratch(Path(folder.removeprefix("file://")) / SCRATCH)
+    if storage == "host":
+        device = ctx.exchange.device
+        late = LateLanes(mode.late, mode.values)
+        files = HostStore(late if device.type == "cpu" else lanes_of(device))
+    return replace(
+        ctx, scratch=files, panel=mode.panel, parts_bytes=mode.parts_bytes, spills_graph=False
+    )
+
+
 class Worker:
     """A rank of either world, whose results are by node type. Collective: every rank must call."""
 
@@ -158,18 +173,7 @@ class Worker:
 
     def place(self, storage: str) -> None:
         """Where tensors of nodes are from now on: in files, or a store, of their own."""
-        files: Scratch | HostStore | None = None
-        if storage == "disk":
-            files = Scratch(Path(self._folder.removeprefix("file://")) / SCRATCH)
-        elif storage == "host":
-            device = self.exchange.device
-            late = LateLanes(self._mode.late, self._mode.values)
-            files = HostStore(late if device.type == "cpu" else lanes_of(device))
-        panel = self._mode.panel if files is not None else self._in_memory.panel
-        room = self._mode.parts_bytes if files is not None else 0
-        self._rank.ctx = replace(
-            self._in_memory, scratch=files, panel=panel, parts_bytes=room, spills_graph=False
-        )
+        self._rank.ctx = _placed(self._in_memory, storage, self._mode, self._folder)
 
     def narrow(self, program: Program) -> None:
         """The graph has the relations alone that a program reads, as in a job that runs it: rows
@@ -548,8 +552,11 @@ def _refreshed(
     given = {
         name: (case.program, case.weighted, days_of(case.graph)) for name, case in cases.items()
     }
+    if mode.storage != "memory":
+        _use_small_blocks(4096)
     answers = {}
-    for name, days in refresh_cases(exchange, given, folder, mode.inference).items():
+    place = partial(_placed, storage=mode.storage, mode=mode, folder=folder)
+    for name, days in refresh_cases(exchange, given, folder, mode.inference, place).items():
         answer = answers[name] = Answer(facts={"alone": days[0].rows is not None}, why=days[1].why)
         for number, day in enumerate(days):
             if day.rows is None:

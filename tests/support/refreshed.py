@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from embertide.context import RunContext
 from embertide.engine.pipeline.compute import layer_graphs
 from embertide.engine.pipeline.prepare import target_of
 from embertide.engine.pipeline.reach import count_reach
@@ -162,6 +164,7 @@ class Days:
     tolerance: float = 0.0
     max_error: float = 0.0
     basis: str = ""
+    place: Callable[[RunContext], RunContext] = lambda ctx: ctx
 
     def run(self, days: list[Day]) -> list[Answer]:
         """Each day whole, then over the rows that the day before has kept."""
@@ -174,10 +177,12 @@ class Days:
             rank = Rank(
                 self.exchange, day.graph, make_job(weighted=self.weighted, **self.inference)
             )
+            rank.ctx = self.place(rank.ctx)
             first, last = rank.ranges.worker(self.exchange.grid.rank)
             # Samples are drawn by ids, as those of files are.
             rank.keys = day.ids[first:last].astype(np.uint64)
-            answer = Answer(rank.embed(self.program, day.features(self.program.input_width)))
+            whole = rank.embed(self.program, day.features(self.program.input_width))
+            answer = Answer(whole.copy())
             self._refresh(rank, day, store, before, answer)
             if self.tolerance and not day.huge and "rows" not in self.inference:
                 features = day.features(self.program.input_width)
@@ -201,6 +206,9 @@ class Days:
         graph = TypedGraph({node.name: located}, {rank.relation: rank.sub_range})
         layers = arrange(ctx, as_given(program, target_of(ctx)), {"": rank.ranges})
         loaded = {"": loaded_features(ctx, nodes)}
+        if (scratch := ctx.scratch) is not None:
+            for own in loaded.values():
+                own.data = scratch.empty(*own.data.shape).data.copy_(own.data)
         fanout = ctx.job.spec.inference.fanout
         if why := why_whole(layers.plan, sampled=fanout != "full"):
             answer.why = why
@@ -215,7 +223,7 @@ class Days:
         )
         digests = RowDigests(
             exchange=self.exchange, nodes=names, loaded=loaded, sub_ranges=sub_ranges,
-            counted=counted,
+            counted=counted, scratch=ctx.scratch,
         )  # fmt: skip
         refreshing = compared = None
         if before is not None:
@@ -249,7 +257,7 @@ class Days:
         engine = Engine.of(ctx, layers, graphs, loaded, at, NoClock(), checker)
         rows = infer(engine, Request(base=refreshing, keeping=keeping))
         self.basis, answer.facts = facts.basis, facts
-        answer.rows, answer.why, answer.edges = rows[""].numpy(), facts.why, facts.edges
+        answer.rows, answer.why, answer.edges = rows[""].numpy().copy(), facts.why, facts.edges
         if checker is None:
             return
         check = checker.finish()
@@ -330,17 +338,25 @@ def refresh_cases(
     cases: Cases,
     uri: str,
     inference: dict[str, Any] | None = None,
+    place: Callable[[RunContext], RunContext] = lambda ctx: ctx,
     **tolerance: float,
 ) -> dict[str, list[Answer]]:
     """Case -> answers, day by day. Collective: every rank must call.
 
     Args:
         inference: fields of the job's ``inference``.
+        place: where tensors of nodes are.
         tolerance: and the largest error, of :class:`Days`.
     """
     return {
         name: Days(
-            exchange, program, weighted, f"{uri}/{number}", inference or {}, **tolerance
+            exchange,
+            program,
+            weighted,
+            f"{uri}/{number}",
+            inference or {},
+            place=place,
+            **tolerance,
         ).run(days)
         for number, (name, (program, weighted, days)) in enumerate(cases.items())
     }

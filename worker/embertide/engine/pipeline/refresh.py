@@ -135,8 +135,8 @@ def _unfit(prepared: Prepared) -> str:
     ctx = prepared.ctx
     if ctx.device.type != "cpu":
         return "rows are computed alone on a CPU only"
-    if ctx.scratch is not None:
-        return "tensors of nodes are on disk, since they exceed the memory of a worker"
+    if ctx.disk is not None:
+        return "edges are on disk, since they exceed the memory of a worker"
     if not is_compiled():
         return "the native kernels are not there, without which rows may be rounded otherwise"
     if not on_one_machine(ctx):
@@ -193,6 +193,7 @@ def _digests(prepared: Prepared, sub_ranges: dict[str, Csr]) -> RowDigests:
         loaded=prepared.loaded,
         sub_ranges=sub_ranges,
         counted=frozenset(counted),
+        scratch=prepared.ctx.scratch,
     )
 
 

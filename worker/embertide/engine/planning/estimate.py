@@ -327,7 +327,7 @@ def estimate_program(
         rounded=job.spec.inference.rows != "float32",
         cores=None if gpu else cores,
     )
-    if panel and any(layer.kept for layer in layers):
+    if panel and (job.spec.refresh.keep or any(layer.kept for layer in layers)):
         memory["infer"] += WRITING_BYTES
     objects = inputs.objects()
     return Estimate(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from embertide.engine.planning.graph import PlannedGraph
 from embertide.engine.planning.keeping import kept_bytes
-from embertide.footprint import FLOAT_BYTES, GraphSize
+from embertide.footprint import FLOAT_BYTES, ID_BYTES, GraphSize
 from embertide.program.plans.boundaries import Part, boundaries, results_of
 from embertide.program.plans.flow import why_whole
 from embertide.program.plans.plan import Plan
@@ -39,8 +39,13 @@ def excerpt_memory(plan: Plan, graph: PlannedGraph, *, rounded: bool, tolerant: 
         tolerant: with a tolerance, exact rows are kept beside those of the first layer, and
             distances for every node.
     """
-    if plan.target.panel or why_whole(plan, sampled=plan.target.sampled):
+    target = plan.target
+    if target.spills_graph or why_whole(plan, sampled=target.sampled):
         return 0
+    if target.panel:
+        nodes, sets = sum(graph.size.nodes.values()), len(plan.program.steps) + ID_BYTES
+        far = _DISTANCE_BYTES if tolerant else 0
+        return nodes * (sets + far) + graph.edges * _KEPT_EDGE_BYTES // graph.size.grid.graph
     size, tensors, before = graph.size, 0, _feature_bytes(plan, graph)
     ends = boundaries(plan)
     exact = kept_bytes(plan, size, ends[:1], rounded=rounded) if tolerant else 0

@@ -112,8 +112,8 @@ def unfit_to_keep(job: EmbeddingJob, plan: Plan) -> str:
     it; "": they can."""
     if job.spec.workers.device != "cpu":
         return "rows are computed alone on a CPU only"
-    if plan.target.panel:
-        return "tensors of nodes are on disk, since they exceed the memory of a worker"
+    if plan.target.spills_graph:
+        return "edges are on disk, since they exceed the memory of a worker"
     if plan.target.grid.feature > 1 and job.spec.inference.rows != "float32":
         return "inference.rows is not float32, on a grid with feature slices"
     return why_whole(plan, sampled=job.spec.inference.fanout != "full")
@@ -137,10 +137,13 @@ def bytes_beside(
     Args:
         layers: those that may be kept for a next attempt.
     """
+    # Beside tensors on disk the graph is not kept.
+    of_graph = 0 if plan.target.panel else graph_bytes(graph)
     if job.spec.refresh.keep and not unfit_to_keep(job, plan):
-        return sum(kept_sizes(job, plan, graph).values())
-    kept = sum(layer.bytes for layer in layers if layer.kept)
-    return kept + (0 if plan.target.panel else graph_bytes(graph)) if kept else 0
+        kept = kept_sizes(job, plan, graph)
+        return kept["rows"] + kept["digests"] + of_graph
+    of_layers = sum(layer.bytes for layer in layers if layer.kept)
+    return of_layers + of_graph if of_layers else 0
 
 
 def describe_kept(layers: Sequence[LayerToKeep], resume: str) -> list[str]:

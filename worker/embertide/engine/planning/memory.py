@@ -99,8 +99,8 @@ def planned_memory(
         compares: rows are compared with those of the current version.
         checked_rows: the manifest's ``inference.checkedRows``.
         deltas: changes since the current version are written, too.
-        digests: rows are digested, and compared with those that were kept; not where tensors are
-            on disk.
+        digests: rows are digested, and compared with those that were kept; not where edges are on
+            disk.
     """
     each = [
         _planned_of_worker(graph, plan, fanout, worker, threads, gpu, uploads, compares, deltas)
@@ -108,14 +108,15 @@ def planned_memory(
     ]
     stages = {name: max(stages[name] for stages in each) for name in each[0]}
     stages["infer"] += int(_checking(graph, plan, checked_rows))
-    if digests and not plan.target.panel:
+    if digests and not plan.target.spills_graph:
         stages["csr"] = max(stages["csr"], _digesting(graph, plan))
     return stages
 
 
 def _digesting(graph: PlannedGraph, plan: Plan) -> int:
     """Bytes of a worker while rows are digested, when edges are sorted and ids no longer found."""
-    types = [_type_bytes(name, graph, plan.program, 0, False) for name in graph.types]
+    spills = bool(plan.target.panel)
+    types = [_type_bytes(name, graph, plan.program, 0, spills) for name in graph.types]
     there = sum(of.values + of.dense + of.own for of in types)
     csrs = sum(csr_bytes(relation, size, spills=False) for relation, size in relations(graph))
     return int(there + csrs + digest_memory(plan, graph.size)) + _OVERHEAD

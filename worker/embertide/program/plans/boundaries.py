@@ -89,6 +89,12 @@ class Part:
         outs = {op.out for op in self.ops}
         return [name for name in self.end.tensors if name in outs]
 
+    @property
+    def freed(self) -> set[str]:
+        """The tensors that no operation after the part reads, but for features."""
+        frees = {name for op in self.ops for name in op.frees}
+        return frees - set(self.plan.program.inputs.values())
+
     def is_read(self, name: str) -> bool:
         """Whether an operation after the part reads a tensor."""
         later = self.plan.ops[self.end.at :]

@@ -12,7 +12,7 @@ as the buffers of libraries; so a panel that does not fit is cut, and so are all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, pairwise
@@ -32,6 +32,7 @@ from embertide.kernels.memory import empty
 from embertide.kernels.rows import pick_rows
 from embertide.kernels.store import Store, StoredTensor
 from embertide.layouts import Layout, Shard
+from embertide.program.plans.boundaries import Part
 from embertide.program.plans.panels import (
     Panel,
     PanelOp,
@@ -80,6 +81,7 @@ class Spilled:
     warn: Callable[[str], None] = lambda _sentence: None
     _disk: DiskTensors = field(init=False)
     _order: DiskPlan = field(init=False)
+    _filled: list[StoredTensor] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._order = on_disk(self.plan)
@@ -149,32 +151,34 @@ class Spilled:
         """Its rows, which are read when they are written elsewhere."""
         return StoredValues(self.scratch.of(shard.data))
 
-    def fill(self, name: str, layout: Layout, fill: Fill) -> Shard:
-        """Our shard of a tensor, with values from elsewhere, some rows at a time."""
-        (first, _), columns = place_of(self.execution, name, layout)
-        file = self._disk.new(name, layout)
+    def fill(self, name: str, layout: Layout, fill: Fill, *, together: bool = False) -> Shard:
+        """Our shard of a tensor, with values from elsewhere, some rows at a time.
+
+        Args:
+            together: in a single panel.
+        """
+        (first, last), columns = place_of(self.execution, name, layout)
+        if together:
+            file = self.scratch.empty(last - first, columns[1] - columns[0])
+        else:
+            file = self._disk.new(name, layout)
+        self._filled.append(file)
         shard = Shard(layout, file.data, self.plan.program.widths[name])
-        try:
-            for start, stop in file.blocks(max(1, file.width)):
-                part = empty((stop - start, file.width))
-                fill(slice(first + start, first + stop), slice(*columns), as_array(part))
-                file.set_host_rows(start, part)
-        except BaseException:
-            file.close()
-            raise
+        for start, stop in file.blocks(max(1, file.width)):
+            part = empty((stop - start, file.width))
+            fill(slice(first + start, first + stop), slice(*columns), as_array(part))
+            file.set_host_rows(start, part)
         return shard
 
-    def let_go(self, shards: Iterable[Shard]) -> None:
-        """Close the files of shards that were filled."""
-        for shard in shards:
-            self.scratch.of(shard.data).close()
+    def let_go(self) -> None:
+        """Close the files that were filled."""
+        for file in self._filled:
+            file.close()
+        self._filled.clear()
 
     def go_on(self, first: int, shards: Mapping[str, Shard]) -> None:
         """The operations before number ``first``, with which a part begins, have made these."""
-        for name, shard in shards.items():
-            self._disk.add(name, shard.layout, self.scratch.of(shard.data))
-        made = {name: stored(self.plan, shard.layout) for name, shard in shards.items()}
-        self._order = on_disk(self.plan, first, made)
+        self._go_on(first, shards)
         for name in self.plan.program.inputs.values():
             if self.plan.last_reads.get(name, -1) < first:
                 self._disk.drop(name)
@@ -194,6 +198,31 @@ class Spilled:
         if wanted.ends:
             disk.drop(wanted.name, wanted.origin)
         disk.add(wanted.name, wanted.to, out)
+
+    def made(self, part: Part, shards: Mapping[str, Shard]) -> None:
+        """A part has made these, whose values may have been changed where they are mapped."""
+        for shard in shards.values():
+            self.scratch.of(shard.data).settle()
+        for name in part.freed - set(shards):
+            self._disk.drop(name)
+            self.execution.tensors.forget_one(name)
+        self._go_on(part.end.at, shards)
+
+    def _go_on(self, first: int, shards: Mapping[str, Shard]) -> None:
+        for name, shard in shards.items():
+            self._disk.add(name, shard.layout, self.scratch.of(shard.data))
+        self._filled.clear()
+        made = {name: held for name, held in self._disk.files if held != "loaded"}
+        self._order = on_disk(self.plan, first, made)
+
+    def start_again(self) -> None:
+        """Close all files but those of features, and begin with the first operation."""
+        self.let_go()
+        inputs = self.plan.program.inputs.values()
+        for name in {name for name, _ in self._disk.files} - set(inputs):
+            self._disk.drop(name)
+        self.execution.tensors.forget(inputs)
+        self._order = on_disk(self.plan)
 
     # -- parts -----------------------------------------------------------------------------------
 

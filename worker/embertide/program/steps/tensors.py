@@ -141,6 +141,11 @@ class Tensors:
         for name in [name for name in self._alive if name not in features]:
             del self._alive[name]
 
+    def forget_one(self, name: str) -> None:
+        """Let go of a tensor."""
+        self.settle(name)
+        self._alive.pop(name, None)
+
     def hold(self, names: Mapping[str, Callable[[], None]]) -> None:
         """Call each tensor's function before it is freed or changed in place, in place of those
         of an earlier call."""

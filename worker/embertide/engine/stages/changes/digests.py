@@ -26,6 +26,7 @@ from embertide.kernels.csr import Csr
 from embertide.kernels.hashing import Words, hash_bytes, hash_integers, hash_strings
 from embertide.kernels.ids import Ids
 from embertide.kernels.owners import split_by_owner
+from embertide.kernels.store import Store
 from embertide.layouts import Loaded
 from embertide.spec.relations import ends_of
 
@@ -68,6 +69,7 @@ class RowDigests:
         loaded: node type -> the features that we read.
         sub_ranges: relation -> the in-edges of our rows, with what the program reads of them.
         counted: relations whose out-degrees the program reads.
+        scratch: where features are, if they are not in memory.
     """
 
     exchange: Exchange
@@ -75,6 +77,7 @@ class RowDigests:
     loaded: Mapping[str, Loaded]
     sub_ranges: Mapping[str, Csr]
     counted: frozenset[str]
+    scratch: Store | None = None
     _made: dict[tuple[str, str], Rows32] = field(default_factory=dict)
 
     def kinds(self) -> Iterator[tuple[str, str]]:
@@ -112,12 +115,23 @@ class RowDigests:
         if kind == IDS:
             return digest_ids(self.nodes[name].names)
         if kind == FEATURES:
-            return _of_features(channel, self.nodes[name].ranges, self.loaded[name])
+            loaded = self.loaded[name]
+            words = np.concatenate(list(map(digest_values, self._parts(loaded.data))))
+            return _of_features(channel, self.nodes[name].ranges, loaded, words)
         if kind == EDGES:
             return _of_edges(self.sub_ranges[name])
         source, _ = ends_of(name)
         ranges = self.nodes[source].ranges
         return _out_edges(channel, ranges, self.sub_ranges[name]).reshape(-1, 1)
+
+    def _parts(self, data: torch.Tensor) -> Iterator[torch.Tensor]:
+        """All rows of features, some at a time where they are not in memory."""
+        if self.scratch is None:
+            yield data
+            return
+        file = self.scratch.of(data)
+        for first, last in file.blocks(file.width):
+            yield file.host_rows(first, last)
 
 
 def _narrow(values: npt.NDArray[Any]) -> Rows32:
@@ -133,12 +147,14 @@ def digest_ids(names: Ids) -> Words:
     return hash_strings(names)
 
 
-def _of_features(channel: Channel, ranges: RowRanges, loaded: Loaded) -> Words:
-    """[n, 2] of the features of our nodes, digested where they were loaded.
+def _of_features(channel: Channel, ranges: RowRanges, loaded: Loaded, words: Words) -> Words:
+    """[n, 2] of the features of our nodes.
 
     Sends 24 bytes for each row. Collective: every rank must call.
+
+    Args:
+        words: of the rows where they were loaded.
     """
-    words = digest_values(loaded.data)
     if loaded.placed:
         return words
     order, counts, rows = split_by_owner(loaded.ids, ranges.workers)

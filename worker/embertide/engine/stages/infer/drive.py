@@ -176,7 +176,7 @@ def _kept(
     excerpts = Excerpts(engine)
     try:
         audit = Tolerance(engine, excerpts, base) if base.tolerance > 0 else Audit()
-        return drive(engine, Stale(engine, base, excerpts, audit, keeper), keeper)
+        return drive(engine, Stale(engine, base, excerpts, audit, keeper, placement), keeper)
     except Doubt as doubt:
         facts.whole(str(doubt))
         if engine.ctx.grid.rank == 0:
@@ -184,7 +184,7 @@ def _kept(
     if engine.checker:
         engine.checker.parts.clear()
     keeper.start_again()
-    engine.whole.tensors.forget(engine.plan.program.inputs.values())
+    placement.start_again()
     return drive(engine, All(engine), keeper, placement)
 
 

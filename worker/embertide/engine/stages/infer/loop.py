@@ -8,7 +8,7 @@ loaded them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -211,14 +211,25 @@ class Placement(Protocol):
     def values(self, shard: Shard) -> Values:
         """What writes our shard takes of it."""
 
-    def fill(self, name: str, layout: Layout, fill: Fill) -> Shard:
-        """Our shard of a tensor, with values from elsewhere."""
+    def fill(self, name: str, layout: Layout, fill: Fill, *, together: bool = False) -> Shard:
+        """Our shard of a tensor, with values from elsewhere.
 
-    def let_go(self, shards: Iterable[Shard]) -> None:
-        """Shards that were filled are not needed."""
+        Args:
+            together: the columns of a row lie together in ``data``, for rows here and there.
+        """
+
+    def let_go(self) -> None:
+        """Shards that were filled since the last part are not needed."""
 
     def go_on(self, first: int, shards: Mapping[str, Shard]) -> None:
         """The operations before number ``first``, with which a part begins, have made these."""
+
+    def made(self, part: Part, shards: Mapping[str, Shard]) -> None:
+        """A part has made these, whose values may have been changed since they were filled. What
+        it frees goes, but for features."""
+
+    def start_again(self) -> None:
+        """Let go of all but features, and begin with the first operation."""
 
 
 @dataclass(frozen=True)
@@ -245,7 +256,7 @@ class InMemory:
         """See :class:`Placement`."""
         return as_array(self.execution.exchange.staging.download(shard.data))
 
-    def fill(self, name: str, layout: Layout, fill: Fill) -> Shard:
+    def fill(self, name: str, layout: Layout, fill: Fill, *, together: bool = False) -> Shard:  # noqa: ARG002
         """See :class:`Placement`."""
         rows, columns = place_of(self.execution, name, layout)
         kind = self.execution.tensors.type_of(name)
@@ -254,13 +265,21 @@ class InMemory:
         width = self.execution.program.widths[name]
         return Shard(layout, self.execution.exchange.staging.upload(data), width)
 
-    def let_go(self, shards: Iterable[Shard]) -> None:
+    def let_go(self) -> None:
         """See :class:`Placement`."""
 
     def go_on(self, first: int, shards: Mapping[str, Shard]) -> None:
         """See :class:`Placement`."""
         frees = {name for op in self.plan.ops[:first] for name in op.frees}
         self.execution.tensors.restore(shards, frees)
+
+    def made(self, part: Part, shards: Mapping[str, Shard]) -> None:
+        """See :class:`Placement`."""
+        self.execution.tensors.restore(shards, part.freed - set(shards))
+
+    def start_again(self) -> None:
+        """See :class:`Placement`."""
+        self.execution.tensors.forget(self.plan.program.inputs.values())
 
 
 class _LayerWork:

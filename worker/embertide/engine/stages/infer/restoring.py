@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 
@@ -105,8 +106,7 @@ def restore(
     if problems:
         if ctx.grid.rank == 0:
             _give_up(ctx, store, seal.name, problems[0])
-        if excerpt is None:
-            placement.let_go(shards.values())
+        placement.let_go()
         return None
     return shards
 
@@ -151,7 +151,11 @@ def _give_up(ctx: RunContext, store: LayerStore, name: str, why: str) -> None:
 
 
 def kept_shard(
-    whole: Execution, kept: Kept, before: Mapping[str, torch.Tensor], tensor: KeptTensor
+    whole: Execution,
+    placement: Placement,
+    kept: Kept,
+    before: Mapping[str, torch.Tensor],
+    tensor: KeptTensor,
 ) -> Shard:
     """Our shard of the rows that were kept; of new nodes they mean nothing.
 
@@ -161,20 +165,22 @@ def kept_shard(
     Raises:
         Damaged: they are not what was written, or of another form.
     """
-    name, kind = tensor.name, whole.tensors.type_of(tensor.name)
+    name = tensor.name
     check_form(whole, kept.store, tensor)
-    (first, last), columns = place_of(whole, name, tensor.layout)
-    then = before[whole.program.types[name]][first:last]
-    known = then >= 0
-    old = then[known]
-    low, high = _bounds(old)
-    rows = empty((high - low, columns[1] - columns[0]), kind)
-    kept.get(name, (low, high), as_array(rows), columns[0])
-    if len(old) == last - first == high - low and bool((old.diff() == 1).all()):
-        return Shard(tensor.layout, rows, tensor.width)
-    out = empty((last - first, rows.shape[1]), kind)
-    out[known] = rows[old - low]
-    return Shard(tensor.layout, out, tensor.width)
+    then = before[whole.program.types[name]]
+
+    def read(rows: slice, columns: slice, out: npt.NDArray[Any]) -> None:
+        known = then[rows] >= 0
+        old = then[rows][known]
+        low, high = _bounds(old)
+        if len(old) == len(out) == high - low and bool((old.diff() == 1).all()):
+            kept.get(name, (low, high), out, columns.start)
+            return
+        found = np.empty((len(old), out.shape[1]), out.dtype)
+        kept.get(name, old.numpy(), found, columns.start)
+        out[known.numpy()] = found
+
+    return placement.fill(name, tensor.layout, read, together=True)
 
 
 def kept_exact(

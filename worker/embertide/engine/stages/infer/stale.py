@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from embertide.engine.stages.infer.base import Refreshing, agree, find_parts
+from embertide.engine.stages.infer.base import Doubt, Refreshing, agree, find_parts
 from embertide.engine.stages.infer.excerpts import PRIMITIVE, Excerpts, Made, Need
-from embertide.engine.stages.infer.loop import Engine
+from embertide.engine.stages.infer.loop import Engine, Placement
 from embertide.engine.stages.infer.moved import Beside, RowsBeside
 from embertide.engine.stages.infer.restoring import kept_shard
 from embertide.graph.node_sets import any_rank
@@ -31,7 +31,6 @@ from embertide.program.plans.flow import stale_in, stale_inputs
 from embertide.program.plans.places import place_of
 from embertide.program.selfcheck.draw import draw
 from embertide.program.steps.base import EdgeStep
-from embertide.program.steps.execution import results_in_rows
 from embertide.program.steps.frontier import Rows, join
 
 if TYPE_CHECKING:
@@ -113,7 +112,9 @@ class Stale:
         excerpts: Excerpts,
         audit: Audit,
         keeper: LayerKeeper | None,
+        placement: Placement,
     ) -> None:
+        self._placement = placement
         self._engine, self._base, self.excerpts = engine, base, excerpts
         self._audit, self._keeper = audit, keeper
         self._facts = engine.ctx.graph_facts.refresh
@@ -144,9 +145,11 @@ class Stale:
             self._audited = {name: drawn[types[name]] & ~stale[name] for name in shards}
             self._stale = stale
             self._count(part, every)
-            return self.excerpts.need(
-                part, {name: stale[name] | self._audited[name] for name in shards}
-            )
+            wanted = {name: stale[name] | self._audited[name] for name in shards}
+            need = self.excerpts.need(part, wanted)
+        if why := self.excerpts.why_not(part, need):
+            raise Doubt(why)
+        return need
 
     def put(self, part: Part, made: Made) -> None:
         """Put the rows that have moved among those that were kept."""
@@ -162,15 +165,13 @@ class Stale:
         if self._keeper is not None:
             self._keeper.goes_on_from(self._earlier(part), self._audit.beside)
         # Features stay, for a run of all rows.
-        freed = {name for op in part.ops for name in op.frees} - set(self._shards)
-        freed -= set(part.plan.program.inputs.values())
-        self._engine.whole.tensors.restore(self._shards, freed)
+        self._placement.made(part, self._shards)
 
     def results(self) -> dict[str, torch.Tensor]:
         """Key of a result -> our rows of it."""
         layers = self._engine.plan.program.layers
         self._engine.ctx.progress("infer", 1.0, layers, layers)
-        results = results_in_rows(self._engine.whole)
+        results = self._placement.results()
         self._audit.finish(results)
         return results
 
@@ -181,7 +182,9 @@ class Stale:
         kept, before = Kept(self._base.store, self._seals[part]), self._base.before
         try:
             tensors = [kept.tensor(name) for name in part.made]
-            shards = {of.name: kept_shard(whole, kept, before, of) for of in tensors}
+            shards = {
+                of.name: kept_shard(whole, self._placement, kept, before, of) for of in tensors
+            }
             self._audit.begin(part, kept, tensors)
         except Damaged as error:
             why = str(error)

@@ -70,6 +70,10 @@ TOO_WRONG = (
     "of {rows} rows of the results that were computed from exact rows, one is wrong by"
     " {error:.2g} of its norm, more than {limit:g} (refresh.maxError)"
 )
+TOO_MANY = (
+    "{count:,} rows of a worker's first layer stay though they have moved, and what they are now"
+    " takes more memory than parts of the tensors that are on disk (refresh.tolerance)"
+)
 NOT_FINITE = (
     "of {rows} rows of the results that were computed from exact rows, one is not finite, so that"
     " its error cannot be measured (refresh.tolerance)"
@@ -160,7 +164,11 @@ class Tolerance(Audit):
         rows.put(gone)
         if (name, "exact") in self.beside:
             kept = self.beside[name, "exact"]
-            self.beside[name, "exact"] = kept.after(rows.shard, rows.numbers, rows.values, stale)
+            exact = kept.after(rows.shard, rows.numbers, rows.values, stale)
+            self.beside[name, "exact"] = exact
+            room = self._engine.ctx.parts_bytes
+            if self._engine.ctx.scratch is not None and exact.values.nbytes > room:
+                why = why or TOO_MANY.format(count=len(exact.rows))
         return gone, why
 
     def ended(self, part: Part, shards: Mapping[str, Shard]) -> None:
@@ -209,6 +217,10 @@ class Tolerance(Audit):
             some = {name: _some(rows, count, base.seed) for name, rows in reached.items()}
             need = self._exact.need(rest, some)
             edges = sum(self._exact.count_edges(need.graphs).values())
+            if why := self._exact.why_not(rest, need):
+                if not drawn:
+                    raise Doubt(why)
+                break
             # Where few rows are made of most of the graph, many are made of little more.
             limit = limit or max(MOST_EDGES * base.all_edges, MOST_TIMES * edges)
             if edges > limit:
