@@ -21,8 +21,10 @@ from embertide.layouts import Shard
 from embertide.program.steps import Aggregate, Program
 from embertide.program.steps.execution import Execution
 from tests.support.catalogue import catalogue
+from tests.support.modes import SCRATCH, Mode, placed
 from tests.support.ranks import on_grid
 from tests.support.refreshed import Answer, Cases, Day, refresh_cases
+from tests.support.same import cases_of
 from tests.support.world import NODES, Case, Graph, make_graph
 
 pytestmark = pytest.mark.distributed
@@ -209,3 +211,31 @@ def test_rows_that_are_not_finite_are_the_reason_for_all_rows(
     for answers in by_rank:
         assert "not finite" in answers["sage"][1].why
         assert "refresh.tolerance" in answers["sage"][1].why
+
+
+def with_tensors_on_disk(exchange: Exchange, names: str, uri: str) -> list[list[bool]]:
+    """Whether days with a tolerance are those of tensors in memory: bits, edges, the error."""
+    mode = Mode(name="on-disk", storage="disk", panel=5)
+    given = {
+        name: (case.program, case.weighted, days_of(case.graph, 3))
+        for name, case in cases_of(names).items()
+    }
+    some = partial(refresh_cases, exchange, given, tolerance=0.1, max_error=0.9)
+    place = partial(placed, storage="disk", mode=mode, folder=uri)
+    in_memory, on_disk = some(f"{uri}/memory"), some(f"{uri}/disk", place=place)
+    return [
+        [
+            np.array_equal(day.rows, other.rows),
+            (day.why, day.edges, day.facts.error) == (other.why, other.edges, other.facts.error),
+        ]
+        for name in given
+        for day, other in zip(in_memory[name], on_disk[name], strict=True)
+    ]
+
+
+def test_days_with_tensors_on_disk_are_those_of_tensors_in_memory(tmp_path: Path) -> None:
+    (tmp_path / SCRATCH).mkdir()
+    names = "pyg example sage, pyg example gcn"
+    for found in on_grid(2, 1, with_tensors_on_disk, names, tmp_path.as_uri(), one_host=True):
+        assert len(found) == 6
+        assert all(map(all, found))

@@ -136,7 +136,7 @@ class Answer:
     warned: list[str] = field(default_factory=list)
 
 
-def _placed(ctx: RunContext, storage: str, mode: Mode, folder: str) -> RunContext:
+def placed(ctx: RunContext, storage: str, mode: Mode, folder: str) -> RunContext:
     """With tensors of nodes elsewhere than in memory."""
     if storage == "memory":
         return replace(ctx, scratch=None, parts_bytes=0, spills_graph=False)
@@ -173,7 +173,7 @@ class Worker:
 
     def place(self, storage: str) -> None:
         """Where tensors of nodes are from now on: in files, or a store, of their own."""
-        self._rank.ctx = _placed(self._in_memory, storage, self._mode, self._folder)
+        self._rank.ctx = placed(self._in_memory, storage, self._mode, self._folder)
 
     def narrow(self, program: Program) -> None:
         """The graph has the relations alone that a program reads, as in a job that runs it: rows
@@ -555,7 +555,7 @@ def _refreshed(
     if mode.storage != "memory":
         _use_small_blocks(4096)
     answers = {}
-    place = partial(_placed, storage=mode.storage, mode=mode, folder=folder)
+    place = partial(placed, storage=mode.storage, mode=mode, folder=folder)
     for name, days in refresh_cases(exchange, given, folder, mode.inference, place).items():
         answer = answers[name] = Answer(facts={"alone": days[0].rows is not None}, why=days[1].why)
         for number, day in enumerate(days):
