@@ -155,7 +155,7 @@ def test_groups_of_a_hub(values: Values) -> None:
     hubs = HubSums.of(sources, out)
     assert hubs is not None
     for _ in range(groups):
-        with hubs.adding(group):
+        with hubs.adding(group.hubs):
             reduce_rows(out, group, x, Factors(), NOTHING, accumulate=True)
     hubs.finish()
     assert_near(out[1:].double() / groups, x[:, 0], rows_of(2000))
