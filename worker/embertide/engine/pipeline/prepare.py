@@ -31,6 +31,7 @@ from embertide.engine.planning.matching import (
 )
 from embertide.engine.planning.publishing import published
 from embertide.engine.planning.scoring import scoring
+from embertide.engine.planning.target import target_of_job
 from embertide.engine.stages.features import LoadedNodes, loaded_features
 from embertide.engine.stages.infer import Chosen
 from embertide.engine.stages.limits import check_read, check_unchanged
@@ -131,11 +132,10 @@ def to_publish(ctx: RunContext, program: Program) -> Program:
 def target_of(ctx: RunContext) -> Target:
     """Where a run's programs are computed; the same on every rank."""
     in_place = ctx.exchange.channel("world", "features").in_place
-    sampled = ctx.job.spec.inference.fanout != "full"
-    return Target(
-        grid=ctx.grid.shape,
+    return target_of_job(
+        ctx.job,
+        ctx.grid.shape,
         in_place=in_place,
-        sampled=sampled,
         panel=ctx.panel,
         spills_graph=ctx.spills_graph,
     )

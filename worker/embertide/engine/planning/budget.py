@@ -8,8 +8,9 @@ workers that fit are named.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Protocol
 
 from embertide.engine.planning.sizing import (
@@ -123,25 +124,34 @@ class Ladder:
         """Estimates from the first rung to the first that fits; none where nothing can spill."""
         if not self.spills:
             return
-        graph, panels = not self.graph_problem(grid), list(panels_of(self.widest))
-        rungs = [(panel, False) for panel in panels]
-        rungs += [(panel, True) for panel in panels if graph]
-        rungs += [(panel, graph) for panel in NARROW if panel < self.widest]
-        for panel, spills_graph in rungs:
+        for panel, spills_graph in chain(*self._rungs(grid)):
             tried = self.estimate(grid, panel=panel, spills_graph=spills_graph)
             yield tried
             if self.fits(tried):
                 break
+
+    def _rungs(self, grid: GridShape) -> list[list[tuple[int, bool]]]:
+        """Panels, and whether the graph is elsewhere, too: of each kind the widest panel first."""
+        graph, panels = not self.graph_problem(grid), list(panels_of(self.widest))
+        kinds = [(panels, False), (panels if graph else [], True)]
+        kinds.append(([panel for panel in NARROW if panel < self.widest], graph))
+        return [[(panel, spills) for panel in of_kind] for of_kind, spills in kinds if of_kind]
 
     def larger(self, grid: GridShape) -> GridShape | None:
         """The grid of 2, 4, ... times as many graph partitions that fits; None if none does."""
         graph = 2 * grid.graph
         while graph * grid.feature <= min(MOST_WORKERS, self.nodes):
             larger = GridShape.of(graph, grid.feature)
-            if self.fits(self.estimate(larger)) or any(map(self.fits, self.spilled(larger))):
+            # Of each kind, the narrowest panel needs least.
+            least = [rungs[-1] for rungs in self._rungs(larger)] if self.spills else []
+            if self._fits_any(larger, [(0, False), *least]):
                 return larger
             graph *= 2
         return None
+
+    def _fits_any(self, grid: GridShape, rungs: Sequence[tuple[int, bool]]) -> bool:
+        every = (self.estimate(grid, panel=panel, spills_graph=graph) for panel, graph in rungs)
+        return any(map(self.fits, every))
 
     def advice(self, grid: GridShape) -> str:
         """What to do where nothing fits; the amount for each worker follows."""
@@ -184,6 +194,8 @@ class _Tight:
         fullest = max(stages, key=lambda stage: stages[stage])
         needed = _needs(least)
         disk = f"; {self.spill_problem or TAKES_MORE}"
+        if not self.spill_problem and (why := self.ladder.graph_problem(self.planned.grid)):
+            disk += f", and {why}"
         if least.spill is not None:
             disk = self._on_disk(least.spill)
         return (

@@ -45,6 +45,7 @@ from embertide.engine.planning.sizing import (
 )
 from embertide.engine.planning.spilled import spill_problem, staging_problem
 from embertide.engine.planning.stored import stored_elsewhere
+from embertide.engine.planning.target import target_of_job
 from embertide.engine.planning.targets import planned_targets, target_memory, target_notes
 from embertide.engine.planning.traffic import planned_traffic
 from embertide.errors import GridError, InputsNotReady, ObjectMissing
@@ -59,7 +60,6 @@ from embertide.io.storage.opening import open_storage
 from embertide.io.storage.protocol import Storage
 from embertide.kernels.staging import PINNED_BYTES
 from embertide.program.plans.passes import make_plan
-from embertide.program.plans.plan import Target
 from embertide.program.steps import Program
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
@@ -263,13 +263,7 @@ def estimate_program(
     job = with_tables(job, inputs.model_tables)
     neighbours = job.spec.inference.fanout
     fanout = None if neighbours == "full" else neighbours
-    target = Target(
-        grid=grid,
-        in_place=in_place,
-        sampled=fanout is not None,
-        panel=panel,
-        spills_graph=spills_graph,
-    )
+    target = target_of_job(job, grid, in_place=in_place, panel=panel, spills_graph=spills_graph)
     plan = make_plan(published(job, program), target)
     program = plan.program
     counts = {node.name: inputs.by_nodes[node.name].count(node) for node in job.spec.input.nodes}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from embertide.engine.planning.publishing import published
+from embertide.engine.planning.target import target_of_job
 from embertide.program.plans.passes import make_plan
-from embertide.program.plans.plan import Plan, Target
+from embertide.program.plans.plan import Plan
 from embertide.program.steps.program import Program
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
@@ -17,7 +18,7 @@ def graph_problem(job: EmbeddingJob, program: Program, grid: GridShape, *, in_pl
         in_place: all workers are on one host, and read each other's tensors where they stand.
     """
     program = published(job, program)
-    return needed_in_memory(make_plan(program, Target(grid=grid, in_place=in_place)))
+    return needed_in_memory(make_plan(program, target_of_job(job, grid, in_place=in_place)))
 
 
 def needed_in_memory(plan: Plan) -> str:
@@ -28,10 +29,11 @@ def needed_in_memory(plan: Plan) -> str:
     """
     if plan.grid.workers == 1 or (plan.target.in_place and plan.grid.feature == 1):
         return ""
+    how = "compute slices of columns" if plan.grid.feature > 1 else "exchange rows"
     for step in plan.program.steps:
         if step.pairs and (step.tiles or step.edge_columns or plan.grid.feature > 1):
             return (
                 f"{step.kind_name} ({step.out}, layer {step.layer}) needs the graph in memory where"
-                f" workers exchange rows, as on the grid {plan.target.grid}"
+                f" workers {how}, as on the grid {plan.target.grid}"
             )
     return ""

@@ -11,13 +11,14 @@ from embertide.engine.planning.inputs import Inputs, with_tables
 from embertide.engine.planning.keeping import kept_sizes, unfit_to_keep
 from embertide.engine.planning.publishing import published
 from embertide.engine.planning.room import room_notes
+from embertide.engine.planning.target import target_of_job
 from embertide.engine.planning.unchanged import change_since
 from embertide.errors import EmbertideError
 from embertide.facts.telemetry.estimate import Estimate
 from embertide.facts.telemetry.format import human_bytes
 from embertide.io.storage.protocol import Storage
 from embertide.program.plans.passes import make_plan
-from embertide.program.plans.plan import Plan, Target
+from embertide.program.plans.plan import Plan
 from embertide.program.steps.program import Program
 from embertide.spec.manifest import EmbeddingJob
 
@@ -42,8 +43,8 @@ def next_version_notes(
     """Notes on the next run: what it would do, what it keeps for the one that follows, and whether
     the disk has room."""
     arranged = with_tables(job, inputs.model_tables)
-    sampled, grid = job.spec.inference.fanout != "full", estimate.grid
-    target = Target(grid=grid, sampled=sampled, panel=estimate.panel)
+    grid, on_disk = estimate.grid, bool(estimate.spill and estimate.spill.graph)
+    target = target_of_job(job, grid, panel=estimate.panel, spills_graph=on_disk)
     plan = make_plan(published(arranged, program), target)
     graph, unfit = plan_graph(arranged, inputs, plan.program, grid), unfit_to_keep(job, plan)
     return [
