@@ -19,9 +19,12 @@ import yaml
 import embertide
 from embertide.edge.synth.job import synthesize
 from embertide.edge.synth.options import SynthOptions
+from embertide.engine.planning.estimate import estimate_job
+from embertide.engine.planning.next_version import KEEPS_NONE
 from embertide.engine.planning.sizing import IMPORTS_BYTES, machine_bytes
 from embertide.errors import StorageError
 from embertide.io.storage.opening import open_storage
+from embertide.spec.manifest import load_manifest
 from tests.support.full_disk import end_without_room
 from tests.support.memory_group import LIMITS, run_limited
 
@@ -91,6 +94,9 @@ def test_a_run_with_its_edges_on_disk_keeps_no_rows_for_the_next_one(
     report = run(keeping, "--memory", f"{MEMORY}MiB", "--scratch", str(tmp_path))
     why = "edges are on disk, since they exceed the memory of a worker"
     assert (report["refresh"]["why"], report["refresh"]["keeps"]) == (why, None)
+    manifest["spec"]["workers"] = {"memory": f"{MEMORY}Mi"}
+    keeping.write_text(yaml.safe_dump(manifest))
+    assert KEEPS_NONE.format(why=why) in estimate_job(load_manifest(keeping)).notes
     assert not (job.parent / "embeddings" / "_layers").exists()
 
 
