@@ -115,7 +115,7 @@ def special_rows(csr: AnyCsr, seed: int) -> Nodes:
     last = int(np.searchsorted(indptr, indptr[first] + _WINDOW_EDGES, "right")) - 1
     last = min(last, first + _WINDOW_ROWS)
     counts = np.diff(indptr[first : last + 1])
-    cols = csr.read_rows(first, last).cols.numpy()
+    cols = csr.without_weights().without_features().read_rows(first, last).cols.numpy()
     nodes = np.arange(first, last) + csr.first
     loops = np.unique(cols[cols == np.repeat(nodes, counts)])
     loops = loops[np.argsort(counts[loops - nodes[0]], kind="stable")] if len(loops) else loops
