@@ -215,7 +215,7 @@ def test_attention_over_a_graph_on_disk_keeps_to_its_plan_also_for_some_nodes(
     options = {"width": WIDTH, "hidden": WIDTH, "out": WIDTH, "layers": 2}
     attention = SynthOptions(nodes=NODES, edges=EDGES // 2, conv="gat", heads=4, **options)
     job = make_job(folder, attention)
-    in_memory, limit = run(job), ["--memory", "458MiB", "--scratch", str(tmp_path)]
+    in_memory, limit = run(job), ["--memory", "450MiB", "--scratch", str(tmp_path)]
     spilled = run_as_planned(job, *limit)
     targets = [3, 70, NODES - 1]
     manifest = yaml.safe_load(job.read_text())
