@@ -91,7 +91,7 @@ class Header:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; :meth:`from_json` is the way back."""
-        return asdict(self) | {"dtype": self.dtype.str}
+        return asdict(self) | {"shape": list(self.shape), "dtype": self.dtype.str}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Header:
