@@ -115,6 +115,8 @@ def drive(
         else:
             made = want.excerpts.run(part, need)
         want.put(part, made)
+        # What the next part reads would be in memory beside it.
+        del made, need
         if keeper is not None:
             keeper.after()
     return want.results()
