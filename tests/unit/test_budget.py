@@ -210,8 +210,8 @@ def test_a_graph_that_is_needed_in_memory_names_what_needs_it() -> None:
     assert graph_problem(job, gcn, GridShape.of(1, 4), in_place=False) == ""
     scored = program(PairAttend(out="h", layer=0, x="x", key="x", query="x", heads=1, kind="dot"))
     assert graph_problem(job, scored, GridShape.of(1, 4), in_place=False) == (
-        "pair_attend (h, layer 0) needs the graph in memory where workers compute slices of columns,"
-        " as on the grid 1x4"
+        "pair_attend (h, layer 0) needs the graph in memory where workers compute slices of"
+        " columns, as on the grid 1x4"
     )
     assert graph_problem(job, scored, GridShape.of(2, 1), in_place=False) == (
         "pair_attend (h, layer 0) needs the graph in memory where workers exchange rows, as on the"
@@ -221,8 +221,8 @@ def test_a_graph_that_is_needed_in_memory_names_what_needs_it() -> None:
     whole = program(PairAttend(out="h", layer=0, x="x", key="x", query="x", heads=2, kind="dot"))
     assert graph_problem(job, whole, GridShape.of(1, 2), in_place=True) == ""
     assert graph_problem(make_job(fanout=[5]), whole, GridShape.of(1, 2), in_place=True) == (
-        "pair_attend (h, layer 0) needs the graph in memory where workers compute slices of columns,"
-        " as on the grid 1x2"
+        "pair_attend (h, layer 0) needs the graph in memory where workers compute slices of"
+        " columns, as on the grid 1x2"
     )
     assert graph_problem(make_job(fanout=[5]), gcn, small, in_place=True) == ""
     assert graph_problem(job, scored, GridShape.of(4, 1), in_place=True) == ""
