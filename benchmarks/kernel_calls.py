@@ -18,9 +18,10 @@ from torch.nn.functional import leaky_relu
 
 from benchmarks.edges import sort_edges
 from benchmarks.kernel_inputs import Bench, Calls, close
-from embertide.graph.rounds import places_before, share_rounds
+from embertide.graph.finding import range_places
+from embertide.graph.rounds import share_rounds
 from embertide.kernels.attention import add_additive, add_pairs
-from embertide.kernels.cut import RangePlaces, cut_by_group
+from embertide.kernels.cut import cut_by_group
 from embertide.kernels.epilogue import NOTHING, Epilogue, Factors
 from embertide.kernels.heads import HeadColumns, PairScore, RowSums
 from embertide.kernels.ids import IdTable, hash_ids, sort_words
@@ -222,14 +223,7 @@ def cut(bench: Bench) -> Calls:
     remote = int(np.diff(members.ranks(bounds))[1])
     group_rows = -(-remote // 8)
     cuts, _ = share_rounds(np.array([[0, remote], [0, 0]]), group_rows, 0)
-    places = RangePlaces(
-        members=members,
-        bounds=bounds,
-        own=0,
-        cuts=cuts,
-        before=places_before(cuts, 0),
-        group_rows=group_rows,
-    )
+    places = range_places(members, bounds, 0, cuts, group_rows)
 
     def ours() -> Any:
         return cut_by_group(bench.csr, places, edges=False)

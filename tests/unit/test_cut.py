@@ -10,7 +10,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from embertide.graph.rounds import places_before, share_rounds
+from embertide.graph.finding import range_places
+from embertide.graph.rounds import share_rounds
 from embertide.kernels import native
 from embertide.kernels.block import Block, PackedBlock, unpacked
 from embertide.kernels.csr import Csr
@@ -103,14 +104,7 @@ def test_sources_in_ranges(case: tuple[Csr, int], data: st.DataObject) -> None:
     counts[own] = 0
     wanted = np.tile(counts, (len(counts), 1))
     shares, _ = share_rounds(wanted, group_rows, own)
-    places = RangePlaces(
-        members=members,
-        bounds=bounds,
-        own=own,
-        cuts=shares,
-        before=places_before(shares, own),
-        group_rows=group_rows,
-    )
+    places = range_places(members, bounds, own, shares, group_rows)
     codes: dict[int, int] = {}
     sources = sorted(set(csr.cols.tolist()))
     for number in range(places.groups - 1):
@@ -223,14 +217,7 @@ def test_threads_and_the_fallback_agree(monkeypatch: pytest.MonkeyPatch) -> None
         counts = np.diff(members.ranks(bounds))
         counts[1] = 0
         shares, _ = share_rounds(np.tile(counts, (3, 1)), group_rows, 1)
-        places = RangePlaces(
-            members=members,
-            bounds=bounds,
-            own=1,
-            cuts=shares,
-            before=places_before(shares, 1),
-            group_rows=group_rows,
-        )
+        places = range_places(members, bounds, 1, shares, group_rows)
         return cut_by_group(csr, places, edges=True)
 
     # Rows have two or three non-zeros in a group of all sources, and one in a small group.

@@ -15,13 +15,14 @@ from embertide.errors import StorageError
 from embertide.graph import edge_log
 from embertide.graph.edge_chunks import EdgeChunk
 from embertide.graph.edge_log import EdgeLog
+from embertide.graph.finding import range_places
 from embertide.graph.out_degrees import count_sources
-from embertide.graph.rounds import places_before, share_rounds
+from embertide.graph.rounds import share_rounds
 from embertide.kernels import spilled_sort
 from embertide.kernels.block import Block, unpacked
 from embertide.kernels.counting import add_weights, count_values
 from embertide.kernels.csr import Csr, add_loops, single_loops
-from embertide.kernels.cut import RangePlaces, cut_by_group, cut_on_disk
+from embertide.kernels.cut import cut_by_group, cut_on_disk
 from embertide.kernels.edge_sort import EdgeSorter, bucket_count, bucket_shift, count_edges
 from embertide.kernels.ids import hash_ids
 from embertide.kernels.node_set import NodeSet
@@ -215,14 +216,7 @@ def test_edges_on_disk_are_cut_into_the_blocks_of_those_in_memory(
     counts = np.diff(members.ranks(bounds))
     counts[0] = 0
     cuts, _ = share_rounds(np.array([counts, [0, 0]]), group_rows, 0)
-    places = RangePlaces(
-        members=members,
-        bounds=bounds,
-        own=0,
-        cuts=cuts,
-        before=places_before(cuts, 0),
-        group_rows=group_rows,
-    )
+    places = range_places(members, bounds, 0, cuts, group_rows)
     expected = [unpacked(block) for block in cut_by_group(whole, places, edges=False)]
     local, groups = cut_on_disk(spilled, places, edges=False)
     assert len(groups) == len(expected) - 1 == places.groups - 1

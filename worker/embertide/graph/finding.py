@@ -98,6 +98,20 @@ def _all_counts(channel: Channel, counts: Counts) -> Counts:
     return channel.sizes(own).numpy()
 
 
+def range_places(
+    members: NodeSet, bounds: Counts, own: int, cuts: Counts, group_rows: int
+) -> RangePlaces:
+    """Where sources arrive of which each holder owns a range of nodes; see :class:`RangePlaces`."""
+    return RangePlaces(
+        members=members,
+        bounds=bounds,
+        own=own,
+        cuts=cuts,
+        before=places_before(cuts, own),
+        group_rows=group_rows,
+    )
+
+
 def _in_ranges(
     channel: Channel, members: NodeSet, holders: RangeHolders, group_rows: int
 ) -> tuple[Places, Counts, dict[int, Request]]:
@@ -135,15 +149,7 @@ def _in_ranges(
             own_rows = torch.empty(count, dtype=kind)
             unpack_bitmap(found, own_rows)
         requests[i] = Request(channel.staging.upload(own_rows), theirs[i])
-    places = RangePlaces(
-        members=members,
-        bounds=bounds,
-        own=axis.index,
-        cuts=cuts,
-        before=places_before(cuts, axis.index),
-        group_rows=group_rows,
-    )
-    return places, cuts, requests
+    return range_places(members, bounds, axis.index, cuts, group_rows), cuts, requests
 
 
 def _at_loaders(
