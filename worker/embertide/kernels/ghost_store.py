@@ -17,27 +17,23 @@ import torch
 from embertide.footprint import FLOAT_BYTES
 from embertide.kernels import scratch
 from embertide.kernels.ghosts import Ledger, ghost
+from embertide.kernels.store import Tally
 
 T = TypeVar("T")
 
 
 @dataclass
-class GhostStore:
+class GhostStore(Tally):
     """Tensors that are there, and what would go there and back.
 
     Attributes:
         ledger: of the parts in memory.
         staged: tensors are in host memory beside a GPU, which copies both ways at a time; else on
             disk.
-        written, read, held, most: see :class:`embertide.kernels.store.Store`.
     """
 
     ledger: Ledger
     staged: bool = False
-    written: float = 0.0
-    read: float = 0.0
-    held: float = 0.0
-    most: float = 0.0
     _tensors: dict[int, GhostTensor] = field(default_factory=dict)
 
     @property
@@ -52,11 +48,6 @@ class GhostStore:
         self.hold(made.size)
         return made
 
-    def hold(self, size: float) -> None:
-        """Count bytes that are there from now on, or, below 0, no more."""
-        self.held += size
-        self.most = max(self.most, self.held)
-
     def room(self, rows: float, width: int) -> torch.Tensor:
         """A part in memory."""
         return ghost(self.ledger, (rows, width))
@@ -69,11 +60,6 @@ class GhostStore:
         """The tensor is closed."""
         del self._tensors[id(tensor.data)]
         self.hold(-tensor.size)
-
-    def moved(self, *, written: float = 0.0, read: float = 0.0) -> None:
-        """Count bytes that go there, and that come from there."""
-        self.written += written
-        self.read += read
 
     def mover(self) -> GhostMover:
         """What has the next part in memory, and the last one."""

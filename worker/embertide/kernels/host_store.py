@@ -18,6 +18,7 @@ import torch
 
 from embertide.footprint import FLOAT_BYTES
 from embertide.kernels.lanes import Arriving, Lanes
+from embertide.kernels.store import Tally
 
 T = TypeVar("T")
 
@@ -26,19 +27,10 @@ CHUNK_BYTES = 8 << 20
 
 
 @dataclass
-class HostStore:
-    """Tensors in host memory, and what was copied.
-
-    Attributes:
-        written, read: bytes to the host and from it, so far.
-        held, most: bytes that its tensors have now, and the most that they had.
-    """
+class HostStore(Tally):
+    """Tensors in host memory, and what was copied there and from there."""
 
     lanes: Lanes
-    written: int = 0
-    read: int = 0
-    held: int = 0
-    most: int = 0
     _tensors: dict[int, HostTensor] = field(default_factory=dict)
 
     @property
@@ -54,8 +46,7 @@ class HostStore:
         """
         tensor = HostTensor(self, rows, width, min(panel or width, width))
         self._tensors[tensor.data.data_ptr()] = tensor
-        self.held += tensor.size
-        self.most = max(self.most, self.held)
+        self.hold(tensor.size)
         return tensor
 
     def room(self, rows: int, width: int) -> torch.Tensor:
@@ -72,12 +63,7 @@ class HostStore:
     def forget(self, tensor: HostTensor) -> None:
         """The tensor is closed."""
         self._tensors = {at: own for at, own in self._tensors.items() if own is not tensor}
-        self.held -= tensor.size
-
-    def moved(self, *, written: int = 0, read: int = 0) -> None:
-        """Count bytes that were copied to the host, and from it."""
-        self.written += written
-        self.read += read
+        self.hold(-tensor.size)
 
     def mover(self) -> HostMover:
         """What copies parts beside the kernels."""

@@ -25,6 +25,7 @@ from embertide.kernels.disk_threads import DiskThreads
 from embertide.kernels.memory import empty
 from embertide.kernels.pages import empty_pages
 from embertide.kernels.scratch_file import ScratchFile
+from embertide.kernels.store import Tally
 
 Floats = npt.NDArray[np.float32]
 
@@ -35,22 +36,16 @@ PAGE_ROWS = 1024
 
 
 @dataclass
-class Scratch:
+class Scratch(Tally):
     """A folder for tensors that are not in memory, and what went to it and back.
 
     Any thread may count what it moved; files are made and closed by one.
 
     Attributes:
         folder: on a local disk.
-        written, read: bytes so far.
-        held, most: bytes that its files have now, and the most that they had.
     """
 
     folder: Path
-    written: int = 0
-    read: int = 0
-    held: int = 0
-    most: int = 0
     _tensors: dict[int, ScratchTensor] = field(default_factory=dict)
     _counting: threading.Lock = field(default_factory=threading.Lock)
 
@@ -70,8 +65,7 @@ class Scratch:
         """
         made = ScratchTensor(self, rows, width, min(panel or width, width))
         self._tensors[made.data.data_ptr()] = made
-        self.held += made.size
-        self.most = max(self.most, self.held)
+        self.hold(made.size)
         return made
 
     def room(self, rows: int, width: int) -> torch.Tensor:
@@ -92,13 +86,12 @@ class Scratch:
     def forget(self, tensor: ScratchTensor) -> None:
         """The tensor's file is closed."""
         self._tensors = {at: one for at, one in self._tensors.items() if one is not tensor}
-        self.held -= tensor.size
+        self.hold(-tensor.size)
 
-    def moved(self, *, written: int = 0, read: int = 0) -> None:
-        """Count bytes that went to the disk, and that came from it."""
+    def moved(self, *, written: float = 0, read: float = 0) -> None:
+        """See :class:`Tally`."""
         with self._counting:
-            self.written += written
-            self.read += read
+            super().moved(written=written, read=read)
 
     def open(self, size: int) -> tuple[ScratchFile, mmap.mmap]:
         """A new file without a name, with room for so many bytes, and the same mapped.

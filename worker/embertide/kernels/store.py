@@ -88,6 +88,30 @@ class Mover(Protocol):
         """Have values written, which nothing changes any more."""
 
 
+class Tally:
+    """What went to a store and back, and what its tensors take.
+
+    Attributes:
+        written, read: bytes so far.
+        held, most: bytes that its tensors have now, and the most that they had.
+    """
+
+    written: float = 0
+    read: float = 0
+    held: float = 0
+    most: float = 0
+
+    def hold(self, size: float) -> None:
+        """Count bytes that are there from now on, or, below 0, no more."""
+        self.held += size
+        self.most = max(self.most, self.held)
+
+    def moved(self, *, written: float = 0, read: float = 0) -> None:
+        """Count bytes that go there, and that come from there."""
+        self.written += written
+        self.read += read
+
+
 class Store(Protocol):
     """Tensors that are there, and what went there and back.
 
@@ -96,9 +120,9 @@ class Store(Protocol):
         most: the most bytes that its tensors had.
     """
 
-    written: int
-    read: int
-    most: int
+    written: float
+    read: float
+    most: float
 
     @property
     def count(self) -> int:
@@ -117,7 +141,7 @@ class Store(Protocol):
     def of(self, tensor: torch.Tensor) -> StoredTensor:
         """The tensor of ours whose ``data`` begins where another one does."""
 
-    def moved(self, *, written: int = 0, read: int = 0) -> None:
+    def moved(self, *, written: float = 0, read: float = 0) -> None:
         """Count bytes that went there, and that came from there."""
 
     def mover(self) -> Mover:

@@ -257,9 +257,9 @@ def _worker(ctx: RunContext, clock: Clock) -> WorkerReport:
         spans=sorted(clock.spans, key=lambda span: (span.start, -span.end)),
         sent_by_axis=dict(sent),
         bytes_read_in_place=moved.bytes_read_in_place,
-        scratch_bytes_written=scratch.written if scratch and not staged else 0,
-        scratch_bytes_read=scratch.read if scratch and not staged else 0,
-        scratch_peak_bytes=scratch.most if scratch and not staged else 0,
+        scratch_bytes_written=int(scratch.written) if scratch and not staged else 0,
+        scratch_bytes_read=int(scratch.read) if scratch and not staged else 0,
+        scratch_peak_bytes=int(scratch.most) if scratch and not staged else 0,
     )
 
 
