@@ -63,7 +63,7 @@ class GhostExchange(Exchange):
         store: where edges are that are not in memory.
         stored: relation -> its edges there.
         done: what has gone over some of them, which is kept.
-        samples: layer -> bytes of its own edges there.
+        samples: layer -> bytes of its sampled edges there.
         building: relation -> bytes that its layer graph takes while it is built, beyond what stays.
         block: relation -> bytes of the blocks of a sum over features where they were loaded.
         moves: what has moved, in order.

@@ -100,7 +100,7 @@ class Carried(NamedTuple):
 
     @staticmethod
     def joined(parts: Sequence[Carried]) -> Carried:
-        """What parts that follow each other have, in memory of its own."""
+        """What parts that follow each other have, as a copy."""
         weights = [part.weights for part in parts if part.weights is not None]
         features = [part.features for part in parts if part.features is not None]
         return Carried(

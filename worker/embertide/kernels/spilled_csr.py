@@ -306,12 +306,12 @@ class SpilledCsr:
         """The same edges, unweighted."""
         return replace(self, weighted=False)
 
-    def _spans(self) -> list[slice]:
+    def _spans(self) -> Iterator[slice]:
         """The rows of each part."""
-        return [slice(*bounds) for bounds in pairwise(self.cuts)]
+        return (slice(*bounds) for bounds in pairwise(self.cuts))
 
     def _read(self, number: int) -> Csr:
-        rows, part = self._spans()[number], self.spilled[number]
+        rows, part = slice(*self.cuts[number : number + 2]), self.spilled[number]
         ends = self.indptr[rows.start : rows.stop + 1]
         weights = part.weights() if self.weighted else None
         features = None if self.features is None else self.features.read(number)
