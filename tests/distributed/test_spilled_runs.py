@@ -20,6 +20,7 @@ import embertide
 from embertide.edge.synth.job import synthesize
 from embertide.edge.synth.options import SynthOptions
 from embertide.engine.planning.estimate import estimate_job
+from embertide.engine.planning.keeping import NO_MEMORY
 from embertide.engine.planning.next_version import KEEPS_NONE
 from embertide.engine.planning.sizing import IMPORTS_BYTES, machine_bytes
 from embertide.errors import StorageError
@@ -97,6 +98,26 @@ def test_a_run_with_its_edges_on_disk_keeps_no_rows_for_the_next_one(
     manifest["spec"]["workers"] = {"memory": f"{MEMORY}Mi"}
     keeping.write_text(yaml.safe_dump(manifest))
     assert KEEPS_NONE.format(why=why) in estimate_job(load_manifest(keeping)).notes
+    assert not (job.parent / "embeddings" / "_layers").exists()
+
+
+def test_a_run_keeps_nothing_where_only_that_would_be_refused(job: Path, tmp_path: Path) -> None:
+    manifest = yaml.safe_load(job.read_text())
+    manifest["spec"]["refresh"] = {"mode": "full", "resume": "always"}
+    manifest["spec"]["workers"] = {"memory": "1Mi"}
+    wanted = load_manifest(yaml.safe_dump(manifest))
+    budget = estimate_job(wanted.resuming("never")).budget
+    assert budget is not None
+    manifest["spec"]["workers"] = {"memory": f"{-(-budget.needed_bytes // MIB)}Mi"}
+    tight = job.with_name("tight.yaml")
+    tight.write_text(yaml.safe_dump(manifest))
+    estimate = estimate_job(load_manifest(tight))
+    assert (estimate.problem, estimate.kept_bytes) == ("", 0)
+    assert NO_MEMORY in estimate.notes
+    report = run(tight, "--scratch", str(tmp_path))
+    assert NO_MEMORY in report["warnings"]
+    (memory,) = report["memory"]
+    assert memory["peak_bytes"] - memory["baseline_bytes"] <= 1.1 * memory["planned_bytes"]
     assert not (job.parent / "embeddings" / "_layers").exists()
 
 

@@ -297,7 +297,11 @@ class EmbeddingJob(SpecModel):
         """The job as one that keeps layers for a next attempt always, or never."""
         return self._refreshed(resume=resume)
 
-    def _refreshed(self, **changes: str) -> Self:
+    def keeping_nothing(self) -> Self:
+        """The job as one that keeps nothing for a next attempt or run."""
+        return self._refreshed(resume="never", keep=False)
+
+    def _refreshed(self, **changes: str | bool) -> Self:
         refresh = self.spec.refresh.model_copy(update=changes)
         return self.model_copy(update={"spec": self.spec.model_copy(update={"refresh": refresh})})
 

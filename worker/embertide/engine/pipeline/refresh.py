@@ -99,6 +99,7 @@ def plan_refresh(prepared: Prepared, order: WorkOrder) -> RefreshPlan:
     """Look at the current version. Collective: every rank must call."""
     ctx, spec = prepared.ctx, prepared.ctx.job.spec.refresh
     key, how, unfit = layer_key(ctx.job, order.inputs), _how(prepared), _unfit(prepared)
+    unfit = unfit or order.no_room
     base = Base()
     if ctx.grid.rank == 0:
         base = read_base(ctx.storage, ctx.job, order.inputs, how)
@@ -112,7 +113,7 @@ def plan_refresh(prepared: Prepared, order: WorkOrder) -> RefreshPlan:
             _log.info(FULL_RUN.format(why=base.why))
     if order.no_room and ctx.grid.rank == 0:
         ctx.graph_facts.kept.warn(order.no_room)
-    return RefreshPlan(base, spec.keep and not unfit and not order.no_room, key, how)
+    return RefreshPlan(base, spec.keep and not unfit, key, how)
 
 
 def on_one_machine(ctx: RunContext) -> bool:

@@ -22,6 +22,7 @@ from embertide.engine.planning.grids import grids_to_compare, may_read_in_place
 from embertide.engine.planning.inputs import Inputs, list_inputs, with_tables
 from embertide.engine.planning.job_model import read_job_model
 from embertide.engine.planning.keeping import (
+    NO_MEMORY,
     WRITING_BYTES,
     bytes_beside,
     describe_kept,
@@ -225,14 +226,38 @@ def estimate_within(
 ) -> Estimate:
     """An estimate that is compared with the memory that the job gives a worker.
 
+    A run keeps nothing for a next attempt or run where only that makes it need more.
+
     Args:
         device_bytes: what a worker's GPU has for it, where the job sets no amount; None: unknown.
         container: bytes of each worker's container, which count where the job sets no memory;
             None: unknown, or no container.
     """
-    estimate = partial(estimate_program, program, job, inputs, in_place=in_place)
+    compared = partial(
+        _compared, program, job, inputs, grid, in_place, container=container, device=device_bytes
+    )
+    planned = compared(keeps=True)
+    if not planned.problem or job.spec.refresh.mode == "incremental":
+        return planned
+    without = compared(keeps=False)
+    return planned if without.problem else without
+
+
+def _compared(
+    program: Program,
+    job: EmbeddingJob,
+    inputs: Inputs,
+    grid: GridShape,
+    in_place: bool,
+    *,
+    container: int | None,
+    device: int | None,
+    keeps: bool,
+) -> Estimate:
+    """See :func:`estimate_within`."""
+    estimate = partial(estimate_program, program, job, inputs, in_place=in_place, keeps=keeps)
     sizes = _nodes(job, inputs), max(program.widths.values()), estimate
-    limit, on_device = job.spec.workers.memory_bytes, device_limit(job, device_bytes)
+    limit, on_device = job.spec.workers.memory_bytes, device_limit(job, device)
     planned = within_device(estimate(grid), on_device, *sizes, staging_problem(job))
     in_graph = partial(graph_problem, job, program, in_place=in_place)
     how = (*sizes, spill_problem(job), in_graph)
@@ -250,6 +275,7 @@ def estimate_program(
     panel: int = 0,
     spills_graph: bool = False,
     in_place: bool = False,
+    keeps: bool = True,
 ) -> Estimate:
     """The estimate for a model that is read already.
 
@@ -259,7 +285,10 @@ def estimate_program(
         spills_graph: edges and the graph are on disk, too.
         in_place: all workers are on one host, and read each other's tensors where they stand.
             Without it, memory is that of groups, which is more.
+        keeps: what the job wants to keep for a next attempt or run is kept, and read.
     """
+    if not keeps:
+        job = job.keeping_nothing()
     job = with_tables(job, inputs.model_tables)
     neighbours = job.spec.inference.fanout
     fanout = None if neighbours == "full" else neighbours
@@ -350,6 +379,7 @@ def estimate_program(
             *plan_notes(job, program, inputs),
             *notes,
             *target_notes(job, inputs, program, graph),
+            *([] if keeps else [NO_MEMORY]),
             *describe_kept(layers, resume),
         ],
         types=_types(graph, program),
@@ -357,6 +387,7 @@ def estimate_program(
         model_digest=program.digest,
         layers=layers,
         kept_bytes=0 if apart else bytes_beside(job, plan, graph, layers),
+        unkept="" if keeps else NO_MEMORY,
         spill=stored_elsewhere(graph, plan, fanout) if panel and not gpu else None,
         staged=stored_elsewhere(graph, plan, fanout, gpu=True) if panel and gpu else None,
     )

@@ -26,6 +26,10 @@ MOST_SHARE = 0.1
 """The most that keeping a layer may take, as a share of the time of computing it again."""
 WRITING_BYTES = 32 << 20
 """Blocks of layers on disk that threads read to write them, and what each puts together."""
+NO_MEMORY = (
+    "nothing is kept for a next attempt or run: a worker has too little memory to write it beside"
+    " its tensors"
+)
 LEAST_SECONDS = 10.0
 """The least that a kept layer has to save: starting again takes about as long."""
 

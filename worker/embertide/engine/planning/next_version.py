@@ -46,7 +46,8 @@ def next_version_notes(
     grid, on_disk = estimate.grid, bool(estimate.spill and estimate.spill.graph)
     target = target_of_job(job, grid, panel=estimate.panel, spills_graph=on_disk)
     plan = make_plan(published(arranged, program), target)
-    graph, unfit = plan_graph(arranged, inputs, plan.program, grid), unfit_to_keep(job, plan)
+    graph = plan_graph(arranged, inputs, plan.program, grid)
+    unfit = unfit_to_keep(job, plan) or estimate.unkept
     return [
         *_does(storage, job, inputs, plan, unfit),
         *_kept(job, plan, graph, unfit),

@@ -25,7 +25,8 @@ class WorkOrder:
         parts_bytes: that the largest parts of tensors take in memory at a time, then.
         spills_graph: edges and the graph are on disk, too.
         follows: what ``LATEST`` was before the inputs were listed.
-        no_room: why nothing is kept: the version would not fit beside it; "" where it does.
+        no_room: why nothing is kept, and no kept rows are taken over: disk or memory would not do;
+            "" where they do.
         budget: how the plan compares with the memory that a worker may take; "" without a limit.
     """
 

@@ -135,7 +135,8 @@ class Estimate:
     cannot be written, "" if it can or was not asked. ``types`` and ``relations`` are those that a
     run reads; ``nodes``, ``edges`` and ``output_bytes`` are of all of them, the widths those of the
     widest. ``model_digest`` is that of the model's files. ``layers`` are those that can be kept for
-    a next attempt, ``kept_bytes`` what is kept beside the version, if all rows are computed.
+    a next attempt, ``kept_bytes`` what is kept beside the version, if all rows are computed;
+    ``unkept`` is why nothing is kept that the job wants to keep, "" for no reason.
     ``budget`` compares the plan with the job's ``workers.memory``; None without.
     ``budget_here`` does it for a run on this machine, where workers read each other's memory; None
     where that is the same.
@@ -172,6 +173,7 @@ class Estimate:
     model_digest: str = ""
     layers: list[LayerToKeep] = field(default_factory=list)
     kept_bytes: int = 0
+    unkept: str = ""
     budget: MemoryBudget | None = None
     budget_here: MemoryBudget | None = None
     spill: PlannedSpill | None = None

@@ -93,7 +93,7 @@ def prepare(
         raise GridError(estimate.problem)
     check_scratch(job, estimate, workers_here or estimate.grid.workers)
     on_planned(estimate)
-    no_room = make_room(storage, job, inputs, estimate, version)
+    no_room = make_room(storage, job, inputs, estimate, version) or estimate.unkept
     output = job.spec.output.uri
     with storage.making_room(output, partial(give_back, storage, output, version)):
         check_output(storage, job.spec.published_uri, version)
