@@ -18,7 +18,8 @@ _ROWS = 1 << 14
 """Rows that are converted to float64 at a time."""
 AUDIT = "rows of {name} that did not change have other bits than those that were kept"
 MOVED = (
-    "rows of {name} that did not change are further than the tolerance from those that were kept"
+    "rows of {name} that need not be computed are further than the tolerance from those that were"
+    " kept"
 )
 NOT_FINITE = (
     "rows of {name} that did not change are not finite, so that their distance from those that"

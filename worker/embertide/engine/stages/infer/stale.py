@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from embertide.engine.stages.infer.keeping import LayerKeeper
 
 AUDITED_ROWS = 64
-"""Rows that are not stale and are computed all the same, of each node type and layer."""
+"""Rows that are not stale and are computed all the same, of each node type and layer; and as many
+of those that are stale and need not be computed."""
 
 
 class Audit:
@@ -142,7 +143,11 @@ class Stale:
             self._facts.unmoved += sum(int(rows.sum()) for rows in spared.values())
             stale |= {name: stale[name] & ~rows for name, rows in spared.items()}
             drawn = {of: self._drawn(part, of) for of in {types[name] for name in shards}}
-            self._audited = {name: drawn[types[name]] & ~stale[name] for name in shards}
+            audited = {name: drawn[types[name]] & ~stale[name] for name in shards}
+            for name, rows in spared.items():
+                # Were they drawn among all, few of these would be.
+                audited[name] |= some_of(rows, AUDITED_ROWS, self._base.seed, part.end.layer)
+            self._audited = audited
             self._stale = stale
             self._count(part, every)
             wanted = {name: stale[name] | self._audited[name] for name in shards}
@@ -253,6 +258,16 @@ class Stale:
             before = self._base.before[node_type]
             self._same_places[node_type] = bool((before == torch.arange(len(before))).all())
         return self._same_places[node_type]
+
+
+def some_of(rows: Rows, count: int, seed: int, phase: int) -> Rows:
+    """Up to so many of the rows that are set, each equally likely; fewer of the same are among
+    more."""
+    places = rows.nonzero().squeeze(1)
+    drawn = draw(min(count, len(places)), len(places), seed, phase)
+    some = torch.zeros_like(rows)
+    some[places[torch.from_numpy(drawn)]] = True
+    return some
 
 
 def _beside(

@@ -14,10 +14,13 @@ how far its neighbours have moved, times norms of the weights. As long as what h
 within the tolerance the row need not be computed. So rows with very many neighbours, which some
 change reaches every night, are seldom gone over.
 
-How wrong the results are is measured: rows are drawn among those that changes may reach, since no
-other row has another error than before, and computed over all rows that they are made of, from the
-end of the first layer on, or from the features where there is no other layer: with the bits of a
-run of all rows.
+That rows which are not computed have not moved is checked of some of each layer, which are
+computed all the same from the rows before.
+
+How wrong the results are is measured where that is cheap: rows are drawn among those that changes
+may reach, since no other row has another error than before, and computed over all rows that they
+are made of, from the end of the first layer on, or from the features where there is no other layer:
+with the bits of a run of all rows.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from dataclasses import replace
 import torch
 
 from embertide.engine.stages.infer.base import Doubt, Refreshing
-from embertide.engine.stages.infer.excerpts import PRIMITIVE, Excerpts
+from embertide.engine.stages.infer.excerpts import PRIMITIVE, Excerpts, Need
 from embertide.engine.stages.infer.loop import Engine
 from embertide.engine.stages.infer.moved import (
     Beside,
@@ -40,7 +43,7 @@ from embertide.engine.stages.infer.moved import (
     within,
 )
 from embertide.engine.stages.infer.restoring import kept_distances, kept_exact
-from embertide.engine.stages.infer.stale import Audit
+from embertide.engine.stages.infer.stale import Audit, some_of
 from embertide.graph.exchange import Exchange
 from embertide.io.versions.layers.reading import Kept
 from embertide.io.versions.layers.seals import KeptTensor
@@ -49,7 +52,6 @@ from embertide.layouts import Shard
 from embertide.program.plans.boundaries import Part, all_of
 from embertide.program.plans.flow import forward, stale_in, stale_inputs
 from embertide.program.plans.places import place_of
-from embertide.program.selfcheck.draw import draw
 from embertide.program.steps.base import Leader
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.frontier import Moved, Rows
@@ -62,10 +64,10 @@ _UP = 1.0 + 1e-6
 Distances = dict[str, torch.Tensor]
 MEASURED_ROWS = (1, 4, 16, 64, 256)
 """Rows of each result: the last number whose edges are few enough."""
-MOST_EDGES = 0.1
-"""The share of the edges of a run of all rows that measuring may go over,"""
-MOST_TIMES = 1.5
-"""or how many times the edges that the fewest rows need, if that is more."""
+MOST_EDGES = 0.01
+"""The share of the edges of a run of all rows that measuring may go over."""
+TRIES = 3
+"""How often other rows are drawn, where the fewest are made of too many edges."""
 TOO_WRONG = (
     "of {rows} rows of the results that were computed from exact rows, one is wrong by"
     " {error:.2g} of its norm, more than {limit:g} (refresh.maxError)"
@@ -191,10 +193,9 @@ class Tolerance(Audit):
         at = part.end.at if part.end.at < len(part.plan.ops) else 0
         rest, program, whole = all_of(self._exact.plan, at), part.plan.program, self._engine.whole
         with on_one_thread():
-            drawn = self._drawn(rest)
-            if not drawn:
-                return
-            need = self._exact.need(rest, drawn)
+            drawn, need = self._drawn(rest)
+        if need is None:
+            return
         made = self._exact.run(rest, need, counted=False)
         self._measured = sum(int(rows.sum()) for rows in drawn.values())
         for key, name in program.results.items():
@@ -207,37 +208,39 @@ class Tolerance(Audit):
             right = execution.tensors.converted(name, "rows", execution.channel(0)).data[some]
             self._right[key] = rows[some], right
 
-    def _drawn(self, rest: Part) -> dict[str, Rows]:
-        """Tensor -> [N] bool, the rows of the results to measure; {}: changes reach none."""
-        base, drawn, limit = self._base, dict[str, Rows](), 0.0
+    def _drawn(self, rest: Part) -> tuple[dict[str, Rows], Need | None]:
+        """Tensor -> [N] bool, the rows of the results to measure, and what they are made of; None:
+        changes reach none, or each that was drawn is made of too much."""
         names = dict.fromkeys(rest.plan.program.results.values())
-        reached = {name: base.reached[name] for name in names}
+        reached = {name: self._base.reached[name] for name in names}
         reached = {name: rows for name, rows in reached.items() if bool(rows.any())}
-        for count in MEASURED_ROWS if reached else ():
-            some = {name: _some(rows, count, base.seed) for name, rows in reached.items()}
-            need = self._exact.need(rest, some)
-            edges = sum(self._exact.count_edges(need.graphs).values())
-            if why := self._exact.why_not(rest, need):
-                if not drawn:
-                    raise Doubt(why)
+        found: tuple[dict[str, Rows], Need | None] = {}, None
+        for phase in range(TRIES if reached else 0):
+            for count in MEASURED_ROWS:
+                drawn = {n: some_of(rows, count, self._base.seed, phase)
+                         for n, rows in reached.items()}  # fmt: skip
+                need = self._exact.need(rest, drawn)
+                edges = sum(self._exact.count_edges(need.graphs).values())
+                too_many = edges > MOST_EDGES * self._base.all_edges
+                if too_many or self._exact.why_not(rest, need):
+                    break
+                found = drawn, need
+            if found[0]:
                 break
-            # Where few rows are made of most of the graph, many are made of little more.
-            limit = limit or max(MOST_EDGES * base.all_edges, MOST_TIMES * edges)
-            if edges > limit:
-                break
-            drawn = some
-        return drawn
+        return found
 
     def finish(self, results: Mapping[str, torch.Tensor]) -> None:
-        """Note the largest relative error.
+        """Note the largest relative error, if any was measured.
 
         Raises:
             Doubt: it is larger than it may be.
         """
         facts, ours = self._engine.ctx.graph_facts.refresh, [0.0]
+        facts.measured, facts.error = self._measured, None
+        if not self._measured:
+            return
         for key, (rows, right) in self._right.items():
             ours += relative_errors(right, results[key][rows]).tolist()
-        facts.measured = self._measured
         facts.error = max(self._engine.whole.exchange.all_objects(max(ours)))
         if math.isinf(facts.error):
             raise Doubt(NOT_FINITE.format(rows=facts.measured))
@@ -321,12 +324,3 @@ def _of_all(
     channel = exchange.channel("world", PRIMITIVE)
     every[torch.cat(channel.all_gather(ids))] = torch.cat(channel.all_gather(values))
     return every
-
-
-def _some(rows: Rows, count: int, seed: int) -> Rows:
-    """Some of the rows that are set."""
-    places = rows.nonzero().squeeze(1)
-    drawn = draw(min(count, len(places)), len(places), seed, 0)
-    some = torch.zeros_like(rows)
-    some[places[torch.from_numpy(drawn)]] = True
-    return some
