@@ -36,6 +36,22 @@ class Shard:
     width: int
 
 
+@dataclass(frozen=True)
+class ReadRows:
+    """Rows of features that a rank read of one part of the inputs.
+
+    Attributes:
+        part: a digest of the objects of the part, and of what was read of them.
+        first, last: their places among the rows that it loaded, in the order that it read them.
+        start: the dense id of the first, which those of the others follow; None: they do not.
+    """
+
+    part: str
+    first: int
+    last: int
+    start: int | None
+
+
 @dataclass
 class Loaded:
     """Input features on the rank that read them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -32,7 +32,7 @@ from embertide.engine.planning.matching import (
 from embertide.engine.planning.publishing import published
 from embertide.engine.planning.scoring import scoring
 from embertide.engine.planning.target import target_of_job
-from embertide.engine.stages.features import LoadedNodes, loaded_features
+from embertide.engine.stages.features import LoadedNodes, loaded_features, read_rows
 from embertide.engine.stages.infer import Chosen
 from embertide.engine.stages.limits import check_read, check_unchanged
 from embertide.engine.stages.loops import LoopCount
@@ -46,7 +46,7 @@ from embertide.facts.telemetry.report import RelationCount, RunFacts
 from embertide.graph.shuffle import Edges
 from embertide.io.readers.ids import Mask
 from embertide.io.readers.splits import Split
-from embertide.layouts import Loaded
+from embertide.layouts import Loaded, ReadRows
 from embertide.models.read import Model
 from embertide.program.plans.passes import make_plan
 from embertide.program.plans.plan import Plan, Target
@@ -73,6 +73,7 @@ class Prepared:
         names: the program's name of a node type -> the manifest's.
         graph: the CSR of our sub-range of each relation.
         loaded: the program's name of a node type -> the feature rows that we read.
+        read: the program's name of a node type -> the feature rows that we read of each split.
         later: the program's name of a node type -> the nodes whose features are read later.
         expected: key of a result -> what it is compared with, if anything.
         warnings: sentences for the run's user.
@@ -96,6 +97,7 @@ class Prepared:
     decoder: Decoder | None = None
     chosen: Chosen | None = None
     later: Mapping[str, LoadedNodes] = field(default_factory=dict)
+    read: Mapping[str, Sequence[ReadRows]] = field(default_factory=dict)
 
     def copy(self) -> Prepared:
         """The same, which stays as it is when the copy is used up.
@@ -247,6 +249,11 @@ def prepare(ctx: RunContext, inputs: Inputs, clock: Clock, what: Reading) -> Pre
             )
         _note(ctx, inputs, program, graph, names, counts)
         loaded = {name: loaded_features(ctx, by_program[name]) for name in program.inputs}
+        rows_read = {
+            name: read_rows(ctx, of, inputs.by_nodes[of.node.name])
+            for name in loaded
+            if not what.later and (of := by_program[name])
+        }
         left = {name: of for name in loaded if (of := by_program[name]).places is not None}
     del edges, nodes, by_program
     if only is None:
@@ -268,6 +275,7 @@ def prepare(ctx: RunContext, inputs: Inputs, clock: Clock, what: Reading) -> Pre
         decoder=decoder,
         chosen=chosen,
         later=left,
+        read=rows_read,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from embertide.engine.pipeline.reach import Following, Reach, count_reach
 from embertide.engine.planning.base_version import Base, planned_how, read_base, record_of
 from embertide.engine.planning.layer_key import layer_key
 from embertide.engine.planning.order import WorkOrder
-from embertide.engine.planning.row_inputs import RowInputs, edges_of, features_of
+from embertide.engine.planning.row_inputs import RowInputs, edges_of, features_of, ids_of
 from embertide.engine.planning.unchanged import touched
 from embertide.engine.stages.changes import (
     Compared,
@@ -35,7 +36,7 @@ from embertide.engine.stages.changes import (
     keep_digests,
     tensor_name,
 )
-from embertide.engine.stages.changes.digests import EDGES, FEATURES, OUT
+from embertide.engine.stages.changes.digests import EDGES, FEATURES, IDS, OUT
 from embertide.engine.stages.infer import Refreshing
 from embertide.errors import EmbertideError
 from embertide.facts.telemetry.refresh import FULL_RUN, RefreshFacts
@@ -195,12 +196,16 @@ def _digests(prepared: Prepared, sub_ranges: dict[str, Csr]) -> RowDigests:
         sub_ranges=sub_ranges,
         counted=frozenset(counted),
         scratch=prepared.ctx.scratch,
+        read=prepared.read,
     )
 
 
 def _made_of(prepared: Prepared, order: WorkOrder) -> dict[str, RowInputs]:
     """Name of digests -> what they are made of, beside the ids of nodes."""
     job, program = prepared.ctx.job, prepared.plan.program
+    ids = {
+        tensor_name(IDS, name): ids_of(job, order.inputs, of) for name, of in prepared.names.items()
+    }
     features = {
         tensor_name(FEATURES, name): features_of(job, order.inputs, prepared.names[name])
         for name in prepared.loaded
@@ -210,7 +215,7 @@ def _made_of(prepared: Prepared, order: WorkOrder) -> dict[str, RowInputs]:
         for name, of in prepared.graph.of_relations(program).items()
     }
     edges = {tensor_name(kind, n): of for n, of in relations.items() for kind in (EDGES, OUT)}
-    return features | edges
+    return ids | features | edges
 
 
 def _keep(
@@ -225,9 +230,8 @@ def _keep(
     ctx = prepared.ctx
     output, together = ctx.job.spec.published_uri, on_one_machine(ctx)
     store = LayerStore(ctx.storage, output, plan.key, order.version, together)
-    names = {name: of.digest for name, of in made_of.items()}
     earlier = None if compared is None else compared.kept
-    why = keep_digests(ctx.exchange, store, plan.record, digests, names, earlier)
+    why = keep_digests(ctx.exchange, store, plan.record, digests, made_of, earlier)
     why = why or _keep_degrees(prepared, store, plan, digests)
     if why:
         if ctx.grid.rank == 0:
@@ -349,35 +353,48 @@ def _earlier(
     Raises:
         Damaged: they are not there, or are not what was written; on all ranks alike.
     """
-    ctx = prepared.ctx
-    answer: tuple[str, object, list[str]] = "", None, []
+    ctx, nothing = prepared.ctx, dict[str, list[str]]()
+    answer: tuple[str, object, dict[str, list[str]]] = "", None, nothing
     if ctx.grid.rank == 0:
         try:
             seal = store.sealed(name)
             why = "" if seal else f"{store.uri}: its digests of rows are gone"
-            answer = why, seal.to_json() if seal else None, _unchanged(ctx, seal, store, made_of)
+            fresh = _fresh(ctx, seal, store, made_of) if seal else nothing
+            answer = why, seal.to_json() if seal else None, fresh
         except (Damaged, EmbertideError) as error:
-            answer = str(error), None, []
+            answer = str(error), None, nothing
     if ctx.grid.world > 1:
         answer = broadcast_object(answer, ctx.grid.rank)
-    why, record, unchanged = answer
+    why, record, fresh = answer
     if why or not isinstance(record, dict):
         raise Damaged(why)
-    return EarlierDigests(Kept(store, Seal.from_json(record)), unchanged)
+    features = {tensor_name(FEATURES, name) for name in prepared.loaded}
+    return EarlierDigests(
+        Kept(store, Seal.from_json(record)),
+        [name for name, parts in fresh.items() if not parts],
+        {name: parts for name, parts in fresh.items() if parts and name in features},
+    )
 
 
-def _unchanged(
-    ctx: RunContext, seal: Seal | None, store: LayerStore, made_of: dict[str, RowInputs]
-) -> list[str]:
-    """Names of the digests that are made of what those of the base are made of."""
-    if seal is None:
-        return []
-    before = {tensor.name: tensor.made_of for tensor in seal.tensors}
+def _fresh(
+    ctx: RunContext, seal: Seal, store: LayerStore, made_of: dict[str, RowInputs]
+) -> dict[str, list[str]]:
+    """Name of digests -> the parts that those of the base were not made of, none where nothing has
+    changed; of those that are made of the same beside their parts."""
+    before = {tensor.name: tensor for tensor in seal.tensors}
     # What another run or attempt with the same key has sealed stays, though files were touched.
     versions = (seal.version, store.version)
-    return [
-        name
-        for name, of in made_of.items()
-        if before.get(name) == of.digest
-        and not any(touched(ctx.storage, since, of.uris) for since in versions)
-    ]
+
+    def is_touched(uris: Iterable[str]) -> bool:
+        return any(touched(ctx.storage, since, [*uris]) for since in versions)
+
+    found = dict[str, list[str]]()
+    for name, of in made_of.items():
+        then = before.get(name)
+        if then is None or then.made_of != of.beside or is_touched(of.more):
+            continue
+        parts = set(then.parts)
+        fresh = [p for p, uris in of.parts.items() if p not in parts or is_touched(uris)]
+        if fresh or then.parts == tuple(of.parts):
+            found[name] = fresh
+    return found

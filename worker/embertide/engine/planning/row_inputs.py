@@ -25,26 +25,63 @@ class RowInputs:
     """What some rows are made of.
 
     Attributes:
-        digest: of the release, the job, the model's objects, and each object's URI, size, ETag and
-            rows that are read.
-        uris: of the objects.
+        beside: a digest of what is no part: the release, the job, the model's objects.
+        parts: digest of each split that is read, with its object's URI, size and ETag -> the URIs
+            of its objects.
+        more: URIs of objects that are no part.
     """
 
-    digest: str
-    uris: list[str]
+    beside: str
+    parts: Mapping[str, list[str]]
+    more: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Of everything."""
+        return digest_of((self.beside, list(self.parts)))
+
+    @property
+    def uris(self) -> list[str]:
+        """Of all objects."""
+        return [*sorted({uri for uris in self.parts.values() for uri in uris}), *self.more]
+
+    def as_one(self) -> RowInputs:
+        """The same in one part, which changes where any object does."""
+        uris = {uri for uris in self.parts.values() for uri in uris}
+        return replace(self, parts={digest_of(list(self.parts)): sorted(uris)})
+
+
+def part_of(split: Split) -> str:
+    """The digest of a split."""
+    return digest_of(split)
+
+
+def ids_of(job: EmbeddingJob, inputs: Inputs, node_type: str) -> RowInputs:
+    """What says which nodes of a type there are, and so the dense id of each."""
+    (node,) = (node for node in job.spec.input.nodes if node.name == node_type)
+    nodes = inputs.by_nodes[node_type]
+    dense = node.ids == "dense"
+    splits = () if dense else nodes.table if node.table is not None else nodes.features
+    facts = (job_digest(job), nodes.count(node) if dense else None, nodes.new_rows)
+    return RowInputs(digest_of((__version__, facts)), _parts(splits))
 
 
 def features_of(job: EmbeddingJob, inputs: Inputs, node_type: str) -> RowInputs:
-    """What the features of a node type are made of."""
+    """What the features of a node type are made of; objects of the features are its parts."""
     nodes = inputs.by_nodes[node_type]
     tables = [table.split for table in nodes.tables]
     scaling = nodes.schema.scaling if nodes.schema is not None else None
     source = None if scaling is None else scaling.source
     more = [] if source is None else [source.uri]
     # What results are compared with is no part of any row.
-    nodes = replace(nodes, references={})
-    facts = (nodes, inputs.model_tables.get(node_type), inputs.unread_tables.get(node_type))
-    return _inputs(job, inputs, facts, [*nodes.features, *nodes.table, *tables], more)
+    own = replace(nodes, references={}, features=[])
+    facts = (own, inputs.model_tables.get(node_type), inputs.unread_tables.get(node_type))
+    more += _uris([*nodes.table, *tables])
+    (node,) = (node for node in job.spec.input.nodes if node.name == node_type)
+    made = _inputs(job, inputs, facts, nodes.features, more)
+    history = node.features is not None and node.features.latest_by is not None
+    # Then a row may be of one object, or another, by what others have.
+    return made.as_one() if history or nodes.new_rows else made
 
 
 def edges_of(job: EmbeddingJob, inputs: Inputs, relation: str) -> RowInputs:
@@ -52,9 +89,8 @@ def edges_of(job: EmbeddingJob, inputs: Inputs, relation: str) -> RowInputs:
     (own,) = (
         str(edge.relation) for edge in job.spec.input.edges if relation in map(str, edge.relations)
     )
-    splits = inputs.by_edges[own]
-    facts = (splits, inputs.edge_features.get(own), inputs.edge_categories.get(own))
-    return _inputs(job, inputs, facts, splits, [])
+    facts = (inputs.edge_features.get(own), inputs.edge_categories.get(own))
+    return _inputs(job, inputs, facts, inputs.by_edges[own], [])
 
 
 def graph_of(inputs: Inputs, edge: EdgeInput, nodes: Mapping[str, object]) -> RowInputs:
@@ -65,18 +101,20 @@ def graph_of(inputs: Inputs, edge: EdgeInput, nodes: Mapping[str, object]) -> Ro
         nodes: node type -> what says which nodes there are, and the dense id of each.
     """
     own = str(edge.relation)
-    splits = inputs.by_edges[own]
     facts = {
         "release": __version__,
         # Whether the model reads the reverse too is nothing to the graph of either.
         "edges": edge_fields(edge.model_copy(update={"reverse": None})),
         "nodes": {name: nodes[name] for name in (edge.source_type, edge.destination_type)},
-        "splits": splits,
         "features": None if edge.features is None else inputs.edge_features.get(own),
         # Edges with other ones are refused as they are read.
         "categories": inputs.edge_categories.get(own),
     }
-    return RowInputs(digest_of(facts), _uris(splits))
+    return RowInputs(digest_of(facts), _parts(inputs.by_edges[own]))
+
+
+def _parts(splits: Iterable[Split]) -> dict[str, list[str]]:
+    return {part_of(split): _uris([split]) for split in splits}
 
 
 def _uris(splits: Iterable[Split]) -> list[str]:
@@ -89,6 +127,5 @@ def _uris(splits: Iterable[Split]) -> list[str]:
 def _inputs(
     job: EmbeddingJob, inputs: Inputs, facts: object, splits: Iterable[Split], more: list[str]
 ) -> RowInputs:
-    digest = digest_of((__version__, job_digest(job), inputs.model, facts))
-    objects = [*_uris(splits), *more, *(info.uri for info in inputs.model)]
-    return RowInputs(digest, objects)
+    beside = digest_of((__version__, job_digest(job), inputs.model, facts))
+    return RowInputs(beside, _parts(splits), (*more, *(info.uri for info in inputs.model)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +16,16 @@ from embertide.engine.stages.changes.digests import (
     IDS,
     OUT,
     PRIMITIVE,
+    KeptDigests,
     RowDigests,
     Rows32,
+    SomeDigests,
     digest_values,
+    read_words,
     tensor_name,
 )
 from embertide.graph.exchange import Exchange
-from embertide.io.versions.layers.reading import Kept, Range
+from embertide.io.versions.layers.reading import Kept
 from embertide.io.versions.layers.seals import Damaged
 from embertide.io.versions.layers.writing import EarlierRows
 from embertide.kernels.hashing import Words
@@ -39,10 +42,13 @@ class EarlierDigests:
     Attributes:
         unchanged: names of those whose inputs have not changed since: where nodes have the dense
             ids that they had, these are neither made nor compared.
+        fresh: names of those of features of which only some parts have: likewise the rows of
+            these parts alone are.
     """
 
     kept: Kept
     unchanged: Collection[str] = ()
+    fresh: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,10 @@ class _Comparison:
     def compare(self) -> Compared:
         """See :func:`find_changes`."""
         for of_type in self._digests.nodes:
+            if self._is_unchanged(IDS, of_type):
+                self._before[of_type] = torch.arange(self._digests.nodes[of_type].ranges.nodes)
+                self._stays[of_type] = True
+                continue
             self._before[of_type] = self._every(torch.from_numpy(self._places_of(of_type)))
             self._stays[of_type] = self._is_same(of_type)
         self._agree()
@@ -127,9 +137,13 @@ class _Comparison:
 
         Collective: every rank must call.
         """
-        of_type = self._digests.rows_of(kind, name)
+        of_type, own = self._digests.rows_of(kind, name), tensor_name(kind, name)
         if self._is_unchanged(kind, name):
             return torch.zeros(len(self._before[of_type]), dtype=torch.bool)
+        if own in self._earlier.fresh and self._stays[of_type]:
+            some = self._digests.of_parts(name, self._earlier.fresh[own])
+            if some is not None:
+                return self._every(torch.from_numpy(self._some_differ(kind, name, some)))
         places = None
         if kind == EDGES and not self._stays[source := ends_of(name)[0]]:
             places = self._before[source]
@@ -144,9 +158,29 @@ class _Comparison:
 
     def _is_unchanged(self, kind: str, name: str) -> bool:
         """Whether digests are those of then, since nothing that they are made of has changed."""
-        ends = (name,) if kind == FEATURES else ends_of(name)
-        same = all(self._stays[of_type] for of_type in ends)
-        return same and tensor_name(kind, name) in self._earlier.unchanged
+        own = tensor_name(kind, name)
+        if kind == IDS:
+            same = self._kept.has(own) == self._digests.nodes[name].ranges.nodes
+        else:
+            ends = (name,) if kind == FEATURES else ends_of(name)
+            same = all(self._stays[of_type] for of_type in ends)
+        return same and own in self._earlier.unchanged
+
+    def _some_differ(self, kind: str, name: str, some: SomeDigests) -> npt.NDArray[np.bool_]:
+        """[n] bool, our rows that differ from those of then, which are among some."""
+        own = tensor_name(kind, name)
+        first, last = self._digests.nodes[self._digests.rows_of(kind, name)].ranges.worker(
+            self._exchange.grid.rank
+        )
+        differ = np.zeros(last - first, bool)
+        try:
+            kept = read_words(self._kept, own, some.rows + first, some.values.shape[1])
+        except Damaged as error:
+            self._why = str(error)
+            return differ
+        differ[some.rows] = (kept != some.values).any(axis=1)
+        self._digests.put(kind, name, KeptDigests(self._kept, own, first, last, some))
+        return differ
 
     def _compared(self, name: str, values: Rows32, before: Dense) -> npt.NDArray[np.bool_]:
         """[n] bool, our rows that differ from those of then."""
@@ -177,22 +211,6 @@ class _Comparison:
         if rows.dtype == torch.bool:
             return torch.cat(channel.all_gather(rows.to(torch.uint8))).bool()
         return torch.cat(channel.all_gather(rows))
-
-
-def read_words(kept: Kept, name: str, rows: Dense | Range, width: int) -> Rows32:
-    """[k, width] rows of what was kept as words: of some dense ids, as they were then, or a range.
-
-    Raises:
-        Damaged: they are not there, or are not what was written.
-    """
-    tensor = kept.tensor(name)
-    last = rows[1] if isinstance(rows, tuple) else 0
-    if tensor.dtype != "int32" or tensor.width != width or last > tensor.rows:
-        raise Damaged(f"{kept.store.uri}: the rows of {name} are others")
-    count = rows[1] - rows[0] if isinstance(rows, tuple) else len(rows)
-    out = np.empty((count, width), np.int32)
-    kept.get(name, rows, out)
-    return out
 
 
 def find_before(kept: Kept, of_type: str, ids: Words) -> Dense:

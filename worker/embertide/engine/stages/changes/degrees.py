@@ -14,8 +14,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from embertide.engine.stages.changes.comparing import read_words
-from embertide.engine.stages.changes.digests import PRIMITIVE
+from embertide.engine.stages.changes.digests import PRIMITIVE, read_words
 from embertide.graph.exchange import Channel, Exchange
 from embertide.graph.graph import looped
 from embertide.graph.views import EdgeView

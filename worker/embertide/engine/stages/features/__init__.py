@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from embertide.engine.stages.features.load import RawFeatures
 from embertide.engine.stages.features.locate import locate_features
-from embertide.engine.stages.features.nodes import LoadedNodes, load_nodes, loaded_features
+from embertide.engine.stages.features.nodes import (
+    LoadedNodes,
+    load_nodes,
+    loaded_features,
+    read_rows,
+)
 from embertide.engine.stages.features.some import read_some_features
 
 __all__ = [
@@ -18,5 +23,6 @@ __all__ = [
     "load_nodes",
     "loaded_features",
     "locate_features",
+    "read_rows",
     "read_some_features",
 ]

@@ -10,6 +10,7 @@ import torch
 
 from embertide.context import RunContext
 from embertide.engine.planning.inputs import NodeSplits
+from embertide.engine.planning.row_inputs import part_of
 from embertide.engine.stages.features.load import NewRows, RawFeatures, load_features
 from embertide.engine.stages.features.places import FeaturePlaces, find_feature_places
 from embertide.engine.stages.features.tables import read_tables
@@ -23,7 +24,7 @@ from embertide.io.readers.splits import TARGET_BYTES, Split, assign_splits, spli
 from embertide.io.storage.protocol import ObjectInfo
 from embertide.kernels.ids import Ids
 from embertide.kernels.pages import empty_array
-from embertide.layouts import Loaded
+from embertide.layouts import Loaded, ReadRows
 from embertide.spec.nodes import NodeInput
 
 _NO_OBJECT = ObjectInfo("", 0, "")
@@ -168,6 +169,25 @@ def _known(node: NodeInput, count: int) -> str:
         f"there are {count} feature rows and no count, so the nodes are 0 to {count - 1}. Renumber"
         " the nodes, or set ids: int64"
     )
+
+
+def read_rows(ctx: RunContext, nodes: LoadedNodes, splits: NodeSplits) -> list[ReadRows]:
+    """The rows that we read of each split of a node type's features, as they were loaded.
+
+    Args:
+        splits: of all ranks.
+    """
+    if nodes.places is not None or nodes.node.features is None:
+        return []
+    read, at = list[ReadRows](), 0
+    for split in share_of(splits, ctx.grid.rank, ctx.grid.world)[0]:
+        ids = nodes.dense[at : at + split.rows]
+        start = int(ids[0]) if len(ids) else 0
+        follow = bool((ids == np.arange(start, start + len(ids))).all())
+        part = part_of(split)
+        read.append(ReadRows(part, at, at + split.rows, start if follow else None))
+        at += split.rows
+    return read
 
 
 def name_of(ids: Ids, at: int) -> int | str:

@@ -98,7 +98,9 @@ class KeptTensor:
         scaled: its rows are multiplied already by the factors of the sum that reads them.
         blocks: all rows and columns.
         patches: rows that later runs have computed again, the oldest first.
-        made_of: a digest of the objects that digests of rows are made of; "": it is not known.
+        made_of: a digest of what digests of rows are made of, beside the parts of their objects;
+            "": it is not known.
+        parts: a digest of each part of these objects.
         exact: rows as the run has computed them, where they have not moved by more than its
             tolerance and stay as they were; of tensors of the first layers that are kept.
         bounds: of rows of other layers how far they may be from what their layer makes of the rows
@@ -114,6 +116,7 @@ class KeptTensor:
     blocks: tuple[Block, ...]
     patches: tuple[Patch, ...] = ()
     made_of: str = ""
+    parts: tuple[str, ...] = ()
     exact: Patch = ()
     bounds: Patch = ()
 
@@ -156,14 +159,14 @@ class KeptTensor:
             name: tuple(PatchBlock(**block) for block in data.get(name, ()))
             for name in ("exact", "bounds")
         }
-        return cls(**{**data, "blocks": blocks, "patches": patches, **beside})
+        parts = tuple(data.get("parts", ()))
+        return cls(**{**data, "blocks": blocks, "patches": patches, "parts": parts, **beside})
 
 
-def kept_words(name: str, rows: int, width: int, made_of: str = "") -> KeptTensor:
+def kept_words(name: str, rows: int, width: int) -> KeptTensor:
     """A tensor of int32, as digests, degrees and graphs are kept; without blocks."""
     return KeptTensor(
         name=name, rows=rows, width=width, dtype="int32", layout="rows", scaled=False, blocks=(),
-        made_of=made_of,
     )  # fmt: skip
 
 
