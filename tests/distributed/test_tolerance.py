@@ -14,11 +14,10 @@ import torch
 
 from embertide.engine.stages.infer import stale
 from embertide.engine.stages.infer import tolerance as bounded
-from embertide.engine.stages.infer.loop import Placement
+from embertide.engine.stages.infer.overlay import Overlay
 from embertide.graph.exchange import Exchange
 from embertide.io.versions.layers.reading import Kept
 from embertide.io.versions.layers.seals import KeptTensor
-from embertide.layouts import Shard
 from embertide.program.steps import Aggregate, Program
 from embertide.program.steps.execution import Execution
 from tests.support.catalogue import catalogue
@@ -193,21 +192,19 @@ def kept_results_a_little_wrong(
     exchange: Exchange, cases: Cases, uri: str, **tolerance: float
 ) -> dict[str, list[Answer]]:
     """The same, but what was kept of results is off by less than the tolerance."""
-    plain = stale.kept_shard
+    plain = stale.Overlay
+
+    class Wrong(plain):
+        def read(self, numbers: torch.Tensor) -> torch.Tensor:
+            return super().read(numbers) * (1 + TOLERANCE / 100)
 
     def wrong(
-        whole: Execution,
-        placement: Placement,
-        kept: Kept,
-        before: Mapping[str, torch.Tensor],
-        tensor: KeptTensor,
-    ) -> Shard:
-        shard = plain(whole, placement, kept, before, tensor)
-        if tensor.name in whole.program.results.values():
-            shard.data.mul_(1 + TOLERANCE / 100)
-        return shard
+        whole: Execution, kept: Kept, before: Mapping[str, torch.Tensor], tensor: KeptTensor
+    ) -> Overlay:
+        is_result = tensor.name in whole.program.results.values()
+        return (Wrong if is_result else plain)(whole, kept, before, tensor)
 
-    stale.kept_shard = wrong
+    stale.Overlay = wrong
     return refresh_cases(exchange, cases, uri, **tolerance)
 
 

@@ -10,7 +10,6 @@ from embertide.engine.stages.infer.moved import Beside, within
 from embertide.kernels import distances as kernels
 from embertide.kernels.csr import Csr
 from embertide.kernels.distances import add_at_targets
-from embertide.layouts import Shard
 from embertide.program.steps import Step
 from embertide.program.steps.activation import Activation
 from embertide.program.steps.affine import Affine
@@ -89,11 +88,11 @@ def test_numbers_of_sources_are_added_up(weighted: bool, monkeypatch: pytest.Mon
 
 
 def test_exact_rows_stay_until_they_are_seen_or_computed_again() -> None:
-    seen = Shard("rows", torch.zeros(6, 2), 2)
     kept = Beside(torch.tensor([1, 4]), torch.tensor([[1.0, 1.0], [4.0, 4.0]]))
     computed = torch.tensor([0, 1, 2, 3])
     values = torch.tensor([[5.0, 0.0], [0.0, 0.0], [2.0, 2.0], [3.0, 3.0]])
-    after = kept.after(seen, computed, values, torch.tensor([True, True, True, False]))
+    stale = torch.tensor([True, True, True, False])
+    after = kept.after(computed, values, stale, stale & (values != 0).any(1))
     assert after.rows.tolist() == [0, 2, 4]
     assert after.values[:, 0].tolist() == [5.0, 2.0, 4.0]
     some = torch.zeros(3, 2)

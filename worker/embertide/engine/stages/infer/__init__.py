@@ -7,6 +7,7 @@ drive       every way to run as one: what is wanted, what is there, what is kept
 loop        the only loop over operations
 excerpt     some nodes of each type, numbered in their order
 excerpts    parts that are run for these alone
+overlay     rows that were kept, and over them those that were computed
 store       where rows are that a part begins with
 asked       rows that are asked for, and what they are made of
 base        the rows that a version has kept

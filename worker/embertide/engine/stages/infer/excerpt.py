@@ -20,8 +20,7 @@ from embertide.kernels.csr import Csr
 from embertide.kernels.rows import gather_rows, pick_rows
 from embertide.kernels.some_rows import edges_of, take_rows
 from embertide.kernels.spilled_csr import AnyCsr, SpilledFeatures
-from embertide.layouts import Layout, Loaded, Shard
-from embertide.program.plans.places import place_of
+from embertide.layouts import Layout, Loaded
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.frontier import Rows
 from embertide.spec.relations import ends_of
@@ -45,13 +44,6 @@ class Excerpt:
         """[k] int64, the rows of our shard of a whole tensor that are part of it."""
         first, last = _place(whole, node_type, layout)
         return self.rows[node_type][first:last].nonzero().squeeze(1)
-
-    def shard(self, whole: Execution, name: str) -> Shard:
-        """Our shard of a tensor, of which the whole one is there."""
-        shard = whole.tensors.to_keep(name)
-        rows = self.of_ours(whole, whole.program.types[name], shard.layout)
-        _, (left, right) = place_of(whole, name, shard.layout)
-        return Shard(shard.layout, _some(shard.data, rows, right - left), shard.width)
 
     def features(
         self, whole: Execution, channel: Channel, node_type: str, loaded: Loaded

@@ -15,16 +15,19 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+import torch
+
 from embertide.engine.stages.infer.excerpt import Excerpt
 from embertide.engine.stages.infer.loop import Engine, Placement
 from embertide.engine.stages.infer.moved import Beside
+from embertide.engine.stages.infer.overlay import Overlay
 from embertide.engine.stages.infer.restoring import find_layer, restore
 from embertide.facts.telemetry.progress import Progress
 from embertide.io.versions.layers import seals
 from embertide.io.versions.layers.seals import KeptTensor, Seal
-from embertide.io.versions.layers.store import LayerStore
+from embertide.io.versions.layers.store import LayerStore, Values
 from embertide.io.versions.layers.writing import EarlierRows, Record, Writer
-from embertide.layouts import Shard
+from embertide.layouts import Layout, Shard
 from embertide.program.plans.boundaries import Boundary, boundaries, boundary_digest, results_of
 from embertide.program.plans.places import as_array, place_of
 
@@ -81,6 +84,7 @@ class LayerKeeper:
         self._sealed: list[Record] = []
         self._off = False
         self._earlier: dict[str, EarlierRows] = {}
+        self._over: Mapping[str, Overlay] = {}
         self._beside: dict[tuple[str, seals.Beside], Beside] = {}
 
     def _name(self, end: Boundary) -> str:
@@ -89,11 +93,17 @@ class LayerKeeper:
     def goes_on_from(
         self,
         earlier: Mapping[str, EarlierRows],
+        tensors: Mapping[str, Overlay],
         beside: Mapping[tuple[str, seals.Beside], Beside],
     ) -> None:
         """Tensors of which an earlier run has kept most rows, and what is kept beside those of the
-        layer that ends."""
+        layer that ends.
+
+        Args:
+            tensors: those over rows that were kept, which later operations read.
+        """
         self._earlier |= earlier
+        self._over = tensors
         self._beside = dict(beside)
 
     def start_again(self) -> None:
@@ -107,6 +117,7 @@ class LayerKeeper:
             self._execution.tensors.hold({})
         self._take_back()
         self._earlier.clear()
+        self._over = {}
         self._beside.clear()
         self._basis = ""
         self._known = [(end, self._name(end)) for end in boundaries(self._plan)]
@@ -172,8 +183,7 @@ class LayerKeeper:
         if boundary.layer in self._keeping.layers:
             if self._ctx.grid.rank == 0:
                 self._keeping.begins()
-            kept = {of: self._placement.to_keep(of) for of in boundary.tensors}
-            self._begin(boundary, name, kept)
+            self._begin(boundary, name, {})
             self._execution.tensors.hold(dict.fromkeys(boundary.tensors, self._settle))
 
     def keep_results(self, results: Mapping[str, Shard]) -> None:
@@ -189,7 +199,11 @@ class LayerKeeper:
         self.after()
 
     def _begin(self, boundary: Boundary, name: str, shards: Mapping[str, Shard]) -> None:
-        """Begin to write our shards of a layer's tensors."""
+        """Begin to write our shards of a layer's tensors.
+
+        Args:
+            shards: those that are not where they were made.
+        """
         grid, layers = self._execution.grid, self._plan.program.layers
         self._record = record = self._writer.begin(
             name, layer=boundary.layer, layers=layers, feature=grid.feature, how=self._keeping.how
@@ -198,21 +212,27 @@ class LayerKeeper:
             # A next attempt would not compute these rows again, so nor would it notice.
             record.why = DIFFERS
         for of in boundary.tensors:
-            self._put(record, of, shards[of])
+            if (over := self._over.get(of)) is not None and of not in shards:
+                self._put(record, of, over.layout, over.dtype, over)
+                continue
+            shard = shards[of] if of in shards else self._placement.to_keep(of)
+            values = self._placement.values(shard)
+            self._put(record, of, shard.layout, shard.data.dtype, values)
 
-    def _put(self, record: Record, name: str, shard: Shard) -> None:
-        """Begin to write our shard of a tensor."""
+    def _put(
+        self, record: Record, name: str, layout: Layout, dtype: torch.dtype, values: Values
+    ) -> None:
+        """Begin to write our rows and columns of a tensor."""
         execution = self._execution
-        (first, last), (left, right) = place_of(execution, name, shard.layout)
-        values = self._placement.values(shard)
+        (first, last), (left, right) = place_of(execution, name, layout)
         if tuple(values.shape) != (last - first, right - left):
             record.why = f"{name} is not cut into the columns of the grid's slices"
         tensor = KeptTensor(
             name=name,
             rows=execution.ranges_of(name).nodes,
-            width=shard.width,
-            dtype=str(shard.data.dtype).removeprefix("torch."),
-            layout=shard.layout,
+            width=execution.program.widths[name],
+            dtype=str(dtype).removeprefix("torch."),
+            layout=layout,
             scaled=name in execution.scaled,
             blocks=(),
         )

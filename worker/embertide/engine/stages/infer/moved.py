@@ -1,4 +1,4 @@
-"""Rows that were computed beside those that were kept: which have moved, and how wrong others are.
+"""How far rows have moved, and how wrong they are, beside others; rows beside those of a tensor.
 
 Norms are Euclidean, in float64, of whole rows: where ranks have slices of columns, the ranks of the
 feature axis add their squares up.
@@ -11,73 +11,10 @@ from dataclasses import dataclass
 import torch
 
 from embertide.graph.exchange import Channel
-from embertide.layouts import Shard
 from embertide.program.steps.frontier import Rows
 
-_ROWS = 1 << 14
-"""Rows that are converted to float64 at a time."""
-AUDIT = "rows of {name} that did not change have other bits than those that were kept"
-MOVED = (
-    "rows of {name} that need not be computed are further than the tolerance from those that were"
-    " kept"
-)
-NOT_FINITE = (
-    "rows of {name} that did not change are not finite, so that their distance from those that"
-    " were kept is unknown (refresh.tolerance)"
-)
-
-
-@dataclass(frozen=True)
-class RowsBeside:
-    """Some rows of our shard of a tensor, and what they were computed as.
-
-    Attributes:
-        shard: ours of all rows.
-        first: the dense id of its first row.
-        numbers: [k] int64, the rows of it, ascending.
-        values: [k, d] as they were computed.
-        new: [k] bool, of nodes that were not there before: what was kept means nothing.
-        axis: of the feature axis; None where each rank has whole rows.
-    """
-
-    shard: Shard
-    first: int
-    numbers: torch.Tensor
-    values: torch.Tensor
-    new: Rows
-    axis: Channel | None
-
-    @property
-    def kept(self) -> torch.Tensor:
-        """[k, d] as they were kept."""
-        return self.shard.data[self.numbers]
-
-    def differ(self) -> Rows:
-        """[k] bool, the rows that are new or have other bits. Collective: the ranks of the feature
-        axis must call."""
-        return moved_rows(self.kept, self.values, 0.0, self.axis) | self.new
-
-    def put(self, some: Rows) -> None:
-        """Put some of them in the place of those that were kept.
-
-        Args:
-            some: [k] bool.
-        """
-        self.shard.data[self.numbers[some]] = self.values[some]
-
-    def problem(self, name: str, wrong: Rows, tolerance: float) -> str:
-        """What is wrong where rows should not have moved; "": none is.
-
-        Args:
-            wrong: [k] bool, those that have.
-        """
-        if not bool(wrong.any()):
-            return ""
-        if tolerance == 0:
-            return AUDIT.format(name=name)
-        both = torch.cat([self.values[wrong], self.kept[wrong]])
-        finite = bool(finite_rows(both, self.axis).all())
-        return (MOVED if finite else NOT_FINITE).format(name=name)
+ROWS = 1 << 14
+"""Rows that are compared, and converted to float64, at a time."""
 
 
 @dataclass(frozen=True)
@@ -93,24 +30,32 @@ class Beside:
     values: torch.Tensor
 
     def after(
-        self, shard: Shard, computed: torch.Tensor, values: torch.Tensor, stale: torch.Tensor
+        self,
+        computed: torch.Tensor,
+        values: torch.Tensor,
+        stale: torch.Tensor,
+        differ: torch.Tensor,
     ) -> Beside:
         """The exact rows for the next run.
 
         Args:
-            shard: what dependents see from now on.
-            computed: [n] int64, the rows of it that were computed, ascending.
-            values: [n, d] those rows.
+            computed: [n] int64, the rows that were computed, ascending.
+            values: [n, d] as they were computed.
             stale: [n] bool, those that may differ from the run before.
+            differ: [n] bool, those of which dependents see others from now on.
         """
-        differ = stale & (bits_of(values) != bits_of(shard.data[computed])).any(1)
-        again = torch.zeros(len(shard.data), dtype=torch.bool)
-        again[computed[stale]] = True
-        stay = ~again[self.rows]
+        stay = ~torch.isin(self.rows, computed[stale], assume_unique=True)
         rows = torch.cat([self.rows[stay], computed[differ]])
         order = rows.argsort()
         every = torch.cat([self.values[stay], values[differ]])
         return Beside(rows[order], every[order])
+
+    def has(self, picked: torch.Tensor) -> Rows:
+        """[n] bool, which of [n] rows are among these."""
+        if not len(self.rows):
+            return torch.zeros(len(picked), dtype=torch.bool)
+        at = torch.searchsorted(self.rows, picked).clamp(max=len(self.rows) - 1)
+        return self.rows[at] == picked
 
     def put_into(self, data: torch.Tensor, picked: torch.Tensor) -> None:
         """Put the exact rows among some of the shard's.
@@ -198,8 +143,8 @@ def bits_of(rows: torch.Tensor) -> torch.Tensor:
 def _squares(rows: torch.Tensor, origin: torch.Tensor | None = None) -> torch.Tensor:
     """[k] float64 sums of squares of rows, or of their differences from others."""
     sums = torch.empty(len(rows), dtype=torch.float64)
-    for first in range(0, len(rows), _ROWS):
-        some = slice(first, first + _ROWS)
+    for first in range(0, len(rows), ROWS):
+        some = slice(first, first + ROWS)
         values = rows[some].double()
         if origin is not None:
             values -= origin[some].double()

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 
@@ -148,39 +147,6 @@ def _give_up(ctx: RunContext, store: LayerStore, name: str, why: str) -> None:
         store.drop(name)
     except EmbertideError as error:
         ctx.graph_facts.kept.warn(f"the record of that layer could not be removed: {error}")
-
-
-def kept_shard(
-    whole: Execution,
-    placement: Placement,
-    kept: Kept,
-    before: Mapping[str, torch.Tensor],
-    tensor: KeptTensor,
-) -> Shard:
-    """Our shard of the rows that were kept; of new nodes they mean nothing.
-
-    Args:
-        before: node type -> [N] int64, the dense id that each node had then; -1: it is new.
-
-    Raises:
-        Damaged: they are not what was written, or of another form.
-    """
-    name = tensor.name
-    check_form(whole, kept.store, tensor)
-    then = before[whole.program.types[name]]
-
-    def read(rows: slice, columns: slice, out: npt.NDArray[Any]) -> None:
-        known = then[rows] >= 0
-        old = then[rows][known]
-        low, high = _bounds(old)
-        if len(old) == len(out) == high - low and bool((old.diff() == 1).all()):
-            kept.get(name, (low, high), out, columns.start)
-            return
-        found = np.empty((len(old), out.shape[1]), out.dtype)
-        kept.get(name, old.numpy(), found, columns.start)
-        out[known.numpy()] = found
-
-    return placement.fill(name, tensor.layout, read, together=True)
 
 
 def kept_exact(

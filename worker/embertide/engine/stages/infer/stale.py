@@ -17,18 +17,16 @@ import torch
 from embertide.engine.stages.infer.base import Doubt, Refreshing, agree, find_parts
 from embertide.engine.stages.infer.excerpts import PRIMITIVE, Excerpts, Made, Need
 from embertide.engine.stages.infer.loop import Engine, Placement
-from embertide.engine.stages.infer.moved import Beside, RowsBeside
-from embertide.engine.stages.infer.restoring import kept_shard
+from embertide.engine.stages.infer.moved import Beside
+from embertide.engine.stages.infer.overlay import Overlay, RowsBeside
 from embertide.graph.node_sets import any_rank
 from embertide.io.versions.layers import seals
 from embertide.io.versions.layers.reading import Kept
 from embertide.io.versions.layers.seals import Damaged, KeptTensor
 from embertide.io.versions.layers.writing import EarlierRows
 from embertide.kernels.torch_threads import on_one_thread
-from embertide.layouts import Shard
 from embertide.program.plans.boundaries import Part
 from embertide.program.plans.flow import stale_in, stale_inputs
-from embertide.program.plans.places import place_of
 from embertide.program.selfcheck.draw import draw
 from embertide.program.steps.base import EdgeStep
 from embertide.program.steps.frontier import Rows, join
@@ -62,12 +60,12 @@ class Audit:
         """
 
     def spare(
-        self, _part: Part, _stale: Mapping[str, Rows], _shards: Mapping[str, Shard]
+        self, _part: Part, _stale: Mapping[str, Rows], _tensors: Mapping[str, Overlay]
     ) -> dict[str, Rows]:
         """Tensor -> [N] bool, stale rows that need not be computed. Collective: all ranks call.
 
         Args:
-            _shards: what was kept of them.
+            _tensors: what was kept of them.
         """
         return {}
 
@@ -89,8 +87,8 @@ class Audit:
         rows.put(stale & moved)
         return stale & moved, rows.problem(name, moved & audited, 0.0)
 
-    def ended(self, part: Part, shards: Mapping[str, Shard]) -> None:
-        """A part is over: ``shards`` are whole now. Collective: every rank must call."""
+    def ended(self, part: Part, tensors: Mapping[str, Overlay]) -> None:
+        """A part is over, and ``tensors`` have its rows. Collective: every rank must call."""
 
     def passed(self, part: Part) -> None:
         """Later parts read what it has made. Collective: every rank must call."""
@@ -125,7 +123,8 @@ class Stale:
         self.parts = list(self._seals)
         self._moved: dict[str, Rows] = stale_inputs(engine.plan, base.changes)
         self._same_places: dict[str, bool] = {}
-        self._shards: dict[str, Shard] = {}
+        self._made: dict[str, Overlay] = {}
+        """What the part that runs makes."""
         self._stale: dict[str, Rows] = {}
         self._audited: dict[str, Rows] = {}
 
@@ -135,22 +134,22 @@ class Stale:
         done, layers = part.first / len(plan.ops), plan.program.layers
         self._engine.ctx.progress("infer", done, part.end.layer, layers)
         with self._engine.clock.layer(part.layer), on_one_thread():
-            self._shards = shards = self._kept(part)
+            self._made = made = self._kept(part)
             self.excerpts.open(part)
             every = stale_in(plan, part.ops, self._moved, changes, self.excerpts.targets)
-            stale = {name: every[name] for name in shards}
-            spared = self._audit.spare(part, stale, shards)
+            stale = {name: every[name] for name in made}
+            spared = self._audit.spare(part, stale, made)
             self._facts.unmoved += sum(int(rows.sum()) for rows in spared.values())
             stale |= {name: stale[name] & ~rows for name, rows in spared.items()}
-            drawn = {of: self._drawn(part, of) for of in {types[name] for name in shards}}
-            audited = {name: drawn[types[name]] & ~stale[name] for name in shards}
+            drawn = {of: self._drawn(part, of) for of in {types[name] for name in made}}
+            audited = {name: drawn[types[name]] & ~stale[name] for name in made}
             for name, rows in spared.items():
                 # Were they drawn among all, few of these would be.
                 audited[name] |= some_of(rows, AUDITED_ROWS, self._base.seed, part.end.layer)
             self._audited = audited
             self._stale = stale
             self._count(part, every)
-            wanted = {name: stale[name] | self._audited[name] for name in shards}
+            wanted = {name: stale[name] | self._audited[name] for name in made}
             need = self.excerpts.need(part, wanted)
         if why := self.excerpts.why_not(part, need):
             raise Doubt(why)
@@ -163,38 +162,54 @@ class Stale:
             self._audit.passed(part)
 
     def _put_all(self, part: Part, made: Made) -> None:
+        exchange, store = self._engine.whole.exchange, self.excerpts.store
+        # Before what was made of them is judged.
+        agree(exchange, self._why())
         with on_one_thread():
-            why = [self._put(part, made, name, shard) for name, shard in self._shards.items()]
-            self._audit.ended(part, self._shards)
-        agree(self._engine.whole.exchange, next(filter(None, why), ""))
+            why = [self._put(part, made, name, rows) for name, rows in self._made.items()]
+            self._audit.ended(part, self._made)
+        agree(exchange, next(filter(None, [self._why(), *why]), ""))
+        store.lay(self._made, part.freed)
         if self._keeper is not None:
-            self._keeper.goes_on_from(self._earlier(part), self._audit.beside)
-        # Features stay, for a run of all rows.
-        self._placement.made(part, self._shards)
+            self._keeper.goes_on_from(self._earlier(part), store.laid, self._audit.beside)
+
+    def _why(self) -> str:
+        """What is wrong of the rows that were read of those that were kept."""
+        tensors = (*self.excerpts.store.laid.values(), *self._made.values())
+        return next(filter(None, (rows.why for rows in tensors)), "")
 
     def results(self) -> dict[str, torch.Tensor]:
         """Key of a result -> our rows of it."""
-        layers = self._engine.plan.program.layers
+        layers, placement = self._engine.plan.program.layers, self._placement
         self._engine.ctx.progress("infer", 1.0, layers, layers)
-        results = self._placement.results()
+        laid, names = self.excerpts.store.laid, self._engine.plan.program.results.values()
+        with self._engine.clock.layer(layers):
+            shards = {
+                name: placement.fill(name, rows.layout, rows.fill, together=True)
+                for name, rows in laid.items()
+                if name in names
+            }
+        agree(self._engine.whole.exchange, self._why())
+        laid.clear()
+        self._made.clear()
+        # Features stay, for a run of all rows.
+        placement.made(self.parts[-1], shards)
+        results = placement.results()
         self._audit.finish(results)
         return results
 
-    def _kept(self, part: Part) -> dict[str, Shard]:
-        """Our shards of the rows that were kept of what a part makes; of new nodes they mean
-        nothing."""
-        shards, why, whole = dict[str, Shard](), "", self._engine.whole
+    def _kept(self, part: Part) -> dict[str, Overlay]:
+        """The rows that were kept of what a part makes."""
+        rows, why, whole = dict[str, Overlay](), "", self._engine.whole
         kept, before = Kept(self._base.store, self._seals[part]), self._base.before
         try:
             tensors = [kept.tensor(name) for name in part.made]
-            shards = {
-                of.name: kept_shard(whole, self._placement, kept, before, of) for of in tensors
-            }
+            rows = {of.name: Overlay(whole, kept, before, of) for of in tensors}
             self._audit.begin(part, kept, tensors)
         except Damaged as error:
             why = str(error)
         agree(whole.exchange, why)
-        return shards
+        return rows
 
     def _drawn(self, part: Part, node_type: str) -> Rows:
         """[N] bool, some rows that are computed although they are not stale, or may be."""
@@ -225,15 +240,15 @@ class Stale:
         results = dict.fromkeys(part.plan.program.results.values())
         self._facts.rows += sum(int(computed[name].sum()) for name in results if name in made)
 
-    def _put(self, part: Part, made: Made, name: str, shard: Shard) -> str:
+    def _put(self, part: Part, made: Made, name: str, ours: Overlay) -> str:
         """Take rows of a tensor that were computed; says what is wrong of them."""
         whole, types = self._engine.whole, part.plan.program.types
         computed, audited = self._stale[name], self._audited[name]
-        rows = _beside(made, self._engine, name, shard, computed | audited, self._new(types[name]))
-        of_ours = rows.numbers + rows.first
-        put, why = self._audit.put(part, name, rows, computed[of_ours], computed, audited[of_ours])
+        rows = _beside(made, self._engine, name, ours, computed | audited, self._new(types[name]))
+        ids = rows.ids
+        put, why = self._audit.put(part, name, rows, computed[ids], computed, audited[ids])
         every = torch.zeros(len(computed), dtype=torch.bool)
-        every[of_ours[put]] = True
+        every[ids[put]] = True
         self._moved[name] = any_rank(whole.exchange, every, PRIMITIVE)
         if part.is_read(name):
             self._facts.unmoved += int(computed.sum()) - int(self._moved[name].sum())
@@ -249,7 +264,7 @@ class Stale:
         return {
             tensor.name: EarlierRows(self._base.store.key, tensor, self._moved[tensor.name].numpy())
             for tensor in self._seals[part].tensors
-            if tensor.name in self._shards and self._stays(types[tensor.name])
+            if tensor.name in self._made and self._stays(types[tensor.name])
         }
 
     def _stays(self, node_type: str) -> bool:
@@ -271,20 +286,20 @@ def some_of(rows: Rows, count: int, seed: int, phase: int) -> Rows:
 
 
 def _beside(
-    made: Made, engine: Engine, name: str, shard: Shard, wanted: Rows, new: Rows
+    made: Made, engine: Engine, name: str, ours: Overlay, wanted: Rows, new: Rows
 ) -> RowsBeside:
     """Our rows of a tensor, without others that were there for those that read them.
 
     Args:
-        shard: ours of all rows, those that were kept.
+        ours: all rows, those that were kept.
         wanted: [N] bool.
         new: [N] bool, rows of nodes that were not there before.
     """
     whole, execution = engine.whole, made.execution
-    values = execution.tensors.converted(name, shard.layout, execution.channel(0)).data
-    (first, last), _ = place_of(whole, name, shard.layout)
-    every = made.excerpt.of_ours(whole, whole.program.types[name], shard.layout)
-    some = wanted[first:last][every].nonzero().squeeze(1)
-    axis = whole.exchange.channel("feature", PRIMITIVE) if shard.layout == "tile" else None
-    numbers = every[some]
-    return RowsBeside(shard, first, numbers, values[some], new[first:last][numbers], axis)
+    values = execution.tensors.converted(name, ours.layout, execution.channel(0)).data
+    every = made.excerpt.of_ours(whole, whole.program.types[name], ours.layout)
+    some = wanted[ours.first : ours.first + len(ours)][every].nonzero().squeeze(1)
+    axis = whole.exchange.channel("feature", PRIMITIVE) if ours.layout == "tile" else None
+    numbers, values = every[some], values if len(some) == len(values) else values[some]
+    new = new[ours.first : ours.first + len(ours)][numbers]
+    return RowsBeside(ours, numbers, values, new, axis)

@@ -14,17 +14,15 @@ import torch
 from embertide.engine.stages.infer.excerpt import Excerpt
 from embertide.engine.stages.infer.loop import Engine
 from embertide.engine.stages.infer.moved import Beside
-from embertide.engine.stages.infer.restoring import check_form
+from embertide.engine.stages.infer.overlay import Overlay
 from embertide.graph.graph import Degrees, LayerGraph
 from embertide.graph.views import EdgeView
 from embertide.io.versions.layers.reading import Kept
-from embertide.io.versions.layers.seals import Damaged, KeptTensor, Seal
+from embertide.io.versions.layers.seals import Damaged, Seal
 from embertide.io.versions.layers.store import LayerStore
-from embertide.kernels.memory import empty
 from embertide.layouts import Loaded, Shard
 from embertide.program.plans.boundaries import Part
 from embertide.program.plans.degrees import DegreeKind, kind_of
-from embertide.program.plans.places import as_array
 from embertide.program.steps.frontier import Rows
 from embertide.program.steps.reference import End
 from embertide.spec.relations import ends_of
@@ -110,15 +108,32 @@ class DegreesThen:
 
 
 class RowStore:
-    """Rows of the tensors of all nodes, which are in memory; features stay as they are."""
+    """Rows of tensors; features stay as they are.
+
+    Attributes:
+        laid: tensors that were kept, with the rows that were computed over them.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.engine, self.whole = engine, engine.whole
+        self.laid = dict[str, Overlay]()
         self._newer = dict[str, Beside]()
         self._there = dict[str, Shard]()
 
+    def over(self) -> RowStore:
+        """The same rows, in the place of which others may be put."""
+        store = RowStore(self.engine)
+        store.laid = self.laid
+        return store
+
+    def lay(self, tensors: Mapping[str, Overlay], freed: Collection[str]) -> None:
+        """Tensors that later parts read, and those that none does any more."""
+        for name in freed:
+            self.laid.pop(name, None)
+        self.laid |= {name: rows for name, rows in tensors.items() if name not in freed}
+
     def take(self, shards: Mapping[str, Shard]) -> None:
-        """What an excerpt has of tensors, in place of whole ones in memory."""
+        """What an excerpt has of tensors, in memory."""
         self._there = dict(shards)
 
     def put(self, name: str, rows: Beside) -> None:
@@ -139,7 +154,11 @@ class RowStore:
 
     def _older(self, excerpt: Excerpt, name: str, _newer: Beside | None) -> Shard:
         """The same of what is there, but for newer rows."""
-        return self._there[name] if name in self._there else excerpt.shard(self.whole, name)
+        if name in self._there:
+            return self._there[name]
+        rows, of_type = self.laid[name], self.whole.program.types[name]
+        numbers = excerpt.of_ours(self.whole, of_type, rows.layout)
+        return Shard(rows.layout, rows.rows(numbers), rows.width)
 
     def features(self, part: Part, excerpt: Excerpt, node_type: str) -> Loaded:
         """The features of an excerpt's nodes, if an operation of a part or of later ones reads
@@ -190,19 +209,12 @@ class KeptStore(RowStore):
         Raises:
             Damaged: they are not what was written.
         """
-        whole, (sealed, tensor) = self.whole, self._checked(name)
-        of_type, width = whole.program.types[name], whole.program.widths[name]
-        rows = excerpt.rows[of_type].nonzero().squeeze(1)
-        data = torch.zeros(len(rows), width, dtype=whole.tensors.type_of(name))
-        then = self._kept.before[of_type].clone()
+        rows, of_type = self._kept_rows(name), self.whole.program.types[name]
         if newer is not None:
-            then[newer.rows] = -1
+            rows.put(newer.rows, newer.values)
         # A new node that no row needs is only there to fill an excerpt.
-        kept = (then[rows] >= 0).nonzero().squeeze(1)
-        read = empty((len(kept), width), data.dtype)
-        sealed.get(name, then[rows][kept].numpy(), as_array(read))
-        data[kept] = read
-        return Shard(tensor.layout, data, width)
+        numbers = excerpt.of_ours(self.whole, of_type, rows.layout)
+        return Shard(rows.layout, rows.read(numbers), rows.width)
 
     def features(self, part: Part, excerpt: Excerpt, node_type: str) -> Loaded:
         """The features of an excerpt's nodes, if an operation of a part or of later ones reads
@@ -218,20 +230,19 @@ class KeptStore(RowStore):
             data[read.rows[there]] = read.values[rows[read.rows]]
         return Loaded(torch.empty(0, dtype=torch.int64), data, placed=True)
 
-    def _checked(self, name: str) -> tuple[Kept, KeptTensor]:
-        """The kept layer, and a tensor of it, as this run would keep it.
+    def _kept_rows(self, name: str) -> Overlay:
+        """A tensor of the kept layer, as this run would keep it.
 
         Raises:
             Damaged: it is not there, or of another form.
         """
-        whole, uri = self.whole, self._kept.store.uri
+        uri = self._kept.store.uri
         if self._sealed is None:
             raise Damaged(f"{uri}: {name} was not kept")
         tensor = self._sealed.tensor(name)
-        check_form(whole, self._kept.store, tensor)
-        if tensor.scaled != (name in whole.scaled):
+        if tensor.scaled != (name in self.whole.scaled):
             raise Damaged(f"{uri}: {name} was kept in another way")
-        return self._sealed, tensor
+        return Overlay(self.whole, self._sealed, self._kept.before, tensor)
 
     def with_degrees(self, graph: LayerGraph, own: LayerGraph) -> LayerGraph:
         """Those of nodes that are computed are the graph's, of others those that they had then."""

@@ -36,22 +36,19 @@ from embertide.engine.stages.infer.excerpts import PRIMITIVE, Excerpts, Need
 from embertide.engine.stages.infer.loop import Engine
 from embertide.engine.stages.infer.moved import (
     Beside,
-    RowsBeside,
-    distances,
     norms,
     relative_errors,
     within,
 )
+from embertide.engine.stages.infer.overlay import Overlay, RowsBeside
 from embertide.engine.stages.infer.restoring import kept_distances, kept_exact
 from embertide.engine.stages.infer.stale import Audit, some_of
 from embertide.graph.exchange import Exchange
 from embertide.io.versions.layers.reading import Kept
 from embertide.io.versions.layers.seals import KeptTensor
 from embertide.kernels.torch_threads import on_one_thread
-from embertide.layouts import Shard
 from embertide.program.plans.boundaries import Part, all_of
 from embertide.program.plans.flow import forward, stale_in, stale_inputs
-from embertide.program.plans.places import place_of
 from embertide.program.steps.base import Leader
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.frontier import Moved, Rows
@@ -100,7 +97,7 @@ class Tolerance(Audit):
             name: torch.where(rows, inf, 0.0)
             for name, rows in stale_inputs(engine.plan, base.changes).items()
         }
-        self._exact = Excerpts(replace(engine, checker=None))
+        self._exact = Excerpts(replace(engine, checker=None), excerpts.store.over())
         # Before columns of the graphs are dropped, which they are once a layer has all rows.
         self._exact.open(all_of(self._exact.plan))
         self._measured = 0
@@ -118,7 +115,7 @@ class Tolerance(Audit):
                 self.beside[tensor.name, "exact"] = kept_exact(whole, kept, before, tensor)
 
     def spare(
-        self, part: Part, stale: Mapping[str, Rows], shards: Mapping[str, Shard]
+        self, part: Part, stale: Mapping[str, Rows], tensors: Mapping[str, Overlay]
     ) -> dict[str, Rows]:
         """Those that cannot have moved by the tolerance."""
         whole, changes, spared = self._engine.whole, self._base.changes, dict[str, Rows]()
@@ -130,11 +127,11 @@ class Tolerance(Audit):
         certain = stale_in(part.plan, part.ops, known, changes, self._excerpts.targets)
         added = bounds(self._excerpts, whole, part.ops, self._moved)
         for name, rows in stale.items():
-            first, kept = self._first(name, shards[name]), self.beside[name, "bounds"]
+            first, kept = tensors[name].first, self.beside[name, "bounds"]
             before = kept.rows + first, kept.values[:, 0].double()
             self._far[name] = added[name] + _of_all(whole.exchange, len(rows), *before)
             maybe = rows & ~certain[name]
-            norm = self._norms(name, shards[name], maybe)
+            norm = self._norms(tensors[name], maybe)
             spared[name] = maybe & within(self._far[name], self._base.tolerance, norm)
         return spared
 
@@ -146,8 +143,8 @@ class Tolerance(Audit):
         is_read, exchange, count = part.is_read(name), self._engine.whole.exchange, len(computed)
         if not is_read and name not in self._far:
             return super().put(part, name, rows, stale, computed, audited)
-        tolerance, of_ours = self._base.tolerance, rows.numbers + rows.first
-        distance, norm = distances(rows.kept, rows.values, rows.axis)
+        tolerance, of_ours = self._base.tolerance, rows.ids
+        distance, norm = rows.distances()
         distance[rows.new] = float("inf")
         moved = ~within(distance, tolerance, norm)
         why, gone = rows.problem(name, moved & audited, tolerance), stale & moved
@@ -166,21 +163,21 @@ class Tolerance(Audit):
         rows.put(gone)
         if (name, "exact") in self.beside:
             kept = self.beside[name, "exact"]
-            exact = kept.after(rows.shard, rows.numbers, rows.values, stale)
+            exact = kept.after(rows.numbers, rows.values, stale, stay & rows.differ())
             self.beside[name, "exact"] = exact
             room = self._engine.ctx.parts_bytes
             if self._engine.ctx.scratch is not None and exact.values.nbytes > room:
                 why = why or TOO_MANY.format(count=len(exact.rows))
         return gone, why
 
-    def ended(self, part: Part, shards: Mapping[str, Shard]) -> None:
+    def ended(self, part: Part, tensors: Mapping[str, Overlay]) -> None:
         """Keep beside the rows how far they may be from what their layer makes."""
         for name, far in self._far.items():
-            shard, first = shards[name], self._first(name, shards[name])
-            ours = far[first : first + len(shard.data)]
+            of_ours = tensors[name]
+            ours = far[of_ours.first : of_ours.first + len(of_ours)]
             rows = ours.nonzero().squeeze(1)
             values = (ours[rows] * _UP).float().unsqueeze(1)
-            self.beside[name, "bounds"] = Beside(rows, values.view(shard.data.dtype))
+            self.beside[name, "bounds"] = Beside(rows, values.view(of_ours.dtype))
         for name in {name for op in part.ops for name in op.frees}:
             self._moved.pop(name, None)
 
@@ -249,16 +246,13 @@ class Tolerance(Audit):
                 TOO_WRONG.format(rows=facts.measured, error=facts.error, limit=self._base.max_error)
             )
 
-    def _first(self, name: str, shard: Shard) -> int:
-        (first, _), _ = place_of(self._engine.whole, name, shard.layout)
-        return first
-
-    def _norms(self, name: str, shard: Shard, some: Rows) -> torch.Tensor:
+    def _norms(self, rows: Overlay, some: Rows) -> torch.Tensor:
         """[N] float64 of some rows that were kept. Collective: every rank must call."""
-        whole, first = self._engine.whole, self._first(name, shard)
-        ours = some[first : first + len(shard.data)].nonzero().squeeze(1)
-        channel = whole.exchange.channel("feature", PRIMITIVE) if shard.layout == "tile" else None
-        return _of_all(whole.exchange, len(some), ours + first, norms(shard.data[ours], channel))
+        exchange, first = self._engine.whole.exchange, rows.first
+        ours = some[first : first + len(rows)].nonzero().squeeze(1)
+        channel = exchange.channel("feature", PRIMITIVE) if rows.layout == "tile" else None
+        norm = torch.cat([norms(part, channel) for part in rows.parts(ours)])
+        return _of_all(exchange, len(some), ours + first, norm)
 
 
 def have_bounds(ops: Sequence[Op]) -> bool:
