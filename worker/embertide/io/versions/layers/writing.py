@@ -158,7 +158,7 @@ class Record:
         self.wait()
         errors = [e for of in self._writing for block in of if (e := block.exception())]
         for error in errors:
-            if not isinstance(error, EmbertideError):
+            if not isinstance(error, (EmbertideError, Damaged)):
                 raise error
         done = [[b.result() for b in of if b.exception() is None] for of in self._writing]
         return self.why or (str(errors[0]) if errors else ""), [
