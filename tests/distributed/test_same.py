@@ -157,8 +157,9 @@ def _stored() -> Iterator[Any]:
     yield _run(DISK, "cover of DGL", (2, 1), SECOND, pytest.mark.dgl)
     yield _run(HOST, "cover of DGL", (1, 1), THIRD, pytest.mark.dgl)
     yield _run(replace(DISK, name="sampled-on-disk", fanout=3), "kinds", (2, 2), SECOND)
-    for grid in ((1, 1), (2, 1)):
+    for grid in GRIDS:
         yield _run(replace(DISK, name="sampled-on-disk", fanout=3), SAMPLED_ON_DISK, grid, SECOND)
+        yield _run(replace(DISK, name="edges-on-disk", panel=4), EDGES_ON_DISK, grid, SECOND)
     yield _run(replace(DISK, name="placed-on-disk", placed=True), GCN, (1, 1), SECOND)
     changed = replace(DISK, name="changed-edges-on-disk", edges=CHANGED, one_host=True)
     of_edges = "types made relational, types made looped, types made additive, types made read, "
@@ -171,6 +172,10 @@ SAMPLED_ON_DISK = (
     ", step propagate features, step degree out_weight keep"
 )
 """Sums, attention and messages, degrees of both ends, features of edges."""
+EDGES_ON_DISK = (
+    "pyg example fa, pyg example gine, step edge features single mean, types made carrying"
+)
+"""Messages of edges, with their features or without."""
 GCN = "pyg example gcn, pyg GCN-layer_norm, pyg GCN-size, pyg gcn-narrow-improved"
 CHANGED = {
     "buys": {"duplicates": "remove"},

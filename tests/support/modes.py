@@ -124,6 +124,7 @@ class Answer:
         facts: numbers that tests want to be large, or small, over all cases.
         why: why all rows were computed, "" where they were not.
         moved: bytes from and to the disk with the graph there, and the same two by the plan.
+        expected: the plan has expected numbers, of the rows that groups touch.
         warned: sentences for the run's user.
     """
 
@@ -133,6 +134,7 @@ class Answer:
     facts: dict[str, float] = field(default_factory=dict)
     why: str = ""
     moved: tuple[float, ...] = ()
+    expected: bool = False
     warned: list[str] = field(default_factory=list)
 
 
@@ -394,9 +396,9 @@ def _with_the_graph(worker: Worker, program: Program, mode: Mode, answer: Answer
     del csrs
     answer.others["with the graph on disk"] = _copied(worker.run(program)[0])
     moved = files.read - read, files.written - written
-    at, in_place = worker.exchange.grid, target_of(worker.ctx).in_place
-    if at.world == 1 or (worker.typed and at.feature == 1 and in_place):
-        answer.moved = *moved, *worker.planned(program)
+    at, in_place = worker.exchange.grid, target_of(worker.ctx).in_place or not worker.typed
+    if at.world == 1 or worker.typed:
+        answer.moved, answer.expected = (*moved, *worker.planned(program)), not in_place
     _, checked = worker.run(program, EVERY_ROW)
     assert checked is not None
     answer.wrong += _faults(checked, mode)

@@ -114,8 +114,10 @@ def _unplanned(answers: list[Answer], mode: Mode) -> Iterator[str]:
     """
     moved = [sum(each) for each in zip(*(answer.moved for answer in answers), strict=True)]
     least = 0.7 if mode.fanout else 0.8 if mode.edges else 0.97
+    # Few rows of small graphs are far from what is expected of many.
+    least, most = (0.8, 1.2) if answers[0].expected else (least, 1.0)
     for done, planned in zip(moved[:2], moved[2:], strict=True):
-        if not least * round(planned) <= done <= round(planned):
+        if not least * round(planned) <= done <= most * round(planned):
             yield f"with the graph on disk {done} bytes moved of {planned} planned"
 
 

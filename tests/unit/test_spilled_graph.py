@@ -18,6 +18,8 @@ from embertide.graph.edge_log import EdgeLog
 from embertide.graph.finding import range_places
 from embertide.graph.out_degrees import count_sources
 from embertide.graph.rounds import share_rounds
+from embertide.graph.sources import Sources
+from embertide.grid import Axis
 from embertide.kernels import spilled_sort
 from embertide.kernels.block import Block, unpacked
 from embertide.kernels.counting import add_weights, count_values
@@ -28,7 +30,7 @@ from embertide.kernels.ids import hash_ids
 from embertide.kernels.node_set import NodeSet
 from embertide.kernels.scratch import Scratch
 from embertide.kernels.segments import carried_by_runs
-from embertide.kernels.spilled_csr import SpilledBlock, SpilledCsr
+from embertide.kernels.spilled_csr import SpilledBlock, SpilledCsr, SpilledGroup, SpilledValues
 from embertide.kernels.spilled_sort import SpilledEdgeSorter
 
 FIRST, ROWS, NODES, EDGES, FEATURES = 1000, 9000, 30_000, 50_000, 2
@@ -130,7 +132,10 @@ def graphs(files: Scratch) -> tuple[Csr, SpilledCsr]:
     whole = sort(make_chunks(), None, weighted=True, unique=False, featured=True)
     cuts = [0, 1, 40, 40, 5000, ROWS]
     parts = [whole.slice(a, b) for a, b in pairwise(cuts)]
-    return whole, SpilledCsr.write(files, FIRST, ROWS, parts)
+    spilled = SpilledCsr.write(files, FIRST, ROWS, parts)
+    # A part without rows is none.
+    assert spilled.cuts == (0, 1, 40, 5000, ROWS)
+    return whole, spilled
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, ROWS), (0, 0), (30, 41), (4321, 4322), (1, 9000)])
@@ -139,6 +144,21 @@ def test_some_rows_of_a_graph_on_disk(
 ) -> None:
     whole, spilled = graphs
     assert_same(spilled.read_rows(start, stop), whole.slice(start, stop))
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, ROWS), (0, 1), (1, 5000), (5000, ROWS), (40, 40)])
+def test_whole_parts_of_a_graph_on_disk_share_its_files(
+    graphs: tuple[Csr, SpilledCsr], files: Scratch, start: int, stop: int
+) -> None:
+    whole, spilled = graphs
+    count, own = files.count, spilled.slice(start, stop)
+    assert_same(own.read_rows(0, stop - start), whole.without_features().slice(start, stop))
+    assert files.count == count
+
+
+def test_parts_of_no_whole_rows_are_refused(graphs: tuple[Csr, SpilledCsr]) -> None:
+    with pytest.raises(AssertionError, match="no whole parts"):
+        graphs[1].slice(1, 41)
 
 
 def test_features_of_some_edges_on_disk(graphs: tuple[Csr, SpilledCsr]) -> None:
@@ -217,8 +237,8 @@ def test_edges_on_disk_are_cut_into_the_blocks_of_those_in_memory(
     counts[0] = 0
     cuts, _ = share_rounds(np.array([counts, [0, 0]]), group_rows, 0)
     places = range_places(members, bounds, 0, cuts, group_rows)
-    expected = [unpacked(block) for block in cut_by_group(whole, places, edges=False)]
-    local, groups = cut_on_disk(spilled, places, edges=False)
+    expected = [unpacked(block) for block in cut_by_group(whole, places, edges=True)]
+    local, groups = cut_on_disk(spilled, places, edges=True)
     assert len(groups) == len(expected) - 1 == places.groups - 1
     for of_disk, block in zip([local, *groups], expected, strict=True):
         assert of_disk.nnz == block.nnz
@@ -240,9 +260,39 @@ def test_edges_on_disk_are_cut_into_the_blocks_of_those_in_memory(
     assert all(torch.equal(one, other) for one, other in hubs)
     # A hub of all edges has few in a small group.
     assert any(len(one) for one, _ in hubs) == (group_rows > NODES)
+    assert_in_blocks(sources_of(local, groups), spilled, expected, whole)
     before = files.count
     del of_disk, local, groups
     assert files.count < before
+
+
+def sources_of(local: SpilledBlock, groups: list[SpilledGroup]) -> Sources:
+    """The blocks alone."""
+    return Sources(
+        axis=Axis("graph", (0,), 0),
+        local=local,
+        remote=tuple(groups),
+        group_rows=1,
+        requests={},
+        cuts=np.zeros((1, 1), np.int64),
+        outputs=ROWS,
+    )
+
+
+def assert_in_blocks(
+    sources: Sources, spilled: SpilledCsr, expected: list[Block], whole: Csr
+) -> None:
+    """Features that are written in the order of blocks are those of the blocks' positions."""
+    assert spilled.features is not None
+    assert whole.features is not None
+    features = sources.in_blocks(spilled.features)
+    assert features is sources.in_blocks(spilled.features)
+    assert isinstance(features, SpilledValues)
+    for of_disk, block in zip([sources.local, *sources.remote], expected, strict=True):
+        assert isinstance(of_disk, SpilledBlock | SpilledGroup)
+        assert block.edges is not None
+        read = torch.cat(list(features.each(of_disk.places())) or [torch.empty(0, FEATURES)])
+        assert torch.equal(read, whole.features[block.edges.long()])
 
 
 def ids_of(block: Block) -> torch.Tensor:

@@ -127,16 +127,17 @@ class Size:
         packed = _PACKED_BYTES * remote + _TOUCHED_ROW_BYTES * remote / groups
         return packed if remote < FEW * touched else _TOUCHED_ROW_BYTES * touched
 
-    def touched(self, width: int) -> float:
-        """Bytes of the same where they are on disk."""
-        return _TOUCHED_ROW_BYTES * min(*self._grouped(width)[::2])
+    def touched(self, width: int, *, pairs: bool = False) -> float:
+        """Bytes of the same where they are on disk; of ``pairs`` for the edges of a sub-range."""
+        return _TOUCHED_ROW_BYTES * min(*self._grouped(width, pairs=pairs)[::2])
 
-    def _grouped(self, width: int) -> tuple[float, float, float]:
+    def _grouped(self, width: int, *, pairs: bool = False) -> tuple[float, float, float]:
         """Remote non-zeros, groups, and the rows that each group touches, added up."""
-        group_rows = max(1.0, self.group_bytes * self.feature / (FLOAT_BYTES * width))
-        groups = max(1.0, self.unique() / group_rows)
-        rows = self.nodes / self.graph
-        remote = self.edges / self.graph * (self.graph - 1) / self.graph
+        members, slices = (self.workers, 1) if pairs else (self.graph, self.feature)
+        group_rows = max(1.0, self.group_bytes * slices / (FLOAT_BYTES * width))
+        groups = max(1.0, self.unique(members) / group_rows)
+        rows = self.nodes / members
+        remote = self.edges / members * (members - 1) / members
         return remote, groups, groups * rows * -math.expm1(-remote / groups / rows)
 
     def in_flight(self, width: int, *, loaded: bool = False) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -29,13 +30,16 @@ from embertide.graph.moves import (
     WholeRows,
 )
 from embertide.graph.sources import Sources
-from embertide.graph.views import EdgeView, Loops
+from embertide.graph.views import EdgeNeeds, EdgeView, Loops
 from embertide.grid import AxisName, Grid, RowRanges
 from embertide.kernels.block import Block
 from embertide.kernels.edge_features import LoopFill
 from embertide.kernels.ghost_store import GhostStore
 from embertide.kernels.ghosts import Ledger, ghost
 from embertide.layouts import Layout, Loaded, Shard
+
+POSITION_BYTES = 4
+"""Of an edge's place in a part that is on disk."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +49,16 @@ class StoredEdges:
     Attributes:
         weight_bytes, feature_bytes: of an edge's weight and of its features; 0 without.
         loops: the job adds a self-loop to each node.
-        touched: bytes of the rows of a worker's groups, where workers exchange rows.
+        widest: columns of the widest tensor.
+        part: a part's share of a worker's edges.
         fanout: in-edges that each layer samples of a node; None: all of them.
     """
 
     weight_bytes: int
     feature_bytes: int
     loops: bool
-    touched: float
+    widest: int
+    part: float
     fanout: Sequence[int] | None = None
 
 
@@ -290,17 +296,17 @@ class GhostSources(Sources):
 class GhostGraph(LayerGraph):
     """A layer graph of a relation, as a step sees it."""
 
-    def __init__(self, exchange: GhostExchange, view: EdgeView, features: int = 0) -> None:
+    def __init__(self, exchange: GhostExchange, view: EdgeView, needs: EdgeNeeds) -> None:
         size = exchange.size.of_relation(view.relation)
         self.exchange, self.view, self.size, self.relation = exchange, view, size, view.relation
-        self.targets, self.features_read = GhostRanges.of("", size, exchange.ledger), features
+        self.targets, self.needs = GhostRanges.of("", size, exchange.ledger), needs
         self.csr = cast(Any, SimpleNamespace(weighted=True))
 
     exchange: GhostExchange
 
     def variant(self, view: EdgeView) -> LayerGraph:
         """As a step sees it."""
-        made = GhostGraph(self.exchange, view, self.features_read)
+        made = GhostGraph(self.exchange, view, self.needs)
         if view.loops != "keep" and made._first("loops"):
             # Weights that the step does not read are neither read nor written.
             read = self._in_store(self.view, weighted=view.edge_weight)
@@ -334,16 +340,16 @@ class GhostGraph(LayerGraph):
         else:
             grouped = members > 1 and not union.in_place
         seen = (graph._seen for graph in graphs)
-        if union.graph > 1 and self._first(pairs, loaded is not None, *seen):
+        if (members > 1 or grouped) and self._first(pairs, loaded is not None, *seen):
             for graph in graphs:
-                graph.read()
+                graph.read(pairs=pairs)
                 if grouped:
-                    graph.cut()
+                    graph.cut(pairs=pairs)
         return [
             GhostSources(
                 axis=self.exchange.grid.axis("world" if pairs or loaded else "graph"),
-                local=graph.block(members, graph.read_groups if grouped else graph.read),
-                remote=(graph.block(members, lambda: None),) if grouped else (),
+                local=graph.block(members, pairs=pairs, grouped=grouped),
+                remote=(graph.block(members),) if grouped else (),
                 group_rows=1,
                 requests={},
                 cuts=np.zeros((1, 1), np.int64),
@@ -359,25 +365,34 @@ class GhostGraph(LayerGraph):
             for graph in graphs
         ]
 
-    def block(self, members: int, read: Callable[[], None]) -> Block:
-        """The non-zeros of some rows, which are read so."""
+    def block(self, members: int, *, pairs: bool = False, grouped: bool | None = None) -> Block:
+        """The non-zeros of some rows; all of them are read with the first of several groups, and
+        none with the others."""
         edges = self.exchange.counted(self.size.edges / members)
         rows = self.exchange.counted(self.size.nodes / members)
-        return GhostBlock(rows, rows, edges, edges, edges, read=read)
+        block = GhostBlock(rows, rows, edges, edges, edges)
+        if grouped is None:
+            return block
+        read = self.read_groups if grouped else self.read
+        return replace(block, read=partial(read, pairs=pairs))
 
     def sub_range(self) -> Any:
         """What steps read of it."""
         rows = self.size.nodes / self.size.workers
         return SimpleNamespace(indptr=self.exchange.counted(rows + 1))
 
-    def edge_features(self, loops: Loops, fill: LoopFill) -> torch.Tensor:
+    def edge_features(self, loops: Loops, fill: LoopFill, sources: Sources) -> torch.Tensor:
         """Those of a sub-range, which are gone over once."""
-        view = self.view._replace(loops=loops)
+        view, slices = self.view._replace(loops=loops), self.size.feature
         own, made = self._features_in_store(self.view), self._features_in_store(view)
         if loops != "keep" and self._first("features", loops, fill):
-            self._moved(read=self._in_store(self.view, weighted=False) + own, written=made)
+            columns = self._in_store(self.view, weighted=False) / slices
+            self._moved(read=columns + own, written=made)
+        assert isinstance(sources, GhostSources)
+        if sources.remote and self._first("in blocks", loops, fill, sources.names):
+            self._moved(read=made + self._order(view, pairs=True), written=made)
         self._moved(read=made)
-        return self.exchange.counted(self.size.edges / self.size.workers, self.features_read)
+        return self.exchange.counted(self.size.edges / self.size.workers, self.needs.features)
 
     def in_degree(self) -> torch.Tensor:
         """One number for each row; the graph has them."""
@@ -427,22 +442,36 @@ class GhostGraph(LayerGraph):
             read, written = read + columns, written + columns * (size.feature - 1)
         self._moved(read=read, written=written)
 
-    def read(self) -> None:
-        """All edges once, where they are in a store."""
-        self._moved(read=self._in_store(self.view))
+    def read(self, *, pairs: bool = False) -> None:
+        """All edges of a partition once, or of a sub-range, where they are in a store."""
+        self._moved(read=self._in_store(self.view) / self._slices(pairs))
 
-    def cut(self) -> None:
+    def cut(self, *, pairs: bool) -> None:
         """Cut them by groups."""
-        self._moved(read=self._in_store(self.view), written=self._in_groups)
+        placed = self.needs.placed(pairs=pairs)
+        order = self._order(self.view, pairs=pairs) if placed else 0.0
+        read = self._in_store(self.view) / self._slices(pairs)
+        self._moved(read=read, written=read + self._touched(pairs) + order)
 
-    def read_groups(self) -> None:
-        """Those of all groups once."""
-        self._moved(read=self._in_groups)
+    def read_groups(self, *, pairs: bool) -> None:
+        """Those of all groups once; for messages, where rows end is read before."""
+        self.read(pairs=pairs)
+        self._moved(read=self._touched(pairs) * (2 if pairs and self.needs.messages else 1))
 
-    @property
-    def _in_groups(self) -> float:
+    def _touched(self, pairs: bool) -> float:
         stored = self.exchange.stored.get(self.relation)
-        return self._in_store(self.view) + (0.0 if stored is None else stored.touched)
+        return 0.0 if stored is None else self.size.touched(stored.widest, pairs=pairs)
+
+    def _order(self, view: EdgeView, *, pairs: bool) -> float:
+        """Bytes of the positions of edges that are cut by groups."""
+        stored = self.exchange.stored.get(self.relation)
+        if stored is None:
+            return 0.0
+        return POSITION_BYTES * self._edges(view, stored) / self._slices(pairs)
+
+    def _slices(self, pairs: bool) -> int:
+        """Sub-ranges in what is gone over."""
+        return self.size.feature if pairs else 1
 
     @property
     def _is_weighted(self) -> bool:
@@ -479,7 +508,8 @@ class GhostGraph(LayerGraph):
 
     def _features_in_store(self, view: EdgeView) -> float:
         stored = self.exchange.stored.get(self.relation)
-        return self._edges(view, stored) * stored.feature_bytes if stored else 0.0
+        edges = self._edges(view, stored) / self.size.feature if stored else 0.0
+        return edges * stored.feature_bytes if stored else 0.0
 
     def _edges(self, view: EdgeView, stored: StoredEdges) -> float:
         """A worker's, as a step sees them."""

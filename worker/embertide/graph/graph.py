@@ -42,7 +42,7 @@ from embertide.kernels.spilled_csr import (
     AnyFeatures,
     SpilledBlock,
     SpilledCsr,
-    SpilledFeatures,
+    SpilledValues,
     in_memory,
 )
 
@@ -178,7 +178,7 @@ class LayerGraph:
                     holders,
                     nodes=self.origins.nodes,
                     group_rows=self.pair_rows if pairs else self.group_rows,
-                    edges=[pairs or graph.needs.positions for graph in graphs],
+                    edges=[graph.needs.placed(pairs=pairs) for graph in graphs],
                 )
             self._patterns[axis, relations] = found
         return self._patterns[axis, relations]
@@ -225,22 +225,26 @@ class LayerGraph:
             self.csr = self.csr.without_columns()
 
     def sub_range(self) -> AnyCsr:
-        """Our sub-range's rows of the partition."""
+        """Our sub-range's rows of the partition, which are whole parts where it is on disk."""
         start, stop = self.targets.within(self.exchange.grid.rank)
-        whole = (start, stop) == (0, self.csr.rows)
-        return self.csr if whole else in_memory(self.csr).slice(start, stop)
+        return self.csr if stop - start == self.csr.rows else self.csr.slice(start, stop)
 
     def release(self) -> None:
         """Free the columns, also of what was made of this graph: nothing will read them again."""
         self._variants.clear()
         self.csr = self.csr.without_columns()
 
-    def edge_features(self, loops: Loops, fill: LoopFill) -> AnyFeatures:
-        """[nnz, K] features of the edges of our sub-range, as a view with these loops has them.
+    def edge_features(self, loops: Loops, fill: LoopFill, sources: Sources) -> AnyFeatures:
+        """[nnz, K] features of the edges of our sub-range, as a view with these loops has them, and
+        as blocks of its sources find them.
 
         Args:
             fill: what a self-loop that a view adds has.
+            sources: of the view's sub-range.
         """
+        return sources.in_blocks(self._features_with(loops, fill))
+
+    def _features_with(self, loops: Loops, fill: LoopFill) -> AnyFeatures:
         assert self.features is not None
         if loops == "keep":
             return self.features
@@ -254,12 +258,12 @@ class LayerGraph:
         add = more_loop_features if loops == "more" else single_loop_features
         change = without_loop_features if loops == "none" else partial(add, fill=fill)
         csr = self.sub_range().without_weights()
-        if not isinstance(features, SpilledFeatures):
+        if not isinstance(features, SpilledValues):
             return change(in_memory(csr), features)
         assert isinstance(csr, SpilledCsr)
         parts = zip(csr.parts(), features.each(), strict=True)
         made = (change(part, own) for (_, part), own in parts)
-        return SpilledFeatures.write(csr.scratch, features.width, made)
+        return SpilledValues.of(csr.scratch, features.width, made)
 
     def in_degree(self) -> torch.Tensor:
         """[N/P] in-edges of each destination of our partition, float32."""

@@ -12,7 +12,8 @@ They are found by :mod:`embertide.graph.finding`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,15 @@ from embertide.graph.in_place import WindowRows
 from embertide.grid import Axis, RowRanges
 from embertide.kernels.block import Block, PackedBlock, unpacked
 from embertide.kernels.counting import count_outside
-from embertide.kernels.spilled_csr import AnyBlock, AnyCsr, SpilledBlock, SpilledCsr, SpilledGroup
+from embertide.kernels.spilled_csr import (
+    AnyBlock,
+    AnyCsr,
+    AnyFeatures,
+    SpilledBlock,
+    SpilledCsr,
+    SpilledGroup,
+    SpilledValues,
+)
 from embertide.kernels.staging import Staging
 
 Counts = npt.NDArray[np.int64]
@@ -106,6 +115,9 @@ class Sources:
     outputs: int
     window: WindowRows | None = None
     read_in_place: int = 0
+    _ordered: WeakKeyDictionary[SpilledValues, SpilledValues] = field(
+        default_factory=WeakKeyDictionary
+    )
 
     @property
     def unique(self) -> int:
@@ -145,6 +157,34 @@ class Sources:
         block = self.non_zeros(number)
         assert isinstance(block, Block), "edges on disk are gone over part by part"
         return block
+
+    def order(self, part: int) -> torch.Tensor | None:
+        """[e] int64 the position in a part of the matrix, which is on disk, of each non-zero, as
+        values of the blocks follow each other; None: they are in the order of the part.
+
+        Raises:
+            StorageError: the disk cannot be read.
+        """
+        if not self.remote:
+            return None
+        group = self.remote[0]
+        assert isinstance(group, SpilledGroup)
+        return group.parts[part].order()
+
+    def in_blocks(self, values: AnyFeatures) -> AnyFeatures:
+        """Numbers of the non-zeros in the order of the matrix, [nnz, K], as its blocks find them:
+        on disk once more, block after block, which is kept as long as they are.
+
+        Raises:
+            StorageError: the disk has no room, or cannot be read or written.
+        """
+        if not isinstance(values, SpilledValues) or not self.remote:
+            return values
+        if values not in self._ordered:
+            parts = enumerate(values.each())
+            ordered = (own[self.order(part)] for part, own in parts)
+            self._ordered[values] = SpilledValues.of(values.scratch, values.width, ordered)
+        return self._ordered[values]
 
     def _asked(self) -> list[Request]:
         return list(self.requests.values())

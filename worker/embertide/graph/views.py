@@ -30,7 +30,7 @@ class EdgeNeeds:
     """What a program needs of a layer graph beside the tile pattern.
 
     Attributes:
-        positions: tile blocks carry each non-zero's position in the CSR (pair attention).
+        positions: numbers of edges are found by their positions in the CSR (pair attention).
         again: the CSR's columns are read again after the tile pattern has been found.
         features: columns of the edges' features that steps read; 0 where none does.
         messages: steps make a message of each edge of our sub-range, from rows with full width.
@@ -40,3 +40,7 @@ class EdgeNeeds:
     again: bool
     features: int = 0
     messages: bool = False
+
+    def placed(self, *, pairs: bool) -> bool:
+        """Whether blocks carry each non-zero's position: of tiles, or of a sub-range's pairs."""
+        return self.positions or (pairs and self.features > 0)

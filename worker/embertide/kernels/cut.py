@@ -118,6 +118,8 @@ def cut_on_disk(
 ) -> tuple[SpilledBlock, list[SpilledGroup]]:
     """As :func:`cut_by_group`, in files; a part is in memory at a time.
 
+    Blocks have no positions; with ``edges`` groups have the order of each part.
+
     Raises:
         StorageError: the disk has no room, or cannot be read or written.
     """
@@ -126,7 +128,7 @@ def cut_on_disk(
     def local() -> Iterator[Csr]:
         for span, part in csr.parts():
             own, *groups = map(unpacked, cut_by_group(part, places, edges=edges))
-            parts.append(SpilledGroups(csr.scratch, span, groups))
+            parts.append(SpilledGroups(csr.scratch, span, own, groups))
             yield Csr(part.first, own.indptr.long(), own.indices, own.weights)
 
     block = SpilledBlock(SpilledCsr.write(csr.scratch, csr.first, csr.rows, local()))

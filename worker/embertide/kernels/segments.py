@@ -22,8 +22,8 @@ from embertide.kernels.spilled_csr import (
     AnyBlock,
     AnyFeatures,
     SpilledBlock,
-    SpilledFeatures,
     SpilledGroup,
+    SpilledValues,
 )
 from embertide.kernels.sums import sum_rows
 
@@ -127,7 +127,7 @@ def carried_by_runs(
     Runs are the same whatever the parts are.
 
     Args:
-        features: [positions, K], on disk where the block is.
+        features: [positions, K], on disk where the block is, and in the order of its blocks.
         at: [nnz] the position of each non-zero there; None: they are in that order.
 
     Raises:
@@ -138,7 +138,7 @@ def carried_by_runs(
         runs = _runs_of_rows(block.ends(), block.nnz, max(1, limit))
         yield from zip(runs, _by_length(parts, max(1, limit)), strict=True)
         return
-    assert not isinstance(features, SpilledFeatures)
+    assert not isinstance(features, SpilledValues)
     for run in edge_runs(block, limit):
         weights = None if block.weights is None else block.weights[run.span]
         own = None if features is None else features[run.span if at is None else at[run.span]]
@@ -151,8 +151,8 @@ def _parts_of(
     if features is None:
         yield from (Carried(own.indices, own.weights, None) for _, own in block.each())
         return
-    assert isinstance(features, SpilledFeatures)
-    for (_, own), values in zip(block.each(), features.each(), strict=True):
+    assert isinstance(features, SpilledValues)
+    for (_, own), values in zip(block.each(), features.each(block.places()), strict=True):
         yield Carried(own.indices, own.weights, values)
 
 

@@ -9,6 +9,7 @@ graph in memory.
 from __future__ import annotations
 
 import weakref
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +22,11 @@ from embertide.kernels.block import Block
 from embertide.kernels.csr import Csr
 from embertide.kernels.disk_threads import DiskThreads
 from embertide.kernels.scratch import Scratch, ScratchTensor
+
+Span = slice
+"""Consecutive rows, or values."""
+Place = tuple[int, Span | None]
+"""The number of a part, and which of its values; None: all of them."""
 
 
 class _Records:
@@ -48,8 +54,9 @@ class _Records:
             self._file = scratch.empty(self._cuts[-1], 1)
             weakref.finalize(self, self._file.close)
             for at, record in zip(self._cuts, words, strict=False):
-                joined = record[0] if len(record) == 1 else torch.cat(record)
-                self._file.write_rows(at, joined.view(-1, 1))
+                if record:
+                    joined = record[0] if len(record) == 1 else torch.cat(record)
+                    self._file.write_rows(at, joined.view(-1, 1))
 
     def read(self, number: int) -> list[torch.Tensor | None]:
         """A record, in memory.
@@ -112,18 +119,22 @@ class SpilledRows:
         return array
 
 
-class SpilledFeatures:
+class SpilledValues:
     """[nnz, K] float32 of the edges of a graph on disk, in files that go when nothing refers to
-    them: one for each part, which is read as a whole."""
+    them, one for each part.
+
+    Those of a part are in the order of its edges; or where it is cut into blocks by groups of
+    sources, block after block.
+    """
 
     def __init__(self, scratch: Scratch, width: int) -> None:
         """K is ``width``; no part is there yet."""
-        self.width, self._scratch = width, scratch
-        self._parts: list[Callable[[], torch.Tensor]] = []
+        self.width, self.scratch = width, scratch
+        self._files: list[ScratchTensor | None] = []
         self._ends = [0]
 
     @classmethod
-    def write(cls, scratch: Scratch, width: int, parts: Iterable[torch.Tensor]) -> SpilledFeatures:
+    def of(cls, scratch: Scratch, width: int, parts: Iterable[torch.Tensor]) -> SpilledValues:
         """Write those of parts that follow each other; one is in memory at a time.
 
         Raises:
@@ -140,22 +151,42 @@ class SpilledFeatures:
         Raises:
             StorageError: the disk has no room, or cannot be written.
         """
-        self._ends.append(self._ends[-1] + len(values))
-        if not len(values):
-            self._parts.append(partial(values.new_empty, values.shape))
-            return
-        file = self._scratch.empty(*values.shape)
-        weakref.finalize(self, file.close)
-        file.write_rows(0, values)
-        self._parts.append(partial(file.read_rows, 0, len(values)))
+        self.make_room(len(values))
+        self.write(len(self._files) - 1, 0, values)
 
-    def read(self, part: int) -> torch.Tensor:
-        """[e, K] of a part, in memory.
+    def make_room(self, edges: int) -> None:
+        """The next part has so many edges, whose values are still to be written.
+
+        Raises:
+            StorageError: the disk has no room.
+        """
+        self._ends.append(self._ends[-1] + edges)
+        file = self.scratch.empty(edges, self.width) if edges else None
+        if file is not None:
+            weakref.finalize(self, file.close)
+        self._files.append(file)
+
+    def write(self, part: int, first: int, values: torch.Tensor) -> None:
+        """Set [e, K] of a part from number ``first`` on.
+
+        Raises:
+            StorageError: the disk cannot be written.
+        """
+        file = self._files[part]
+        if file is not None and len(values):
+            file.write_rows(first, values)
+
+    def read(self, part: int, some: slice | None = None) -> torch.Tensor:
+        """[e, K] of a part, or some of them, in memory.
 
         Raises:
             StorageError: the disk cannot be read.
         """
-        return self._parts[part]()
+        file, edges = self._files[part], self._ends[part + 1] - self._ends[part]
+        some = some or slice(0, edges)
+        if file is None or some.start == some.stop:
+            return torch.empty(0, self.width)
+        return file.read_rows(some.start, some.stop)
 
     def take(self, edges: torch.Tensor) -> torch.Tensor:
         """[k, K] of some edges, in memory; parts that have some of them are read.
@@ -173,14 +204,16 @@ class SpilledFeatures:
                 taken.append(self.read(part)[edges[low:high] - self._ends[part]])
         return torch.cat(taken)
 
-    def each(self) -> Iterator[torch.Tensor]:
-        """[e, K] of each part; the next one is read while one is gone over.
+    def each(self, places: Iterable[Place] | None = None) -> Iterator[torch.Tensor]:
+        """[e, K] of each part, or of some places of parts; the next one is read while one is gone
+        over.
 
         Raises:
             StorageError: the disk cannot be read.
         """
+        wanted = ((part, None) for part in range(len(self._files))) if places is None else places
         with DiskThreads() as disk:
-            yield from disk.ahead(self._parts)
+            yield from disk.ahead(partial(self.read, *place) for place in wanted)
 
 
 @dataclass(frozen=True)
@@ -203,11 +236,13 @@ class SpilledCsr:
     spilled: tuple[SpilledRows, ...]
     weighted: bool
     scratch: Scratch
-    features: SpilledFeatures | None = None
+    features: SpilledValues | None = None
 
     @classmethod
     def write(cls, scratch: Scratch, first: int, rows: int, parts: Iterable[Csr]) -> SpilledCsr:
         """Write parts that follow each other from node ``first`` on; one is in memory at a time.
+
+        Parts without rows are left out, but for the only one of no rows.
 
         Args:
             rows: of all parts.
@@ -215,15 +250,18 @@ class SpilledCsr:
         Raises:
             StorageError: the disk has no room, or cannot be written.
         """
-        indptr, spilled, weighted = torch.zeros(rows + 1, dtype=torch.int64), [], False
-        features: SpilledFeatures | None = None
+        indptr, weighted = torch.zeros(rows + 1, dtype=torch.int64), False
+        spilled: list[SpilledRows] = []
+        features: SpilledValues | None = None
         cuts, nnz = [0], 0
         for csr in parts:
+            if spilled and not csr.rows:
+                continue
             start, stop = cuts[-1], cuts[-1] + csr.rows
             spilled.append(SpilledRows(scratch, csr.cols, csr.weights))
             torch.add(csr.indptr[1:], nnz, out=indptr[start + 1 : stop + 1])
             if csr.features is not None:
-                features = features or SpilledFeatures(scratch, csr.features.shape[1])
+                features = features or SpilledValues(scratch, csr.features.shape[1])
                 features.add(csr.features)
             weighted, nnz = csr.weighted, nnz + csr.nnz
             cuts.append(stop)
@@ -240,7 +278,7 @@ class SpilledCsr:
         """Edges, the non-zeros of all rows."""
         return int(self.indptr[-1])
 
-    def parts(self, wanted: torch.Tensor | None = None) -> Iterator[tuple[slice, Csr]]:
+    def parts(self, wanted: torch.Tensor | None = None) -> Iterator[tuple[Span, Csr]]:
         """The rows of each part and their edges; the next part is read while one is gone over.
 
         Args:
@@ -280,6 +318,26 @@ class SpilledCsr:
             features,
         )
 
+    def slice(self, start: int, stop: int) -> SpilledCsr:
+        """Rows ``start..stop`` of whole parts, in the same files; without features."""
+        some = self.parts_of(start, stop)
+        return SpilledCsr(
+            self.first + start,
+            self.indptr[start : stop + 1] - self.indptr[start],
+            tuple(cut - start for cut in self.cuts[some.start : some.stop + 1]),
+            self.spilled[some.start : some.stop],
+            self.weighted,
+            self.scratch,
+        )
+
+    def parts_of(self, start: int, stop: int) -> range:
+        """Numbers of the parts that rows ``start..stop`` are cut into; of no rows at most one."""
+        first, last = bisect_right(self.cuts, start) - 1, bisect_left(self.cuts, stop)
+        if start == stop:
+            first, last = last, min(first, last + 1)
+        assert (self.cuts[first], self.cuts[last]) == (start, stop), "no whole parts"
+        return range(first, last)
+
     def rewritten(self, change: Callable[[Csr], Csr]) -> SpilledCsr:
         """The graph that ``change`` makes of each part, in new files.
 
@@ -306,9 +364,9 @@ class SpilledCsr:
         """The same edges, unweighted."""
         return replace(self, weighted=False)
 
-    def _spans(self) -> Iterator[slice]:
+    def _spans(self) -> Iterator[Span]:
         """The rows of each part."""
-        return (slice(*bounds) for bounds in pairwise(self.cuts))
+        return (Span(*bounds) for bounds in pairwise(self.cuts))
 
     def _read(self, number: int) -> Csr:
         rows, part = slice(*self.cuts[number : number + 2]), self.spilled[number]
@@ -349,6 +407,10 @@ class SpilledBlock:
             indices = part.cols if self.place is None else self.place(part.cols)
             yield rows, Block(None, part.indptr, indices, part.weights)
 
+    def places(self) -> list[Place]:
+        """Where values of the parts' non-zeros are, as :meth:`each` has them."""
+        return [(number, slice(0, part.nnz)) for number, part in enumerate(self.csr.spilled)]
+
     def ends(self) -> Block:
         """Where rows end, without what their non-zeros have."""
         return Block(None, self.csr.indptr, self.csr.indptr[:0])
@@ -359,22 +421,39 @@ class SpilledGroups:
 
     Attributes:
         span: the rows.
+        local: non-zeros of the local block.
         nnz: non-zeros of each group.
         hubs: group -> [k] int64 rows with more than HUB_EDGES, of groups that have some.
     """
 
-    def __init__(self, scratch: Scratch, span: slice, blocks: Sequence[Block]) -> None:
-        """Write the blocks of all groups, whose rows are counted from the first of the span.
+    def __init__(
+        self, scratch: Scratch, span: slice, local: Block, blocks: Sequence[Block]
+    ) -> None:
+        """Write the blocks of all groups, whose rows are counted from the first of the span; of the
+        local one the positions alone.
 
         Raises:
             StorageError: the disk has no room, or cannot be written.
         """
-        self.span, self.nnz = span, [block.nnz for block in blocks]
+        self.span, self.local, self.nnz = span, local.nnz, [block.nnz for block in blocks]
         hubs = ((number, block.hubs) for number, block in enumerate(blocks))
         self.hubs = {number: rows + span.start for number, rows in hubs if len(rows)}
         # Two records of each: the rows that it touches are read by themselves, too.
-        records = ((_touched(block), _carried(block)) for block in blocks)
-        self._records = _Records(scratch, [record for both in records for record in both])
+        records = [both for of in blocks for both in (_touched(of), [of.indices, of.weights])]
+        edges = [block.edges for block in (local, *blocks) if block.edges is not None]
+        order = torch.cat(edges).to(torch.int32) if edges else None
+        self._records = _Records(scratch, [*records, [order]])
+
+    def order(self) -> torch.Tensor:
+        """[e] int64 the position in the part of each of its non-zeros, block after block, of a part
+        whose blocks were cut with positions.
+
+        Raises:
+            StorageError: the disk cannot be read.
+        """
+        (order,) = self._records.read(2 * len(self.nnz))
+        assert order is not None, "the part was cut without positions"
+        return order.long()
 
     def ends(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         """[r] int32 the rows that a group touches, and the non-zeros of each.
@@ -394,9 +473,9 @@ class SpilledGroups:
             StorageError: the disk cannot be read.
         """
         rows, lengths = self.ends(number)
-        indices, weights, edges = self._records.read(2 * number + 1)
+        indices, weights = self._records.read(2 * number + 1)
         assert indices is not None
-        return Block(rows, _ended(lengths), indices, weights, edges)
+        return Block(rows, _ended(lengths), indices, weights)
 
 
 @dataclass(frozen=True)
@@ -433,6 +512,13 @@ class SpilledGroup:
             reads = (partial(part.read, self.number) for part in some)
             yield from zip((part.span for part in some), disk.ahead(reads), strict=True)
 
+    def places(self) -> list[Place]:
+        """Where values of the parts' non-zeros are, as :meth:`each` has them."""
+        firsts = [part.local + sum(part.nnz[: self.number]) for part in self.parts]
+        counts = [part.nnz[self.number] for part in self.parts]
+        every = enumerate(zip(firsts, counts, strict=True))
+        return [(number, slice(first, first + count)) for number, (first, count) in every if count]
+
     def ends(self) -> Block:
         """The rows that it touches and where they end, without what their non-zeros have.
 
@@ -449,11 +535,6 @@ def _touched(block: Block) -> list[torch.Tensor | None]:
     return [block.rows, block.indptr.diff().to(torch.int32)]
 
 
-def _carried(block: Block) -> list[torch.Tensor | None]:
-    edges = None if block.edges is None else block.edges.to(torch.int32)
-    return [block.indices, block.weights, edges]
-
-
 def _ended(lengths: torch.Tensor) -> torch.Tensor:
     """[r + 1] int64 where rows of so many non-zeros end."""
     indptr = torch.zeros(len(lengths) + 1, dtype=torch.int64)
@@ -465,7 +546,7 @@ AnyCsr = Csr | SpilledCsr
 """A graph in memory or on disk."""
 AnyBlock = Block | SpilledBlock | SpilledGroup
 """The same of non-zeros."""
-AnyFeatures = torch.Tensor | SpilledFeatures
+AnyFeatures = torch.Tensor | SpilledValues
 """The same of features of edges."""
 
 

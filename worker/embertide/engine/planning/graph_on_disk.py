@@ -25,13 +25,13 @@ def needed_in_memory(plan: Plan) -> str:
     """The step of a plan that goes over all of its edges at once; "" where none does.
 
     Where workers exchange rows, or compute slices of columns, scores of edges are sent in the order
-    of the edges, and features of edges are found by their places.
+    of the edges.
     """
     if plan.grid.workers == 1 or (plan.target.in_place and plan.grid.feature == 1):
         return ""
     how = "compute slices of columns" if plan.grid.feature > 1 else "exchange rows"
     for step in plan.program.steps:
-        if step.pairs and (step.tiles or step.edge_columns or plan.grid.feature > 1):
+        if step.pairs and step.tiles:
             return (
                 f"{step.kind_name} ({step.out}, layer {step.layer}) needs the graph in memory where"
                 f" workers {how}, as on the grid {plan.target.grid}"

@@ -221,7 +221,7 @@ def _tiles(graph: PlannedGraph, program: Program, together: tuple[str, ...]) -> 
 
 
 def _pairs(graph: PlannedGraph, program: Program, together: tuple[str, ...]) -> float:
-    """Bytes of the blocks of sub-ranges over whole rows, with positions."""
+    """Bytes of the blocks of sub-ranges over whole rows."""
     if graph.size.workers == 1:
         return 0.0
     if graph.size.reads_all and not any(program.edge_needs(name).messages for name in together):
@@ -229,6 +229,7 @@ def _pairs(graph: PlannedGraph, program: Program, together: tuple[str, ...]) -> 
     blocks = 0.0
     for name in together:
         relation, size = graph.relations[name], graph.size.of_relation(name)
-        edge = size.index_bytes + relation.weight_bytes + _POSITION_BYTES
+        placed = not size.in_place and program.edge_needs(name).placed(pairs=True)
+        edge = size.index_bytes + relation.weight_bytes + _POSITION_BYTES * placed
         blocks += edge * size.edges / size.workers
     return blocks

@@ -23,7 +23,7 @@ from embertide.engine.planning.edge_memory import (
 from embertide.engine.planning.graph import PlannedGraph, PlannedRelation
 from embertide.footprint import ID_BYTES, Size
 from embertide.graph.edge_log import log_bytes
-from embertide.graph.ghosts import StoredEdges
+from embertide.graph.ghosts import POSITION_BYTES, StoredEdges
 from embertide.kernels.spilled_sort import READ_EDGES, part_edges
 from embertide.program.plans.plan import Plan
 
@@ -77,6 +77,7 @@ class SpilledGraph:
     Attributes:
         graph: on the grid that computes the layers.
         widest: columns of the widest tensor.
+        pairs: whole rows are exchanged, too, for the edges of sub-ranges.
         fanout: in-edges that each layer samples of a node; None: all of them.
         disk: bytes of its files from then on.
         building: bytes of files that are gone by then.
@@ -85,6 +86,7 @@ class SpilledGraph:
 
     graph: PlannedGraph
     widest: int
+    pairs: bool
     fanout: Sequence[int] | None = None
     disk: float = 0.0
     building: float = 0.0
@@ -125,7 +127,8 @@ class SpilledGraph:
                 relation.weight_bytes,
                 relation.feature_bytes,
                 relation.edge.adds_loops,
-                sizes[name].touched(self.widest) if _exchanged(sizes[name]) else 0.0,
+                self.widest,
+                _longest(relation, sizes[name]) / max(1.0, sizes[name].edges / sizes[name].workers),
                 self.fanout,
             )
             for name, relation in self.graph.relations.items()
@@ -134,26 +137,36 @@ class SpilledGraph:
     @property
     def requests(self) -> float:
         """Bytes in memory of the numbers of rows that other workers request."""
-        sizes = [size for _, size in relations(self.graph) if _exchanged(size)]
-        return sum(_REQUEST_BYTES * size.unique() for size in sizes)
+        sizes = [size for _, size in relations(self.graph)]
+        each = ((size, members) for size in sizes for members in self._exchanging(size))
+        return sum(_REQUEST_BYTES * size.unique(members) for size, members in each)
 
     @property
     def part(self) -> float:
         """Bytes of the edges that are in memory while a sum goes over them."""
         most = 0.0
         for relation, size in relations(self.graph):
-            edges = size.edges / size.workers
-            longest = min(edges, float(part_edges(edges, relation.features)))
+            longest = _longest(relation, size)
             columns = longest * _column_bytes(relation, size)
             # Read in place, sources are rows of all workers' tensors.
             held = _PARTS * (columns + longest * (size.index_bytes if size.graph > 1 else 0))
-            if _exchanged(size):
+            for members in self._exchanging(size):
                 # A part is cut into blocks, which are put together for the disk.
-                touched = size.touched(self.widest) * longest / max(1.0, size.edges / size.graph)
-                held = _PARTS * columns + 2 * (columns + touched)
+                pairs = members == size.workers
+                touched = size.touched(self.widest, pairs=pairs)
+                touched *= longest / max(1.0, size.edges / members)
+                cut = columns + touched + POSITION_BYTES * longest * self.pairs
+                held = max(held, _PARTS * columns + 2 * cut)
             ends = min(_PARTS * _part_rows(relation, size), size.nodes / size.workers)
             most = max(most, held + ID_BYTES * ends)
         return most
+
+    def _exchanging(self, size: Size) -> list[int]:
+        """Ranges of rows for whose edges workers exchange rows in groups: partitions, and
+        sub-ranges."""
+        if size.in_place:
+            return []
+        return [count for count in {size.graph, size.workers * self.pairs} if count > 1]
 
     @property
     def gathering(self) -> float:
@@ -167,14 +180,17 @@ def _column_bytes(relation: PlannedRelation, size: Size) -> int:
     return size.index_bytes + relation.carried_bytes
 
 
-def _exchanged(size: Size) -> bool:
-    """Workers exchange rows in groups."""
-    return size.graph > 1 and not size.in_place
+def _longest(relation: PlannedRelation, size: Size) -> float:
+    """Edges of a part."""
+    edges = size.edges / size.workers
+    return min(edges, float(part_edges(edges, relation.features)))
 
 
 def spilled_graph(
     graph: PlannedGraph, plan: Plan, fanout: Sequence[int] | None
 ) -> SpilledGraph | None:
     """What the graph takes on disk; None where it is in memory."""
-    widest = max(plan.program.widths.values())
-    return SpilledGraph(graph, widest, fanout) if plan.target.spills_graph else None
+    if not plan.target.spills_graph:
+        return None
+    pairs = any(step.pairs for step in plan.program.steps)
+    return SpilledGraph(graph, max(plan.program.widths.values()), pairs, fanout)

@@ -119,7 +119,7 @@ class DryRun:
             tensors.keep(op.out, op.lower(self.execution))
 
     def _graph(self, layer: int, relation: str) -> GhostGraph:
-        features = self.program.edge_needs(relation).features
-        graph = GhostGraph(self.exchange, EdgeView(layer, relation=relation), features)
+        needs = self.program.edge_needs(relation)
+        graph = GhostGraph(self.exchange, EdgeView(layer, relation=relation), needs)
         graph.sample()
         return graph

@@ -10,6 +10,7 @@ import torch
 
 from embertide.graph.exchange import Channel, Exchange
 from embertide.graph.graph import LayerGraph
+from embertide.graph.sources import Sources
 from embertide.graph.views import EdgeView
 from embertide.grid import AxisName, Grid, RowRanges
 from embertide.kernels.edge_features import LoopFill
@@ -99,13 +100,14 @@ class Execution:
         """A layer graph as a step sees it. Collective: every rank must call."""
         return self.graphs(view.layer, view.relation).variant(view)
 
-    def edge_features(self, view: EdgeView, fill: LoopFill) -> AnyFeatures:
+    def edge_features(self, view: EdgeView, fill: LoopFill, sources: Sources) -> AnyFeatures:
         """[nnz of our sub-range, K] of the edges as a step sees them, on the CPU or on disk.
 
         Args:
             fill: what a self-loop that the view adds has.
+            sources: of our sub-range, whose blocks find them.
         """
-        return self.graphs(view.layer, view.relation).edge_features(view.loops, fill)
+        return self.graphs(view.layer, view.relation).edge_features(view.loops, fill, sources)
 
     def ranges_of(self, name: str) -> RowRanges:
         """Which worker owns which rows of a tensor."""

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from embertide.errors import ModelError
 from embertide.graph.arriving import arriving_rows, reduced
+from embertide.graph.sources import Sources
 from embertide.kernels.block import Block
 from embertide.kernels.edge_features import LoopFill
 from embertide.kernels.segments import Carried, EdgeRun, Reduce, Segments, carried_by_runs
@@ -130,7 +131,8 @@ class Message(TogetherStep, kind="message"):
         source = execution.gathered(self.x, "rows", self.layer)
         graphs = [execution.graph(step.edges) for step in steps]
         sources = graphs[0].pairs_with(graphs[1:])
-        sums = [step._begin(execution, source) for step in steps]
+        each = zip(steps, sources, strict=True)
+        sums = [step._begin(execution, source, own) for step, own in each]
         relations = [step.relation for step in steps]
         channel = execution.channel(self.layer, "world", "sddmm", *relations)
         for arrived in arriving_rows(channel, sources[0], source, execution.depth):
@@ -139,7 +141,7 @@ class Message(TogetherStep, kind="message"):
                 reduced(channel, own, arrived.number, arrived.source)
         return [reduction.finish() for reduction in sums]
 
-    def _begin(self, execution: Execution, source: Tensor) -> _Reduction:
+    def _begin(self, execution: Execution, source: Tensor, sources: Sources) -> _Reduction:
         """The reduction before any edge. Collective: every rank must call."""
         target = None if self.target is None else execution.rows(self.target, self.layer)
         graph, program = execution.graph(self.edges), execution.program
@@ -147,7 +149,7 @@ class Message(TogetherStep, kind="message"):
         first, last = graph.targets.worker(execution.grid.rank)
         features = None
         if self.edge_features:
-            features = execution.edge_features(self.edges, self.loop_features)
+            features = execution.edge_features(self.edges, self.loop_features, sources)
         heads = width_of(shapes, SCORE) if self.reduce == "softmax" else 1
         like = source.new_empty(0, dtype=torch.float32)
         return _Reduction(
@@ -172,7 +174,8 @@ class _Reduction:
 
     Attributes:
         target: [rows, D] of the targets' ends, or None.
-        features: [nnz of our sub-range, K] in the order of its CSR, on the CPU or on disk, or None.
+        features: [nnz of our sub-range, K] in the order of its CSR, on the CPU, or on disk in that
+            of blocks; or None.
         values: numbers that the lines hold of an edge.
         staging: brings features to the device.
     """

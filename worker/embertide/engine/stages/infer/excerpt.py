@@ -19,7 +19,7 @@ from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr
 from embertide.kernels.rows import gather_rows, pick_rows
 from embertide.kernels.some_rows import edges_of, take_rows
-from embertide.kernels.spilled_csr import AnyCsr, SpilledFeatures
+from embertide.kernels.spilled_csr import AnyCsr, SpilledValues
 from embertide.layouts import Layout, Loaded
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.frontier import Rows
@@ -83,7 +83,7 @@ class Excerpt:
             some = own[ours].nonzero().squeeze(1)
             ends = csr.indptr[ours.start : ours.stop + 1]
             edges = edges_of(ends - ends[0], some, wanted[ours][some])
-            if isinstance(features, SpilledFeatures):
+            if isinstance(features, SpilledValues):
                 features = features.take(edges)
             else:
                 features = features[edges]

@@ -22,7 +22,7 @@ from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr
 from embertide.kernels.some_rows import sources_of as sources_in
 from embertide.kernels.some_rows import targets_of
-from embertide.kernels.spilled_csr import AnyCsr, SpilledFeatures, in_memory
+from embertide.kernels.spilled_csr import AnyCsr, SpilledValues, in_memory
 from embertide.kernels.torch_threads import on_one_thread
 from embertide.program.plans.boundaries import Part
 from embertide.program.plans.flow import wanted_in
@@ -293,7 +293,7 @@ class Excerpts:
         checker = check_some(self._engine.checker, plan, excerpt.ranges, complete, names)
         for (layer, name), graph in graphs.items():
             features, rows = graph.features, in_memory(graph.sub_range())
-            assert not isinstance(features, SpilledFeatures)
+            assert not isinstance(features, SpilledValues)
             checker.take_edges(layer, name, replace(rows, features=features))
         return checker
 
