@@ -6,6 +6,7 @@ import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -237,6 +238,21 @@ def test_a_spoilt_patch_is_not_merged(nights: Nights) -> None:
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(Damaged, match=path.name):
         nights.keep(nights.move(np.array([4, 18])))
+
+
+class Gone(np.ndarray):
+    """Values over others that an earlier run has kept, which cannot be read."""
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        raise Damaged("a page does not match its checksum")
+
+
+def test_a_record_of_which_rows_cannot_be_read_is_not_kept(nights: Nights) -> None:
+    with Writer(nights.store, 0, lambda own: [own]) as writer:
+        record = writer.begin(NAME, layer=1, layers=3)
+        record.put(tensor_like(nights.values), nights.values.view(Gone))
+        assert record.keep() == "a page does not match its checksum"
+    assert nights.store.sealed(NAME) is None
 
 
 def test_blocks_stay_while_the_layers_of_an_attempt_refer_to_them(
