@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import torch
 
-from embertide.engine.planning.tensors import tensor_moves
+from embertide.engine.planning.traffic import tensor_moves
 from embertide.facts.telemetry.recorder import Label
 from embertide.footprint import GraphSize
 from embertide.graph.moves import Conversion, Move, Statistics, TileRows, WholeRows

@@ -19,10 +19,9 @@ from embertide.context import RunContext
 from embertide.engine.pipeline.prepare import target_of
 from embertide.engine.planning.edge_memory import logged_bytes
 from embertide.engine.planning.graph import PlannedGraph, PlannedRelation
-from embertide.engine.planning.graph_on_disk import graph_problem, needed_in_memory
 from embertide.engine.planning.matching import narrow
 from embertide.engine.planning.spilled import spilled_costs
-from embertide.engine.planning.spilled_graph import spilled_graph
+from embertide.engine.planning.spilled_graph import graph_problem, needed_in_memory, spilled_graph
 from embertide.engine.stages.infer import Chosen, Keeping
 from embertide.facts.telemetry.chosen import ChosenFacts
 from embertide.facts.telemetry.kept import KeptFacts

@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from embertide.engine.planning.budget import within_budget, within_container
-from embertide.engine.planning.graph_on_disk import graph_problem
 from embertide.engine.planning.sizing import (
     container_bytes,
     container_problem,
@@ -17,6 +16,7 @@ from embertide.engine.planning.sizing import (
     volume_bytes,
     work_bytes_in,
 )
+from embertide.engine.planning.spilled_graph import graph_problem
 from embertide.facts.telemetry.estimate import Estimate, PlannedSpill
 from embertide.program.steps.pair_attend import PairAttend
 from embertide.program.steps.propagate import Propagate

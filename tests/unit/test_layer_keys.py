@@ -15,9 +15,8 @@ import pytest
 import torch
 import yaml
 
-from embertide.engine.planning.inputs import list_inputs
+from embertide.engine.planning.inputs import layer_key, list_inputs
 from embertide.engine.planning.keeping import LEAST_SECONDS, describe_kept, layers_to_keep
-from embertide.engine.planning.layer_key import layer_key
 from embertide.engine.planning.row_inputs import graph_of
 from embertide.footprint import GraphSize
 from embertide.io.storage.opening import open_storage

@@ -14,8 +14,7 @@ import pytest
 import yaml
 from safetensors.numpy import load_file, save_file
 
-from embertide.engine.planning.inputs import list_inputs
-from embertide.engine.planning.layer_key import layer_key
+from embertide.engine.planning.inputs import layer_key, list_inputs
 from embertide.engine.planning.unchanged import change_since
 from embertide.io.storage.opening import as_uri, open_storage
 from embertide.io.storage.protocol import Storage

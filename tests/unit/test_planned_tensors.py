@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from embertide.engine.planning.tensors import tensor_peak
+from embertide.engine.planning.layer_memory import tensor_peak
 from embertide.footprint import GraphSize
 from embertide.program.steps import (
     Affine,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from embertide.engine.planning.tensors import tensor_moves
+from embertide.engine.planning.traffic import tensor_moves
 from embertide.errors import ModelError
 from embertide.footprint import GraphSize
 from embertide.graph.moves import Landing

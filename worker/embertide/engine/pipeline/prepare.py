@@ -29,9 +29,8 @@ from embertide.engine.planning.matching import (
     narrow,
     weight_warnings,
 )
-from embertide.engine.planning.publishing import published
+from embertide.engine.planning.publishing import published, target_of_job
 from embertide.engine.planning.scoring import scoring
-from embertide.engine.planning.target import target_of_job
 from embertide.engine.stages.features import LoadedNodes, loaded_features, read_rows
 from embertide.engine.stages.infer import Chosen
 from embertide.engine.stages.limits import check_read, check_unchanged

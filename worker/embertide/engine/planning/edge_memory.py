@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from embertide.engine.planning.graph import PlannedGraph, PlannedRelation
-from embertide.engine.planning.loads import edge_loads
+from embertide.engine.planning.graph import PlannedGraph, PlannedRelation, edge_loads
 from embertide.footprint import ID_BYTES, Size
 from embertide.graph.edge_log import PIECE_EDGES
 from embertide.io.readers.edges import splits_at_once

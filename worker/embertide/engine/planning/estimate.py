@@ -12,12 +12,9 @@ from dataclasses import replace
 from functools import partial
 
 from embertide.engine.planning.budget import within_budget, within_container
-from embertide.engine.planning.delta_size import delta_notes
 from embertide.engine.planning.device import device_limit, free_device_bytes, within_device
 from embertide.engine.planning.duration import basis, seconds_range, start_range, work_of
-from embertide.engine.planning.excerpt_memory import excerpt_memory
 from embertide.engine.planning.graph import PlannedGraph, plan_graph
-from embertide.engine.planning.graph_on_disk import graph_problem
 from embertide.engine.planning.grids import grids_to_compare, may_read_in_place
 from embertide.engine.planning.inputs import Inputs, list_inputs, with_tables
 from embertide.engine.planning.job_model import read_job_model
@@ -26,13 +23,14 @@ from embertide.engine.planning.keeping import (
     WRITING_BYTES,
     bytes_beside,
     describe_kept,
+    excerpt_memory,
     layers_to_keep,
 )
 from embertide.engine.planning.matching import check_model, unread, weight_warnings
-from embertide.engine.planning.memory import planned_gpu_memory, planned_memory
-from embertide.engine.planning.next_version import next_version_notes
+from embertide.engine.planning.memory import planned_gpu_memory, planned_memory, stored_elsewhere
+from embertide.engine.planning.next_version import delta_notes, next_version_notes
 from embertide.engine.planning.omissions import plan_notes
-from embertide.engine.planning.publishing import published
+from embertide.engine.planning.publishing import published, target_of_job
 from embertide.engine.planning.readiness import describe, missing_inputs
 from embertide.engine.planning.scoring import planned_scores
 from embertide.engine.planning.sizes import check_sizes
@@ -45,8 +43,7 @@ from embertide.engine.planning.sizing import (
     worker_bytes,
 )
 from embertide.engine.planning.spilled import spill_problem, staging_problem
-from embertide.engine.planning.stored import stored_elsewhere
-from embertide.engine.planning.target import target_of_job
+from embertide.engine.planning.spilled_graph import graph_problem
 from embertide.engine.planning.targets import planned_targets, target_memory, target_notes
 from embertide.engine.planning.traffic import planned_traffic
 from embertide.errors import GridError, InputsNotReady, ObjectMissing

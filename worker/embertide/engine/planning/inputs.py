@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from embertide.engine.planning.input_places import fitting_uris, included_names, uris_of
+from embertide._version import __version__
 from embertide.engine.planning.listings import Listings, State
 from embertide.engine.planning.model_tables import (
     TableSplit,
@@ -20,13 +20,14 @@ from embertide.engine.planning.model_tables import (
     tables_by_type,
     unread_tables,
 )
-from embertide.engine.planning.other_inputs import references, split_chosen, split_pairs
+from embertide.errors import InputError
 from embertide.io.readers.drawn import COUNTED, IdsAlone, drawn_of, ids_alone
 from embertide.io.readers.edges import edge_feature_width, split_edges
 from embertide.io.readers.feature_schema import Drawn, FeatureSchema, feature_schema
 from embertide.io.readers.features import split_features
 from embertide.io.readers.nodes import split_nodes
-from embertide.io.readers.places import missing_days
+from embertide.io.readers.places import expand, missing_days
+from embertide.io.readers.reference import reference_uri, split_reference
 from embertide.io.readers.sources import Sources, TableKey, table_key
 from embertide.io.readers.splits import Shares, Split
 from embertide.io.readers.table_formats import FoldersAbove
@@ -35,8 +36,12 @@ from embertide.io.storage.protocol import ObjectInfo, Storage
 from embertide.models.files import model_objects
 from embertide.models.tables import ModelTable, ProgramText, TypeTables
 from embertide.spec.features import FeatureInput
-from embertide.spec.manifest import EmbeddingJob, NodeInput
-from embertide.spec.places import is_pattern
+from embertide.spec.identity import digest_of
+from embertide.spec.job_digest import job_digest
+from embertide.spec.manifest import EmbeddingJob, Input, NodeInput
+from embertide.spec.places import ObjectInput, is_pattern
+from embertide.spec.result_names import UNNAMED
+from embertide.spec.tables import TABLE_FORMATS
 
 
 @dataclass(frozen=True)
@@ -440,3 +445,103 @@ def _split_type(
         )
     table = split_nodes(storage, node.table, ids=node.ids, sources=sources) if node.table else []
     return NodeSplits(features, table, schema)
+
+
+def layer_key(job: EmbeddingJob, inputs: Inputs) -> str:
+    """32 hexadecimal digits of the release, the job, the objects of its inputs with sizes and
+    ETags, and the versions of its tables.
+
+    A model's tables are inputs here, whether or not the job has them as features already; its
+    weights are in the layers' names.
+    """
+    parts = {
+        "release": __version__,
+        "job": job_digest(with_tables(job, inputs.model_tables)),
+        "device": job.spec.workers.device,
+        "objects": inputs.of_layers(),
+        "tables": inputs.tables,
+    }
+    return digest_of(parts)
+
+
+def split_pairs(storage: Storage, data: Input, sources: Sources) -> list[Split]:
+    """The splits of the pairs that get scores, if there are any."""
+    if data.pairs is None:
+        return []
+    edges = data.pairs.edges
+    kinds = data.node(edges.source_type).ids, data.node(edges.destination_type).ids
+    return split_edges(storage, edges, ids=kinds, sources=sources)
+
+
+def split_chosen(storage: Storage, job: EmbeddingJob, sources: Sources) -> list[Split]:
+    """The splits of the table of targets, if there is one."""
+    targets = job.spec.inference.targets
+    if targets is None or targets.table is None:
+        return []
+    name = targets.node_type or _only_type(job)
+    ids = None if name is None else job.spec.input.node(name).ids
+    return split_nodes(storage, targets.table, ids=ids, sources=sources)
+
+
+def _only_type(job: EmbeddingJob) -> str | None:
+    """The one node type that may be published; None where there are several."""
+    names = job.spec.output.node_types or [node.name for node in job.spec.input.nodes]
+    return names[0] if len(names) == 1 else None
+
+
+def references(
+    storage: Storage, job: EmbeddingJob, node: NodeInput, results: Sequence[str]
+) -> dict[str, list[Split]]:
+    """The model's own references for a node type, those that there are, by result."""
+    several, model = len(job.spec.input.nodes) > 1, job.spec.model.uri
+    if model is None:
+        return {}
+    names = ["", *results, *(job.spec.output.results or [])]
+    uris = {
+        name: reference_uri(model, node.name if several else None, name)
+        for name in dict.fromkeys(names)
+    }
+    there = {name: uri for name, uri in uris.items() if storage.stat(uri) is not None}
+    if "" in there and results and UNNAMED not in results:
+        raise InputError(
+            f"{there['']} does not name the result that it is of: the model gives"
+            f" {', '.join(results)}; name it {uris[results[0]].rpartition('/')[2]}, say"
+        )
+    return {name: split_reference(storage, uri, node.ids) for name, uri in there.items()}
+
+
+def _object_inputs(job: EmbeddingJob) -> list[ObjectInput]:
+    """The inputs that are objects: edges, features and node tables, unless they are tables."""
+    inputs = (item for _, item in job.spec.object_inputs)
+    return [item for item in inputs if item.format not in TABLE_FORMATS]
+
+
+def fitting_uris(storage: Storage, job: EmbeddingJob) -> dict[str, list[str]]:
+    """Each place of an input -> its URI, or those that fit it where it is a pattern."""
+    places = {place for item in _object_inputs(job) for place in item.places}
+    return {place: expand(storage, place) for place in sorted(places)}
+
+
+def uris_of(job: EmbeddingJob, fitted: Mapping[str, list[str]]) -> list[str]:
+    """What the manifest names as edges, features, their ids, and node tables, unless as tables."""
+    uris = [uri for item in _object_inputs(job) for place in item.places for uri in fitted[place]]
+    features = [node.features for node in job.spec.input.nodes if node.features is not None]
+    return [*uris, *(uri for item in features if (uri := item.ids_uri) is not None)]
+
+
+def included_names(job: EmbeddingJob, fitted: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """URI -> patterns of the names that inputs include there; none where an input has all."""
+    inputs = [
+        (item.include, uri)
+        for item in _object_inputs(job)
+        for place in item.places
+        for uri in fitted[place]
+    ]
+    features = [node.features for node in job.spec.input.nodes if node.features is not None]
+    inputs += [(item.include, item.ids_uri) for item in features if item.ids_uri is not None]
+    whole = {uri for include, uri in inputs if include is None}
+    patterns: dict[str, list[str]] = {}
+    for include, uri in inputs:
+        if include is not None and uri not in whole:
+            patterns.setdefault(uri, []).append(include)
+    return patterns

@@ -6,21 +6,23 @@ computing it again would: then all runs pay less than what one failed attempt in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from embertide.engine.planning.digest_memory import digest_bytes
 from embertide.engine.planning.duration import KEPT_BYTES, likely_seconds, work_of
 from embertide.engine.planning.graph import PlannedGraph
 from embertide.facts.telemetry.estimate import LayerToKeep
 from embertide.facts.telemetry.report import PlannedTraffic
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, GraphSize
 from embertide.graph.shuffle import histogram_size
-from embertide.program.plans.boundaries import Boundary, boundaries, results_of
+from embertide.program.plans.boundaries import Boundary, Part, boundaries, results_of
+from embertide.program.plans.degrees import kinds_read
 from embertide.program.plans.flow import why_whole
 from embertide.program.plans.plan import Plan
+from embertide.program.steps.dry_run import DryRun
 from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.relations import ends_of
 
 MOST_SHARE = 0.1
 """The most that keeping a layer may take, as a share of the time of computing it again."""
@@ -32,6 +34,22 @@ NO_MEMORY = (
 )
 LEAST_SECONDS = 10.0
 """The least that a kept layer has to save: starting again takes about as long."""
+DIGEST_BYTES = 16
+_DEGREE_BYTES = 8
+_COMPARED_BYTES = DIGEST_BYTES + 4 * 8
+"""A node that was there: its digest, the first half of it, its place when sorted, and as before."""
+_DIGESTED_EDGES = 1 << 18
+_EDGE_BYTES = 2 * DIGEST_BYTES
+"""An edge while its row is digested: its source, the dense id that this had, a row of bytes."""
+_CUT_BYTES = 32
+"""An edge of a layer graph of some rows while it is made: where the edge was, its source as it is
+numbered in the whole graph, and there, as int64 and as they stay."""
+_KEPT_EDGE_BYTES = 12
+"""The columns of the whole graph, which stay, and columns and weights of that of some rows."""
+_EXCERPT_EDGE_BYTES = 24
+"""An edge of some rows: its column and its weight, also in a block, and where it was."""
+_DISTANCE_BYTES = 64
+"""A node while it is found which rows a change may move: distances as float64, and sets of rows."""
 
 
 def layers_to_keep(
@@ -167,3 +185,99 @@ def describe_kept(layers: Sequence[LayerToKeep], resume: str) -> list[str]:
         f"no layer is kept for a next attempt (refresh.resume: auto): writing layer {last.layer}"
         f" takes about {last.seconds:.1f} s, computing again {last.saved_seconds:.1f} s"
     ]
+
+
+def digest_bytes(plan: Plan, size: GraphSize) -> int:
+    """Bytes of what is kept of each node: digests of its id, its features and its in-edges of each
+    relation, and the degrees that the program multiplies neighbours' rows by."""
+    program = plan.program
+    counted = {
+        step.own_edges.relation
+        for step in program.steps
+        if step.own_edges is not None and any(end == "out" for end, _ in step.degrees_read)
+    }
+    out = sum(size.nodes[ends_of(name)[0]] for name in counted)
+    kinds = kinds_read(program, dict.fromkeys(program.relations, True))
+    factors = sum(size.nodes[kind.node_type] for kind in kinds)
+    with_features = sum(size.nodes[of] for of in program.inputs)
+    in_edges = sum(size.nodes[ends_of(name)[1]] for name in program.relations)
+    digests = DIGEST_BYTES * (sum(_nodes(plan, size)) + with_features + in_edges)
+    return digests + _DEGREE_BYTES * out + FLOAT_BYTES * factors
+
+
+def digest_memory(plan: Plan, size: GraphSize) -> float:
+    """Bytes of a worker beside the graph, at the peak of making and comparing digests."""
+    nodes = _nodes(plan, size)
+    own = digest_bytes(plan, size) / size.grid.workers
+    edges = max((size.edges[name] for name in plan.program.relations), default=0)
+    digesting = min(_DIGESTED_EDGES, edges / size.grid.workers) * _EDGE_BYTES
+    comparing = max(nodes) * _COMPARED_BYTES
+    return own + sum(nodes) * 8 + max(digesting, comparing)
+
+
+def _nodes(plan: Plan, size: GraphSize) -> list[int]:
+    """Nodes of each type of the program."""
+    return [size.nodes[of] for of in dict.fromkeys(plan.program.types.values())]
+
+
+def excerpt_memory(plan: Plan, graph: PlannedGraph, *, rounded: bool, tolerant: bool) -> int:
+    """Bytes of a worker beside those of a run of all rows, where it takes over kept ones.
+
+    0 of a plan that takes over none.
+
+    Args:
+        rounded: rows that are only read over edges are held as bfloat16.
+        tolerant: with a tolerance, exact rows are kept beside those of the first layer, and
+            distances for every node.
+    """
+    target = plan.target
+    if target.spills_graph or why_whole(plan, sampled=target.sampled):
+        return 0
+    if target.panel:
+        nodes, sets = sum(graph.size.nodes.values()), len(plan.program.steps) + ID_BYTES
+        far = _DISTANCE_BYTES if tolerant else 0
+        return nodes * (sets + far) + graph.edges * _KEPT_EDGE_BYTES // graph.size.grid.graph
+    size, tensors, before = graph.size, 0, _feature_bytes(plan, graph)
+    ends = boundaries(plan)
+    exact = kept_bytes(plan, size, ends[:1], rounded=rounded) if tolerant else 0
+    distances = sum(size.nodes.values()) * _DISTANCE_BYTES if tolerant and ends else 0
+    for end in (*ends, results_of(plan)):
+        kept = kept_bytes(plan, size, [end], rounded=rounded)
+        # Some rows of what a part reads, and all rows of what it makes, as they were kept.
+        tensors, before = max(tensors, before + kept), kept
+    largest = max(size.edges.values(), default=0)
+    edges = largest * _CUT_BYTES + graph.edges * _KEPT_EDGE_BYTES
+    return (tensors + exact) // size.grid.workers + distances + edges // size.grid.graph
+
+
+def excerpt_bytes(part: Part, size: GraphSize, edges: Mapping[tuple[int, str], int]) -> int:
+    """Bytes of a worker for the tensors and graphs of some rows alone, at their peak.
+
+    Args:
+        part: of a plan in which features are in order.
+        size: the nodes of the rows, on as many workers as there are; the edges of a relation are
+            those of the layer that has the most.
+        edges: layer and relation -> edges that a worker has of the rows.
+    """
+    plan = part.plan
+    read = [
+        of
+        for of, name in plan.program.inputs.items()
+        if plan.last_reads.get(name, -1) >= part.first
+    ]
+    dry = DryRun(plan.program, size, read)
+    dry.run(part.ops, part.starts)
+    cut = max(edges.values(), default=0) * _CUT_BYTES
+    # Features of edges are in memory twice while they are taken from parts of the graph.
+    values = sum(
+        2 * count * plan.program.edge_needs(relation).features
+        for (_, relation), count in edges.items()
+    )
+    beside = sum(edges.values()) * _EXCERPT_EDGE_BYTES + values * FLOAT_BYTES
+    return int(dry.peak) + beside + cut
+
+
+def _feature_bytes(plan: Plan, graph: PlannedGraph) -> int:
+    program = plan.program
+    values = (graph.size.nodes[of] * program.widths[name] for of, name in program.inputs.items())
+    return sum(values) * FLOAT_BYTES

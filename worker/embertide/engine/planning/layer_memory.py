@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from embertide.engine.planning.graph import PlannedGraph, PlannedRelation
 from embertide.engine.planning.spilled import spilled_costs
 from embertide.engine.planning.spilled_graph import spilled_graph
-from embertide.engine.planning.tensors import tensor_peak
-from embertide.footprint import ID_BYTES, Size
+from embertide.footprint import ID_BYTES, GraphSize, Size
+from embertide.program.plans.layouts import with_placed
 from embertide.program.plans.plan import Plan
 from embertide.program.steps.base import Step
+from embertide.program.steps.dry_run import DryRun
 from embertide.program.steps.program import Program
 
 _BUILDING_BYTES = 1 / 7
@@ -233,3 +234,22 @@ def _pairs(graph: PlannedGraph, program: Program, together: tuple[str, ...]) -> 
         edge = size.index_bytes + relation.weight_bytes + _POSITION_BYTES * placed
         blocks += edge * size.edges / size.workers
     return blocks
+
+
+def tensor_peak(
+    plan: Plan,
+    size: GraphSize,
+    *,
+    placed: Collection[str],
+    building: dict[str, float],
+    block: dict[str, float],
+) -> float:
+    """Peak bytes of the tensors that are alive during the layers.
+
+    Args:
+        placed: node types whose features are in order from the start.
+        building: relation -> bytes that its layer graph takes while it is built, beyond what stays.
+        block: relation -> bytes of the blocks of a sum over features where they were loaded.
+    """
+    dry = DryRun(plan.program, size, placed, dict(building), block)
+    return dry.to_results((with_placed(plan, placed) if placed else plan).ops).peak

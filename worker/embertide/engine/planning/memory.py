@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from embertide.engine.planning.digest_memory import digest_memory
 from embertide.engine.planning.edge_memory import (
     STRING_BYTES,
     csr_bytes,
@@ -16,12 +15,24 @@ from embertide.engine.planning.edge_memory import (
     relations,
     sorting,
 )
-from embertide.engine.planning.graph import PlannedGraph, PlannedType, of_layers
+from embertide.engine.planning.graph import (
+    PlannedGraph,
+    PlannedType,
+    edge_loads,
+    node_loads,
+    of_layers,
+)
 from embertide.engine.planning.inputs import NodeSplits
+from embertide.engine.planning.keeping import digest_memory
 from embertide.engine.planning.layer_memory import layers_bytes, partition_bytes
-from embertide.engine.planning.loads import edge_loads, node_loads
-from embertide.engine.planning.spilled import SpilledCosts, spilled_costs
+from embertide.engine.planning.spilled import (
+    SpilledCosts,
+    disk_seconds,
+    link_seconds,
+    spilled_costs,
+)
 from embertide.engine.planning.spilled_graph import spilled_graph, spilled_sorting
+from embertide.facts.telemetry.estimate import PlannedSpill
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, LOCATION_BYTES, Size
 from embertide.graph.directory import LOCATED_ROWS
 from embertide.io.compare.memory import comparing_bytes, noting_bytes
@@ -401,3 +412,23 @@ def _locating(graph: PlannedGraph) -> float:
         return 0.0
     rows = max(of_type.splits.rows for of_type in graph.types.values()) / graph.size.workers
     return LOCATION_BYTES * rows + _LOCATED_ROW_BYTES * min(float(LOCATED_ROWS), rows)
+
+
+def stored_elsewhere(
+    graph: PlannedGraph, plan: Plan, fanout: Sequence[int] | None, *, gpu: bool = False
+) -> PlannedSpill:
+    """What one worker has there, and what goes there and back.
+
+    Args:
+        fanout: in-edges that each layer samples of a node; None: all of them.
+        gpu: it is in host memory, and parts of it are on a GPU; else on disk.
+    """
+    costs = planned_spill(graph, plan, fanout, gpu=gpu)
+    if gpu:
+        # Each worker has its own link.
+        seconds = link_seconds(costs.read, costs.written)
+    else:
+        seconds = disk_seconds(costs.read, costs.written) * graph.size.workers
+    moved = int(costs.disk), int(costs.read), int(costs.written)
+    how = plan.target.spills_graph, costs.largest, int(costs.memory)
+    return PlannedSpill(plan.target.panel, *moved, seconds, *how)

@@ -9,14 +9,14 @@ from embertide.engine.planning.base_version import planned_how, read_base
 from embertide.engine.planning.graph import PlannedGraph, plan_graph
 from embertide.engine.planning.inputs import Inputs, with_tables
 from embertide.engine.planning.keeping import kept_sizes, unfit_to_keep
-from embertide.engine.planning.publishing import published
+from embertide.engine.planning.publishing import published, target_of_job
 from embertide.engine.planning.room import room_notes
-from embertide.engine.planning.target import target_of_job
 from embertide.engine.planning.unchanged import change_since
 from embertide.errors import EmbertideError
 from embertide.facts.telemetry.estimate import Estimate
 from embertide.facts.telemetry.format import human_bytes
 from embertide.io.storage.protocol import Storage
+from embertide.io.versions.catalog import latest
 from embertide.program.plans.passes import make_plan
 from embertide.program.plans.plan import Plan
 from embertide.program.steps.program import Program
@@ -35,6 +35,7 @@ KEEPS = (
     " (refresh.keep)"
 )
 KEEPS_NONE = "no rows are kept for the run that follows (refresh.keep): {why}"
+_NOTE = "the delta has at most about {most}, where every row moves beyond the tolerance; {last}"
 
 
 def next_version_notes(
@@ -81,3 +82,23 @@ def _kept(job: EmbeddingJob, plan: Plan, graph: PlannedGraph, unfit: str) -> lis
         return [KEEPS_NONE.format(why=unfit)]
     sizes = kept_sizes(job, plan, graph)
     return [KEEPS.format(**{name: human_bytes(of) for name, of in sizes.items()})]
+
+
+def delta_notes(storage: Storage, job: EmbeddingJob, output_bytes: int) -> list[str]:
+    """A note on the size of the delta, beside that of the current version; [] without deltas."""
+    if job.spec.output.delta is None:
+        return []
+    last = _last(storage, job.spec.published_uri)
+    return [_NOTE.format(most=human_bytes(output_bytes), last=last)]
+
+
+def _last(storage: Storage, output_uri: str) -> str:
+    try:
+        info = latest(storage, output_uri)
+    except EmbertideError:
+        return "there is none before the first version"
+    types = [] if info.comparison is None else info.comparison.types
+    sizes = [of_type.delta for of_type in types if of_type.delta is not None]
+    if not sizes or any(size.why for size in sizes):
+        return f"{info.version} has none"
+    return f"that of {info.version} has {human_bytes(sum(size.size for size in sizes))}"

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 from embertide.engine.planning.matching import match_types
 from embertide.errors import ModelError
+from embertide.program.plans.plan import Target
 from embertide.program.steps import Program
+from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.result_names import UNNAMED, name_of, names_in, node_type_of, result_key
 
@@ -139,3 +141,25 @@ def _only_result(keys: Iterable[str], result: str | None, model: str) -> str:
             " --result"
         )
     return by_name[result]
+
+
+def target_of_job(
+    job: EmbeddingJob,
+    grid: GridShape,
+    *,
+    in_place: bool = False,
+    panel: int = 0,
+    spills_graph: bool = False,
+) -> Target:
+    """The job's program on a grid.
+
+    Args:
+        in_place, panel, spills_graph: see :class:`Target`.
+    """
+    return Target(
+        grid=grid,
+        in_place=in_place,
+        sampled=job.spec.inference.fanout != "full",
+        panel=panel,
+        spills_graph=spills_graph,
+    )

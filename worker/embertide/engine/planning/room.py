@@ -9,8 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from embertide.engine.planning.base_version import kept_key, planned_how, read_base
-from embertide.engine.planning.inputs import Inputs
-from embertide.engine.planning.layer_key import layer_key
+from embertide.engine.planning.inputs import Inputs, layer_key
 from embertide.errors import EmbertideError
 from embertide.facts.telemetry.estimate import Estimate
 from embertide.facts.telemetry.format import human_bytes

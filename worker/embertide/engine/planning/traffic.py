@@ -11,12 +11,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from embertide.engine.planning.graph import PlannedGraph, of_layers
-from embertide.engine.planning.loads import NodeLoads, edge_loads, node_loads
+from embertide.engine.planning.graph import (
+    NodeLoads,
+    PlannedGraph,
+    edge_loads,
+    node_loads,
+    of_layers,
+)
 from embertide.engine.planning.memory import TABLE_CHUNK_BYTES
 from embertide.engine.planning.model_tables import TableSplit
-from embertide.engine.planning.tensors import tensor_moves
-from embertide.engine.planning.traffic_sums import TrafficSums
+from embertide.facts.telemetry.recorder import Key, RelationLabels
 from embertide.facts.telemetry.report import PlannedTraffic
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, GraphSize, Size
 from embertide.graph.directory import LOCATED_ROWS
@@ -37,6 +41,7 @@ from embertide.graph.moves import (
 from embertide.graph.views import EdgeView
 from embertide.kernels.spilled_sort import part_edges
 from embertide.program.plans.plan import Plan
+from embertide.program.steps.dry_run import DryRun
 from embertide.program.steps.program import Program
 
 Fanout = Sequence[int] | None
@@ -58,8 +63,57 @@ def planned_traffic(graph: PlannedGraph, plan: Plan, fanout: Fanout) -> list[Pla
     return traffic.sums.traffic()
 
 
+def tensor_moves(plan: Plan, size: GraphSize) -> list[Move]:
+    """What moves between several workers during the layers, in order."""
+    return DryRun(plan.program, size).to_results(plan.ops).moves
+
+
 def _rounds(items: float, most: int) -> int:
     return math.ceil(items / most)
+
+
+class _Sums:
+    """Bytes and messages of a mean worker."""
+
+    def __init__(self) -> None:
+        self._sums: dict[Key, tuple[float, float, float]] = {}
+        self._labels = RelationLabels()
+
+    def add(
+        self,
+        axis: str,
+        primitive: str,
+        layer: int,
+        sent: float,
+        messages: float,
+        *relations: str,
+        fewest: float | None = None,
+    ) -> None:
+        """Count bytes and messages, for some relations.
+
+        Args:
+            fewest: messages where as many groups as may be travel in one.
+        """
+        key = axis, primitive, layer, self._labels.of(*(relations or ("",)))
+        more = sent, messages, messages if fewest is None else fewest
+        before = self._sums.get(key, (0.0, 0.0, 0.0))
+        self._sums[key] = before[0] + more[0], before[1] + more[1], before[2] + more[2]
+
+    def traffic(self) -> list[PlannedTraffic]:
+        """All that moves, rounded up; nothing that is zero."""
+        return [
+            PlannedTraffic(
+                axis,
+                primitive,
+                layer,
+                _whole(sent),
+                _whole(messages),
+                relation,
+                _whole(fewest) if fewest < messages else None,
+            )
+            for (axis, primitive, layer, relation), (sent, messages, fewest) in self._sums.items()
+            if sent
+        ]
 
 
 @dataclass
@@ -76,7 +130,7 @@ class _Traffic:
     program: Program
     fanout: Fanout
     spills: bool = False
-    sums: TrafficSums = field(default_factory=TrafficSums)
+    sums: _Sums = field(default_factory=_Sums)
     counted: set[tuple[object, ...]] = field(default_factory=set)
     uses: Counter[tuple[str, str]] = field(default_factory=Counter)
 
@@ -344,3 +398,7 @@ class _Traffic:
         self.sums.add("world", "ids", -1, ids, others * (1 + readers), *names)
         row = size.row_bytes * move.width / size.feature
         self._groups(size, ("world", "features", layer), names, sources, row)
+
+
+def _whole(value: float) -> int:
+    return math.ceil(round(value, 3))

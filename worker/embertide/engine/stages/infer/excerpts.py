@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import torch
 
-from embertide.engine.planning.excerpt_memory import excerpt_bytes
+from embertide.engine.planning.keeping import excerpt_bytes
 from embertide.engine.stages.infer.excerpt import Excerpt, excerpt_of
 from embertide.engine.stages.infer.loop import Engine
 from embertide.engine.stages.infer.store import RowStore
