@@ -23,7 +23,7 @@ from embertide.facts.telemetry.recorder import CountingRecorder
 from embertide.graph import attention, gemm
 from embertide.graph.arriving import tile_operand
 from embertide.graph.directory import look_up_ascending
-from embertide.graph.edge_chunks import EdgeChunk
+from embertide.graph.edge_log import EdgeChunk
 from embertide.graph.exchange import Channel, Exchange
 from embertide.graph.finding import find_sources
 from embertide.graph.landing import land, loaded_operand

@@ -13,7 +13,7 @@ import torch
 from embertide.facts.telemetry.memory import allocated_bytes
 from embertide.facts.telemetry.recorder import CountingRecorder
 from embertide.facts.telemetry.report import Traffic
-from embertide.graph import batches
+from embertide.graph import landing_in_place
 from embertide.graph.directory import look_up, look_up_in_place
 from embertide.graph.exchange import Exchange
 from embertide.graph.in_place import SPAN_ROWS, WindowRows, shared
@@ -126,7 +126,7 @@ def test_features_are_summed_where_they_were_loaded(grid: tuple[int, int]) -> No
 def _land(exchange: Exchange) -> list[float]:
     """Largest differences of landing in place: as rows, as a tile, and added to what is there."""
     # So that there are several pieces of each kind.
-    batches.LANDED_ROWS = 3
+    landing_in_place.LANDED_ROWS = 3
     world, grid = exchange.channel("world", "test"), exchange.grid
     ranges = RowRanges((0, *range(8, 8 * grid.graph, 8), 8 * grid.graph + 5), grid.feature)
     generator = torch.Generator().manual_seed(3)

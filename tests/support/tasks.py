@@ -21,7 +21,7 @@ from embertide.engine.stages.sample import sample_layer
 from embertide.errors import OutputError
 from embertide.facts.telemetry.recorder import Label, NullRecorder
 from embertide.facts.telemetry.self_check import SelfCheck
-from embertide.graph import gemm, id_rounds, idmap, shuffle
+from embertide.graph import gemm, idmap, shuffle
 from embertide.graph.exchange import Exchange
 from embertide.graph.idmap import HashedIds
 from embertide.graph.transports.network import Network, Transfer
@@ -332,7 +332,7 @@ def map_ids(
     exchange: Exchange, names: list[Any], kind: str, probes: list[Any]
 ) -> tuple[list[Any], np.ndarray, np.ndarray]:
     """Ids and keys of our sub-range of an even cut, and the dense ids of the probes."""
-    idmap.ROUND_IDS = id_rounds.ROUND_IDS = 3  # so small that there are many rounds
+    idmap.ROUND_IDS = 3  # so small that there are many rounds
     ids = _hashed(exchange, names, kind)
     grid = exchange.grid
     ranges = RowRanges(tuple(even_bounds(len(names), grid.graph)), grid.feature)

@@ -34,7 +34,7 @@ from embertide.engine.stages.infer import (
     infer,
 )
 from embertide.facts.telemetry.self_check import SelfCheck
-from embertide.graph.edge_chunks import EdgeChunk
+from embertide.graph.edge_log import EdgeChunk
 from embertide.graph.exchange import Exchange
 from embertide.graph.node_ids import DenseIds
 from embertide.graph.shuffle import Edges

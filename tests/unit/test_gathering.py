@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from embertide.program.plans.order import gather_needs
 from embertide.program.plans.passes import make_plan
-from embertide.program.plans.shared_rows import gather_needs
 from embertide.program.steps import Attend, PairAttend, Program, Step
 from tests.support import hetero_cases_pyg
 from tests.support.hetero_case import shaken

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from embertide.cli.tables import print_estimate, print_report
 from embertide.engine.planning.duration import basis, seconds_range, start_range, work_of
-from embertide.engine.planning.grids import grids_to_compare
+from embertide.engine.planning.estimate import grids_to_compare
 from embertide.engine.planning.sizing import (
     BESIDE_BYTES,
     IMPORTS_BYTES,

@@ -11,8 +11,7 @@ from embertide.facts.telemetry.recorder import NullRecorder
 from embertide.graph.exchange import Exchange
 from embertide.grid import Grid, RowRanges
 from embertide.layouts import Loaded
-from embertide.program.plans.checking import check
-from embertide.program.plans.layouts import with_placed
+from embertide.program.plans.layouts import check, with_placed
 from embertide.program.plans.passes import make_plan
 from embertide.program.plans.plan import Plan, Target
 from embertide.program.steps import Activation, Aggregate, Combine, Linear, Program

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from embertide.program.plans.checking import check
 from embertide.program.plans.fuse import fuse
+from embertide.program.plans.layouts import check, mark_phases
 from embertide.program.plans.passes import make_plan
-from embertide.program.plans.phases import mark_phases
 from embertide.program.plans.plan import Plan, Target
 from embertide.program.plans.summary import summarise_plan
 from embertide.program.steps import (
@@ -28,7 +27,7 @@ from embertide.program.steps import (
     SizeNorm,
 )
 from embertide.program.steps.base import KINDS, EdgeStep
-from embertide.program.steps.reach import Reach
+from embertide.program.steps.op import Reach
 from embertide.spec.grid import GridShape
 from tests.support import sharing_programs
 from tests.support.catalogue import catalogue

@@ -13,8 +13,8 @@ from embertide.errors import ModelError
 from embertide.footprint import GraphSize
 from embertide.graph.moves import Landing
 from embertide.models.reference import run_typed_reference
+from embertide.program.plans.order import narrow_scores
 from embertide.program.plans.passes import make_plan
-from embertide.program.plans.scores import narrow_scores
 from embertide.program.steps import HeadDot, Linear, Program
 from embertide.program.steps.heads import fold_heads
 from embertide.program.steps.shapes import Shapes

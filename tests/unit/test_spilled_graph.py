@@ -13,11 +13,9 @@ import torch
 from embertide.engine.stages.sample import sample_layer
 from embertide.errors import StorageError
 from embertide.graph import edge_log
-from embertide.graph.edge_chunks import EdgeChunk
-from embertide.graph.edge_log import EdgeLog
-from embertide.graph.finding import range_places
-from embertide.graph.out_degrees import count_sources
-from embertide.graph.rounds import share_rounds
+from embertide.graph.edge_log import EdgeChunk, EdgeLog
+from embertide.graph.finding import range_places, share_rounds
+from embertide.graph.graph import count_sources
 from embertide.graph.sources import Sources
 from embertide.grid import Axis
 from embertide.kernels import spilled_sort

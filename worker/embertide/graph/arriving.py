@@ -19,11 +19,9 @@ from itertools import islice
 import torch
 
 from embertide.footprint import FLOAT_BYTES
-from embertide.graph.buffers import Buffers
-from embertide.graph.exchange import Channel
+from embertide.graph.exchange import Buffers, Channel, Pending
 from embertide.graph.ghosts import GhostSources, ghosts_of
 from embertide.graph.in_place import shared
-from embertide.graph.pending import Pending
 from embertide.graph.sources import Sources
 from embertide.kernels.ghosts import on_ghosts
 from embertide.kernels.rows import gather_rows

@@ -11,6 +11,7 @@ import torch
 
 from embertide.graph.exchange import Channel
 from embertide.graph.in_place import WindowRows, shared
+from embertide.graph.node_ids import Dense
 from embertide.grid import RowRanges
 from embertide.kernels.counting import count_outside
 from embertide.kernels.csr import id_type
@@ -30,7 +31,7 @@ def look_up(
 
     Args:
         channel: of the world axis.
-        values: [N/(P*M)] or [N/(P*M), k] of our sub-range's nodes, on the CPU.
+        values: [N/(P*M)] or [N/(P*M), k] of our sub-range's nodes.
         nodes: [n] dense ids, any order.
     """
     order, counts, rows = split_by_owner(nodes, ranges.workers)
@@ -58,8 +59,25 @@ def _answers(
     channel: Channel, values: torch.Tensor, questions: Sequence[torch.Tensor]
 ) -> torch.Tensor:
     """The owners' rows of the values that each is asked for, in the order of the owners."""
-    asked = channel.all_to_all(questions)
-    return torch.cat(channel.all_to_all([values.index_select(0, rows) for rows in asked]))
+    asked, staging = channel.all_to_all(questions), channel.staging
+    found = [values[staging.indices(rows.long(), values)] for rows in asked]
+    return torch.cat(channel.all_to_all([staging.download(rows) for rows in found]))
+
+
+def fetch_rows(
+    channel: Channel, ranges: RowRanges, rows: torch.Tensor, wanted: Dense
+) -> torch.Tensor:
+    """[n, D] on the CPU: the rows of some nodes, in their order, as :func:`look_up` gives them.
+
+    Each row is sent once to a worker, however often it is wanted. Collective: every rank must call.
+
+    Args:
+        rows: [N/(P*M), D] those of our sub-range.
+        wanted: [n] dense ids; repeated ones are allowed.
+    """
+    nodes, places = np.unique(wanted, return_inverse=True)
+    found = look_up_ascending(channel, ranges, rows, torch.from_numpy(nodes))
+    return found[torch.from_numpy(places.reshape(-1))]
 
 
 def look_up_in_place(

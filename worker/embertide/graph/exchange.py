@@ -16,18 +16,19 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from embertide.facts.telemetry.memory import count_shared
 from embertide.facts.telemetry.recorder import Label, Recorder, RelationLabels, computing
 from embertide.graph.merging import Merging
 from embertide.graph.objects import gather_objects
-from embertide.graph.pending import Pending
 from embertide.graph.transports.direct import Link
 from embertide.graph.transports.meeting import meet
 from embertide.graph.transports.network import Network, Transfer
 from embertide.grid import Axis, AxisName, Grid
 from embertide.kernels import memory
+from embertide.kernels.memory import empty_as
 from embertide.kernels.staging import Staging
 from embertide.spec.grid import GridShape
 
@@ -268,3 +269,80 @@ class Channel:
         """
         gathered = self.all_gather(values.cpu().reshape(1, -1))
         return torch.cat(gathered).sum(0).reshape(values.shape)
+
+
+class Pending:
+    """Transfers in flight; what is sent stays alive until it has left."""
+
+    def __init__(
+        self,
+        sends: list[Any],
+        receives: list[Any],
+        buffers: list[torch.Tensor],
+        recorder: Recorder,
+        label: Label,
+    ) -> None:
+        self._sends, self._receives, self._buffers = sends, receives, buffers
+        self._recorder, self._label = recorder, label
+
+    def received(self) -> None:
+        """Block until everything has been received. What is sent must still not change."""
+        arriving, self._receives = self._receives, self._wait_for(self._receives)
+        self._count_arrival(arriving)
+
+    def wait(self) -> None:
+        """Block until everything has been received and sent."""
+        arriving, both = self._receives, [*self._receives, *self._sends]
+        self._receives = self._sends = self._wait_for(both)
+        self._count_arrival(arriving)
+        self._buffers = []
+
+    def _count_arrival(self, receives: list[Any]) -> None:
+        if receives:
+            self._recorder.arrived(self._label)
+
+    def _wait_for(self, works: list[Any]) -> list[Any]:
+        start = time.perf_counter()
+        for work in works:
+            work.wait()
+        if works:
+            self._recorder.waited(self._label, time.perf_counter() - start)
+        return []
+
+
+class Buffers:
+    """``count`` flat buffers that are used in turn, since fresh pages cost more than what is written
+    to them; with a count of 0, a new one each time.
+
+    Args:
+        like: has their dtype and device.
+    """
+
+    def __init__(self, count: int, like: torch.Tensor) -> None:
+        self._held = [like.new_empty(0)] * count
+        self._like = like
+
+    def take(self, number: int, values: int) -> torch.Tensor:
+        """[values] of buffer ``number`` modulo their count, which grows where it is too small."""
+        if not self._held:
+            return empty_as(self._like, values)
+        at = number % len(self._held)
+        if self._held[at].numel() < values:
+            self._held[at] = empty_as(self._like, values)
+        return self._held[at][:values]
+
+
+def any_rank(exchange: Exchange, rows: torch.Tensor, primitive: str) -> torch.Tensor:
+    """[N] bool, what any rank has set of [N] bool. Collective: every rank must call.
+
+    Sends N / 8 bytes to each of the other ranks.
+
+    Args:
+        primitive: under which the transfers are counted.
+    """
+    if exchange.grid.world == 1:
+        return rows
+    packed = torch.from_numpy(np.packbits(rows.numpy()))
+    every = exchange.channel("world", primitive).all_gather(packed)
+    joined = np.bitwise_or.reduce([some.numpy() for some in every])
+    return torch.from_numpy(np.unpackbits(joined, count=len(rows)).astype(bool))

@@ -18,12 +18,10 @@ from collections.abc import Iterator
 import torch
 
 from embertide.footprint import FLOAT_BYTES
-from embertide.graph.buffers import Buffers
-from embertide.graph.exchange import Channel
+from embertide.graph.exchange import Buffers, Channel, Pending
 from embertide.graph.ghosts import GhostRanges, ghosts_of
 from embertide.graph.in_place import shared
 from embertide.graph.moves import Conversion
-from embertide.graph.pending import Pending
 from embertide.grid import Axis, ColumnSlices, RowRanges
 from embertide.kernels.epilogue import Epilogue
 from embertide.kernels.ghosts import on_ghosts

@@ -14,10 +14,9 @@ from typing import Literal, Protocol
 import numpy as np
 import torch
 
-from embertide.graph.exchange import Exchange
+from embertide.graph.exchange import Channel, Exchange
 from embertide.graph.finding import find_sources
-from embertide.graph.in_place import WindowRows
-from embertide.graph.out_degrees import add_at_sources, count_sources
+from embertide.graph.in_place import WindowRows, shared
 from embertide.graph.sources import (
     LoadedHolders,
     RangeHolders,
@@ -28,7 +27,7 @@ from embertide.graph.sources import (
 from embertide.graph.views import EdgeNeeds, EdgeView, Loops
 from embertide.grid import Axis, RowRanges
 from embertide.kernels.block import Block
-from embertide.kernels.counting import add_weights, row_lengths, row_sums
+from embertide.kernels.counting import add_weights, count_values, row_lengths, row_sums
 from embertide.kernels.csr import Csr, more_loops, new_loops, single_loops, without_loops
 from embertide.kernels.edge_features import (
     LoopFill,
@@ -45,6 +44,9 @@ from embertide.kernels.spilled_csr import (
     SpilledValues,
     in_memory,
 )
+
+Add = Callable[[AnyBlock, torch.Tensor], None]
+"""Adds what a block's non-zeros have to their sources."""
 
 
 class Degrees(Protocol):
@@ -336,3 +338,57 @@ def looped(csr: Csr, view: EdgeView) -> Csr:
         return without_loops(csr)
     add = {"single": single_loops, "replace": new_loops, "more": more_loops}[view.loops]
     return add(csr, view.loop_weight)
+
+
+def count_sources(block: AnyBlock, to: torch.Tensor) -> None:
+    """Add one for each non-zero."""
+    for _, part in block.each():
+        count_values(part.indices, to)
+
+
+def add_at_sources(
+    channel: Channel, sources: Sources, rows: int, kind: torch.dtype, add: Add
+) -> torch.Tensor:
+    """[rows] what the edges to anywhere add up to at each of our rows as a source.
+
+    Each rank adds up what its own non-zeros have, and sends the sums of remote sources to their
+    holders: one number per unique remote row.
+
+    Collective: every rank of the sources' axis must call.
+
+    Args:
+        rows: of ours.
+        kind: of a sum, 4 bytes.
+    """
+    if sources.window is not None:
+        return _in_place(channel, sources, sources.window, kind, add)
+    degree = torch.zeros(rows, dtype=kind, device=channel.device)
+    add(sources.local, degree)
+    by_slot = degree.new_zeros(sources.unique)
+    sent: dict[int, list[torch.Tensor]] = {i: [] for i in sources.requests}
+    for number in range(len(sources.remote)):
+        of_group = by_slot[slice(*sources.group(number))]
+        add(sources.non_zeros(number), of_group)
+        for i, start, stop in sources.incoming(number, number + 1):
+            sent[i].append(of_group[start:stop])
+    received = {i: degree.new_empty(len(r.rows)) for i, r in sources.requests.items()}
+    channel.start(
+        [(i, torch.cat([degree.new_empty(0), *parts])) for i, parts in sent.items()],
+        list(received.items()),
+    ).wait()
+    for i, request in sources.requests.items():
+        degree.index_add_(0, request.rows, received[i])
+    return degree
+
+
+def _in_place(
+    channel: Channel, sources: Sources, window: WindowRows, kind: torch.dtype, add: Add
+) -> torch.Tensor:
+    """As :func:`add_at_sources`, of what the ranks of one host have added up themselves."""
+    own = torch.zeros((window.end, 1), dtype=kind)
+    add(sources.local, own[:, 0])
+    rows, others = window.slice(channel.axis.index), channel.axis.size - 1
+    channel.read_in_place((rows.stop - rows.start) * others * own.element_size())
+    with shared(channel, [own]) as (seen,):
+        parts = [seen.of(i, 1)[rows, 0] for i in range(channel.axis.size)]
+        return torch.stack(parts).sum(0, dtype=kind)

@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import accumulate
 
+import numpy as np
 import torch
 
 from embertide.graph.arriving import Operand, Pick
-from embertide.graph.batches import count_batches
-from embertide.graph.buffers import Buffers
-from embertide.graph.exchange import Channel
+from embertide.graph.exchange import Buffers, Channel, Pending
 from embertide.graph.ghosts import ghosts_of, landed_ghosts
-from embertide.graph.pending import Pending
+from embertide.graph.landing_in_place import few
 from embertide.grid import ColumnSlices, RowRanges
 from embertide.kernels.ghosts import on_ghosts
 from embertide.kernels.memory import as_type, empty_as
@@ -123,7 +122,7 @@ def land(
             put_rows(out, channel.staging.upload(loaded.ids[batch]), values)
         return Shard(layout, out, width)
     copies = channel.axis.size // (len(bounds) - 1)
-    counts = count_batches(loaded.ids, bounds, batch_rows, rounds).repeat_interleave(copies, 1)
+    counts = _count_batches(loaded.ids, bounds, batch_rows, rounds).repeat_interleave(copies, 1)
     scatter = _Scatter(channel, slices, copies, counts, out)
     for number, batch in enumerate(batches):
         # Once more, since order and rows of all batches would take 16 bytes for each row.
@@ -132,6 +131,24 @@ def land(
         scatter.post(number, result, *map(channel.staging.upload, (order, rows)))
     scatter.finish()
     return Shard(layout, out, width)
+
+
+def _count_batches(
+    ids: torch.Tensor, bounds: tuple[int, ...], rows: int, rounds: int
+) -> torch.Tensor:
+    """[rounds, owners] int64: how many rows of each batch each owner gets.
+
+    Args:
+        ids: [n] dense ids of the loaded rows, as loaded.
+        bounds: [owners + 1] of the owners' ranges of nodes.
+        rows: of a batch.
+        rounds: of the worker that loaded most.
+    """
+    counts = np.zeros((rounds, len(bounds) - 1), np.int64)
+    for batch, loaded in zip(counts, ids.split(rows), strict=False):
+        for some in few([loaded]):
+            batch += split_by_owner(some, bounds)[1]
+    return torch.from_numpy(counts)
 
 
 def put_rows(out: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> None:

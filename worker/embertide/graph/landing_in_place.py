@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from embertide.footprint import LOCATION_BYTES
-from embertide.graph.batches import LANDED_ROWS, few
 from embertide.graph.exchange import Channel
 from embertide.graph.ghosts import ghosts_of, landed_ghosts
 from embertide.graph.in_place import SharedTensor, WindowRows, shared
@@ -29,6 +28,11 @@ from embertide.kernels.memory import empty_as
 from embertide.kernels.rows import gather_rows
 from embertide.kernels.spmm import reduce_linear
 from embertide.layouts import Layout, Loaded, Shard
+
+LANDED_ROWS = 1 << 18
+"""Rows that are located, read and counted at a time."""
+_PLACE_BYTES = 32
+"""A row that is read in place: where it was loaded, and in int64 the row to be read."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,6 @@ class RowProduct:
         """Some columns of the result."""
         bias = None if self.last.bias is None else self.last.bias[part]
         return RowProduct(self.weight[part], replace(self.last, bias=bias))
-
-
-_PLACE_BYTES = 32
-"""A row that is read in place: where it was loaded, and in int64 the row to be read."""
 
 
 def _land_ghosts_in_place(
@@ -137,6 +137,12 @@ def _count(channel: Channel, places: Sequence[torch.Tensor], own_rows: int, row_
     remote = sum(count_outside(some[:, 0], me, me + 1) for some in few(places))
     others = sum(map(len, places)) - own_rows
     channel.read_in_place(remote * row_bytes + others * LOCATION_BYTES)
+
+
+def few(parts: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
+    """The parts' rows, in order, ``LANDED_ROWS`` at a time."""
+    for part in parts:
+        yield from part.split(LANDED_ROWS)
 
 
 def rows_at(

@@ -1,6 +1,6 @@
-"""The nodes of a type and the two directions of their ids; ids that are dense already.
+"""The nodes of a type, the two directions of their ids, and inputs whose rows name two of them.
 
-Ids that are not are in :mod:`embertide.graph.idmap`.
+Ids that are not dense already are in :mod:`embertide.graph.idmap`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from embertide.kernels.hashing import Words
 from embertide.kernels.ids import Ids
 from embertide.kernels.memory import empty
 from embertide.kernels.pages import Pages
+from embertide.spec.edges import EdgeInput
+from embertide.spec.nodes import NodeInput
 
 Dense = npt.NDArray[np.signedinteger[Any]]
 """Ids 0..N-1, int32 or int64."""
 T = TypeVar("T")
+Mask = npt.NDArray[np.bool_]
 
 
 class NodeIds(Protocol):
@@ -93,3 +96,52 @@ class DenseIds:
     def digest(self) -> Words:
         """Nothing: their number says which ids there are."""
         return np.zeros(2, np.uint64)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """An edge type and the nodes that its edges lead from and to; K features of each edge.
+
+    Attributes:
+        categories: columns of the features that hold whole numbers below the one beside each.
+        only: [N] bool of either end: edges into or out of these nodes alone are kept; None: all.
+    """
+
+    edge: EdgeInput
+    sources: Nodes
+    destinations: Nodes
+    features: int = 0
+    categories: Sequence[tuple[int, int]] = ()
+    only: tuple[Mask, Mask] | None = None
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Nodes of either end."""
+        return self.sources.ids.count, self.destinations.ids.count
+
+    @property
+    def collective(self) -> bool:
+        """Whether ids are looked up together: every rank must call."""
+        return self.sources.ids.collective or self.destinations.ids.collective
+
+
+class Nodes(Protocol):
+    """A node type, as edges need it."""
+
+    @property
+    def node(self) -> NodeInput:
+        """What the manifest says of it."""
+
+    @property
+    def ids(self) -> NodeIds:
+        """Its ids."""
+
+
+def described(nodes: Nodes) -> str:
+    """For messages: which nodes of a type there are."""
+    node, count = nodes.node, nodes.ids.count
+    named = f"{count:,} nodes of type {node.name!r}"
+    if node.ids == "dense":
+        return f"{named}, 0 to {count - 1}"
+    more = " and its features" if node.table and node.features else ""
+    return f"{named}, those of {node.listed_in}{more}"

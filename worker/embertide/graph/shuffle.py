@@ -18,10 +18,8 @@ import torch
 
 from embertide.errors import GridError
 from embertide.facts.telemetry.omissions import DroppedEdges
-from embertide.graph.edge_chunks import EdgeChunk, StoredChunk
-from embertide.graph.edge_log import EdgeLog
-from embertide.graph.exchange import Channel, Exchange
-from embertide.graph.pending import Pending
+from embertide.graph.edge_log import EdgeChunk, EdgeLog, StoredChunk
+from embertide.graph.exchange import Channel, Exchange, Pending
 from embertide.grid import RowRanges
 from embertide.kernels.csr import column_bits
 from embertide.kernels.edge_sort import (

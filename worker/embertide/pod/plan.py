@@ -60,7 +60,7 @@ def make_plan(files: ContainerFiles) -> PlanResult | OutputReport:
     check_output(storage, job.spec.published_uri, new_version())
     # Last, since this imports torch.
     from embertide.engine.planning.estimate import estimate_within, fitting_grid
-    from embertide.engine.planning.job_model import read_job_model
+    from embertide.engine.planning.matching import read_job_model
 
     program = read_job_model(storage, job, inputs).program()
     grid = fitting_grid(program, job, inputs, target)

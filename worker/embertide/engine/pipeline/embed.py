@@ -20,8 +20,7 @@ from embertide.engine.pipeline.compute import compute
 from embertide.engine.pipeline.prepare import Prepared, Reading, prepare
 from embertide.engine.planning.base_version import kept_key
 from embertide.engine.planning.inputs import Inputs, layer_key, list_inputs
-from embertide.engine.planning.job_model import read_job_model
-from embertide.engine.planning.matching import match_types
+from embertide.engine.planning.matching import match_types, read_job_model
 from embertide.engine.planning.publishing import chosen_result
 from embertide.engine.planning.readiness import describe, missing_inputs
 from embertide.engine.planning.unchanged import touched

@@ -16,7 +16,7 @@ import torch
 from embertide.context import RunContext
 from embertide.engine.planning.growth import Growth
 from embertide.engine.planning.inputs import Inputs
-from embertide.engine.planning.omissions import planned_omissions
+from embertide.engine.planning.matching import planned_omissions
 from embertide.engine.stages.csr import build_graph, choose_ranges
 from embertide.engine.stages.features import LoadedNodes, load_nodes, locate_features
 from embertide.engine.stages.ingest import ingest, reverse
@@ -24,8 +24,8 @@ from embertide.engine.stages.loops import LoopCount
 from embertide.engine.stages.scores import Pairs, read_pairs
 from embertide.facts.telemetry.memory import arrow_on_the_heap
 from embertide.facts.telemetry.omissions import Omissions
-from embertide.graph.ends import Ends
 from embertide.graph.exchange import Exchange
+from embertide.graph.node_ids import Ends
 from embertide.graph.shuffle import Edges
 from embertide.grid import RowRanges
 from embertide.io.readers.ids import Mask

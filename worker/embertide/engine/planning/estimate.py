@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -15,9 +16,7 @@ from embertide.engine.planning.budget import within_budget, within_container
 from embertide.engine.planning.device import device_limit, free_device_bytes, within_device
 from embertide.engine.planning.duration import basis, seconds_range, start_range, work_of
 from embertide.engine.planning.graph import PlannedGraph, plan_graph
-from embertide.engine.planning.grids import grids_to_compare, may_read_in_place
 from embertide.engine.planning.inputs import Inputs, list_inputs, with_tables
-from embertide.engine.planning.job_model import read_job_model
 from embertide.engine.planning.keeping import (
     NO_MEMORY,
     WRITING_BYTES,
@@ -26,10 +25,15 @@ from embertide.engine.planning.keeping import (
     excerpt_memory,
     layers_to_keep,
 )
-from embertide.engine.planning.matching import check_model, unread, weight_warnings
+from embertide.engine.planning.matching import (
+    check_model,
+    plan_notes,
+    read_job_model,
+    unread,
+    weight_warnings,
+)
 from embertide.engine.planning.memory import planned_gpu_memory, planned_memory, stored_elsewhere
 from embertide.engine.planning.next_version import delta_notes, next_version_notes
-from embertide.engine.planning.omissions import plan_notes
 from embertide.engine.planning.publishing import published, target_of_job
 from embertide.engine.planning.readiness import describe, missing_inputs
 from embertide.engine.planning.scoring import planned_scores
@@ -54,8 +58,10 @@ from embertide.facts.telemetry.estimate import (
 )
 from embertide.facts.telemetry.report import RelationCount, TypeCount
 from embertide.footprint import FLOAT_BYTES, ID_BYTES
+from embertide.grid import check_fits
 from embertide.io.storage.opening import open_storage
 from embertide.io.storage.protocol import Storage
+from embertide.kernels.memory import may_share
 from embertide.kernels.staging import PINNED_BYTES
 from embertide.program.plans.passes import make_plan
 from embertide.program.steps import Program
@@ -70,6 +76,7 @@ BFLOAT16 = (
 )
 _MOST_PARTITIONS = 256
 """The most workers of a grid that the manifest leaves open; more must be asked for."""
+_SHOWN = [(1, 1), (2, 1), (1, 2), (4, 1), (2, 2), (8, 1), (4, 2)]
 
 
 def estimate_job(
@@ -423,3 +430,23 @@ def _nodes(job: EmbeddingJob, inputs: Inputs) -> int:
 def _of_a_type(job: EmbeddingJob) -> str:
     """For messages about :func:`_nodes`."""
     return " of any type" if len(job.spec.input.nodes) > 1 else ""
+
+
+def grids_to_compare(chosen: GridShape, nodes: int, widths: Mapping[str, int]) -> list[GridShape]:
+    """Small grids that fit the graph and the model, and the chosen one, fewest workers first."""
+    small = [GridShape.of(graph, feature) for graph, feature in _SHOWN]
+    fitting = [grid for grid in small if grid != chosen and _fits(grid, nodes, widths)]
+    return sorted([*fitting, chosen], key=lambda grid: (grid.workers, grid.feature))
+
+
+def may_read_in_place(job: EmbeddingJob) -> bool:
+    """Whether the workers of a job read each other's tensors in place, if all are on this host."""
+    return may_share() and job.spec.workers.device == "cpu"
+
+
+def _fits(grid: GridShape, nodes: int, widths: Mapping[str, int]) -> bool:
+    try:
+        check_fits(grid, nodes, widths)
+    except GridError:
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -20,7 +21,7 @@ from embertide.engine.planning.model_tables import (
     tables_by_type,
     unread_tables,
 )
-from embertide.errors import InputError
+from embertide.errors import InputError, ObjectMissing
 from embertide.io.readers.drawn import COUNTED, IdsAlone, drawn_of, ids_alone
 from embertide.io.readers.edges import edge_feature_width, split_edges
 from embertide.io.readers.feature_schema import Drawn, FeatureSchema, feature_schema
@@ -42,6 +43,8 @@ from embertide.spec.manifest import EmbeddingJob, Input, NodeInput
 from embertide.spec.places import ObjectInput, is_pattern
 from embertide.spec.result_names import UNNAMED
 from embertide.spec.tables import TABLE_FORMATS
+
+_KINDS = ("edges", "features", "ids", "nodes")
 
 
 @dataclass(frozen=True)
@@ -545,3 +548,19 @@ def included_names(job: EmbeddingJob, fitted: Mapping[str, list[str]]) -> dict[s
         if include is not None and uri not in whole:
             patterns.setdefault(uri, []).append(include)
     return patterns
+
+
+def input_age(storage: Storage, inputs: Inputs) -> float | None:
+    """Seconds since the newest object of edges, features and nodes was written.
+
+    None where that is not known.
+    """
+    read = {item["uri"] for item in inputs.objects() if item["kind"] in _KINDS}
+    newest = 0.0
+    for uri in inputs.listings:
+        try:
+            objects = storage.scan(uri).objects
+        except ObjectMissing:
+            continue  # An optional input.
+        newest = max([newest, *(info.modified for info in objects if info.uri in read)])
+    return max(0.0, time.time() - newest) if newest else None

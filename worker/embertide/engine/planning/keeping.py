@@ -1,4 +1,4 @@
-"""Which layers a run keeps for a next attempt: what writing them takes, and what they save.
+"""What a run keeps: layers for a next attempt, rows and digests for the next run; what they take.
 
 Few attempts fail, so a layer is kept where writing it takes at most a tenth of the time that
 computing it again would: then all runs pay less than what one failed attempt in ten loses.
@@ -223,7 +223,9 @@ def _nodes(plan: Plan, size: GraphSize) -> list[int]:
 def excerpt_memory(plan: Plan, graph: PlannedGraph, *, rounded: bool, tolerant: bool) -> int:
     """Bytes of a worker beside those of a run of all rows, where it takes over kept ones.
 
-    0 of a plan that takes over none.
+    How many rows it computes is known only once the inputs are read, so all are planned for; with
+    tensors on disk rows are computed alone if they take no more than the parts of tensors that are
+    planned. 0 of a plan that takes over none.
 
     Args:
         rounded: rows that are only read over edges are held as bfloat16.

@@ -1,10 +1,14 @@
-"""A job compared with its model: node types, relations, widths, the grid."""
+"""A job compared with its model: node types, relations, widths, the grid, and what is left out."""
 
 from __future__ import annotations
 
 from embertide.engine.planning.inputs import Inputs
 from embertide.errors import InputError, ModelError
+from embertide.facts.telemetry.omissions import ONE_LOOP_COUNTS, FilledNodes, Omissions
 from embertide.grid import check_fits
+from embertide.io.storage.protocol import Storage
+from embertide.models.builtin import NodeColumns, builtin_model
+from embertide.models.read import ExportedModel, Model, read_files
 from embertide.program.steps import Program, WeightsOf
 from embertide.spec.edges import EdgeInput
 from embertide.spec.grid import GridShape
@@ -253,3 +257,76 @@ def unread(job: EmbeddingJob, program: Program) -> list[str]:
         if edge.features is not None and edge.relation in bare
     ]
     return [f"nothing needs {what}, so it is not read" for what in left]
+
+
+def read_job_model(storage: Storage, job: EmbeddingJob, inputs: Inputs) -> Model:
+    """Read the files of the job's model, or make the program of a built-in one.
+
+    Raises:
+        ObjectMissing: there is neither ``program.yaml`` nor ``model.yaml``, or no file that it
+            names.
+        ModelError: with every problem of the text, or where the weights cannot be read; or the
+            built-in model does not fit the graph.
+    """
+    model, data = job.spec.model, job.spec.input
+    if model.uri is not None:
+        return read_files(storage, model.uri)
+    columns = {
+        node.name if data.several else "": NodeColumns(
+            0 if schema is None else schema.stored,
+            schema.drawn.columns if schema is not None and schema.drawn is not None else 0,
+        )
+        for node in data.nodes
+        for schema in (inputs.by_nodes[node.name].schema,)
+    }
+    return ExportedModel(builtin_model(model, columns, data.relations))
+
+
+def planned_omissions(job: EmbeddingJob, inputs: Inputs) -> Omissions:
+    """What of a run is missing, and allowed to be: empty relations, days, rows of tables.
+
+    Args:
+        job: with those inputs alone that are read.
+    """
+    inputs_of_job = job.spec.input
+    empty = {
+        str(edge.relation): edge.location
+        for edge in inputs_of_job.edges
+        if str(edge.relation) in inputs.absent
+    }
+    read = {item.location for _, item in inputs_of_job.object_inputs}
+    days = {where: days for where, days in inputs.missing_days.items() if where in read}
+    return Omissions([], empty, days, _filled(job, inputs))
+
+
+def _filled(job: EmbeddingJob, inputs: Inputs) -> list[FilledNodes]:
+    """The node types with nodes that the model's table has no rows of."""
+    return [
+        FilledNodes(node.name, of_type.new_rows, of_type.feature_rows, node.missing)
+        for node in job.spec.input.nodes
+        if (of_type := inputs.by_nodes[node.name]).new_rows
+    ]
+
+
+def plan_notes(job: EmbeddingJob, program: Program, inputs: Inputs) -> list[str]:
+    """What a run will leave out, and what it may; a line each."""
+    job, read = narrow(job, program), match_relations(job, program)
+    by_steps = {read[name] for name in program.one_loop_relations}
+    may = [
+        f"edges of {edge.relation} whose end is not among the nodes are dropped, and the run fails"
+        f" where they are more ({edge.unknown_nodes.text})"
+        for edge in job.spec.input.edges
+        if edge.unknown_nodes is not None and edge.unknown_nodes.action == "drop"
+    ]
+    may += [
+        f"where a node has several self-loops of different weight in {edge.relation},"
+        f" {ONE_LOOP_COUNTS} (the run counts them)"
+        for edge in job.spec.input.edges
+        if edge.duplicates == "keep"
+        and not edge.removes_loops
+        and (
+            (edge.columns.weight is not None and by_steps.intersection(edge.relations))
+            or (edge.self_loops == "addRemaining" and (edge.columns.weight or edge.features))
+        )
+    ]
+    return [*planned_omissions(job, inputs).sentences, *may]

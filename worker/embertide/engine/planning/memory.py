@@ -40,8 +40,7 @@ from embertide.io.readers.pool import are_remote, readers, remote_bytes_arriving
 from embertide.io.versions.parts import MOST_WRITERS, count_parts
 from embertide.kernels.staging import PINNED_BYTES
 from embertide.program.plans.plan import Plan
-from embertide.program.selfcheck.draw import MOST_IN_EDGES, rows_to_check
-from embertide.program.selfcheck.memory import checking_bytes
+from embertide.program.selfcheck.draw import MOST_IN_EDGES, checking_bytes, rows_to_check
 from embertide.program.steps.program import Program
 from embertide.spec.result_names import node_type_of
 

@@ -1,4 +1,4 @@
-"""Which of a model's results a job publishes, and which one a command asks for."""
+"""What of a model a job publishes, where it runs, and which result a command asks for."""
 
 from __future__ import annotations
 

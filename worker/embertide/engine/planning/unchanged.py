@@ -15,8 +15,7 @@ from typing import Any
 from embertide._version import __version__
 from embertide.engine.planning.base_version import CHANGED, FULL, why_too_wrong
 from embertide.engine.planning.confirmed import Confirmed
-from embertide.engine.planning.input_age import input_age
-from embertide.engine.planning.inputs import Inputs
+from embertide.engine.planning.inputs import Inputs, input_age
 from embertide.engine.planning.sizes import ReadRows, check_least
 from embertide.errors import ObjectMissing, OutputError
 from embertide.io.storage.protocol import Storage

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from embertide.context import RunContext
-from embertide.engine.planning.input_age import input_age
-from embertide.engine.planning.inputs import Inputs
+from embertide.engine.planning.inputs import Inputs, input_age
 from embertide.facts.telemetry.comparison import Comparison
 from embertide.facts.telemetry.omissions import Omissions
 from embertide.io.compare.gate import Facts, violations

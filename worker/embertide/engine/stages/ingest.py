@@ -16,10 +16,8 @@ import pyarrow as pa
 
 from embertide.context import RunContext
 from embertide.errors import InputError
-from embertide.graph.edge_chunks import EdgeChunk
-from embertide.graph.edge_log import EdgeLog
-from embertide.graph.ends import Ends, Nodes, described
-from embertide.graph.node_ids import Dense, NodeIds
+from embertide.graph.edge_log import EdgeChunk, EdgeLog
+from embertide.graph.node_ids import Dense, Ends, NodeIds, Nodes, described
 from embertide.graph.shuffle import Edges, histogram_size
 from embertide.io.readers.edges import (
     EdgeBatch,

@@ -18,9 +18,8 @@ import torch
 
 from embertide.context import RunContext
 from embertide.errors import OutputError
-from embertide.graph.ends import Ends, described
-from embertide.graph.node_ids import Dense
-from embertide.graph.remote_rows import fetch_rows
+from embertide.graph.directory import fetch_rows
+from embertide.graph.node_ids import Dense, Ends, described
 from embertide.grid import RowRanges
 from embertide.io.readers.edges import EdgeBatch, read_edges
 from embertide.io.readers.splits import Split

@@ -13,9 +13,8 @@ import torch
 from embertide.context import RunContext
 from embertide.engine.planning.inputs import Inputs
 from embertide.errors import InputError
-from embertide.graph.ends import Nodes, described
-from embertide.graph.node_ids import Dense
-from embertide.graph.node_sets import any_rank
+from embertide.graph.exchange import any_rank
+from embertide.graph.node_ids import Dense, Nodes, described
 from embertide.io.readers.nodes import read_nodes
 from embertide.io.readers.splits import assign_splits
 from embertide.io.readers.where import Where

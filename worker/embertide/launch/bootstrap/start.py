@@ -144,9 +144,8 @@ def plan_run(
         EmbertideError: the model cannot be read, or the grid does not fit.
     """
     from embertide.engine.planning.device import free_device_bytes
-    from embertide.engine.planning.estimate import choose_grid, estimate_within
-    from embertide.engine.planning.grids import may_read_in_place
-    from embertide.engine.planning.job_model import read_job_model
+    from embertide.engine.planning.estimate import choose_grid, estimate_within, may_read_in_place
+    from embertide.engine.planning.matching import read_job_model
     from embertide.io.storage.opening import open_storage
 
     chosen = choose_grid(job, inputs, grid, workers)

@@ -5,14 +5,10 @@ module       what it does
 ===========  ==============================================================================
 passes       all passes in their order, each with the reason for its place
 plan         what they make: the steps in order, the operations, the grid of the layers
-order        readers after what they read; products before or after sums
-scores       products that only attention's scores read
-shared_rows  what relations that read the same rows need, before the first of them
+order        readers after what they read; products before or after sums; what many read, once
 fuse         steps that are one operation
 whole_rows   whether workers of one host compute whole rows, whatever the grid slices
-layouts      in which layouts operations read and make tensors, and what they free
-phases       where an operation needs rows of other nodes, or a statistic over all
-checking     the last pass: what holds for every plan
+layouts      in which layouts operations read and make tensors, what they free, their phases
 flow         rows that are stale or wanted, from step to step through a plan
 boundaries   where layers end, the parts between, and the identity of what is computed by then
 summary      a plan as plain data, for ``embertide show``

@@ -10,8 +10,7 @@ import hashlib
 from dataclasses import dataclass, replace
 
 from embertide.program.plans.plan import Plan
-from embertide.program.steps.op import Op
-from embertide.program.steps.reach import Reach
+from embertide.program.steps.op import Op, Reach
 from embertide.spec.identity import canonical
 
 

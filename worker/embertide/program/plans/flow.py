@@ -12,8 +12,7 @@ from typing import TypeVar
 from embertide.program.plans.plan import Plan
 from embertide.program.steps.base import EdgeStep, Leader, Step
 from embertide.program.steps.frontier import Changes, Expand, GraphRows, Rows, Stale, Wants, join
-from embertide.program.steps.op import Op
-from embertide.program.steps.reach import Reach
+from embertide.program.steps.op import Op, Reach
 
 Value = TypeVar("Value")
 

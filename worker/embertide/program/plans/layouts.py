@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from itertools import accumulate
 
 from embertide.program.plans.plan import Plan, Target
 from embertide.program.steps.alive import Alive
-from embertide.program.steps.op import Op
+from embertide.program.steps.op import Op, Reach
 
 
 def choose_layouts(plan: Plan) -> Plan:
@@ -45,3 +46,33 @@ def with_placed(plan: Plan, node_types: Collection[str]) -> Plan:
     """The plan for features of some node types that are in order from the start."""
     target = replace(plan.target, placed=frozenset(node_types))
     return choose_layouts(replace(plan, target=target))
+
+
+def mark_phases(plan: Plan) -> Plan:
+    """Number the phase of each operation, from 0.
+
+    One begins where an operation needs rows of other nodes, or a statistic. The others compute each
+    row from that row alone, so they can run for any rows, in any blocks. Only tensors that later
+    phases read (:meth:`Plan.kept_after`) have to stay.
+    """
+    begins = [int(at > 0 and op.reach is not Reach.ROW) for at, op in enumerate(plan.ops)]
+    return replace(plan, phases=tuple(accumulate(begins)))
+
+
+def check(plan: Plan) -> Plan:
+    """What holds for every plan: each step is in one operation, in order, and reads what is there."""
+    steps = [step for op in plan.ops for step in op.steps]
+    assert steps == list(plan.program.steps), "operations have other steps than the program"
+    assert len(plan.phases) == len(plan.ops), "operations without a phase"
+    there = set(plan.program.inputs.values())
+    for step in steps:
+        missing = set(step.reads()) - there
+        assert not missing, f"step {step.out!r} reads {missing} before it is made"
+        there.add(step.out)
+    for op in plan.ops:
+        named, first = {read.name for read in op.inputs}, op.steps[0]
+        bare = set() if op.reads(first.out, "sums") else set(first.reads()) - named
+        assert not bare, f"step {first.out!r} reads {bare} without a layout"
+    lacking = set(plan.program.results.values()) - there
+    assert not lacking, f"nothing makes the results {lacking}"
+    return plan

@@ -16,7 +16,7 @@ from typing import Any
 
 from embertide.program.plans.plan import Plan
 from embertide.program.steps.base import Step
-from embertide.program.steps.program import Program
+from embertide.program.steps.program import Program, needed_for, reads_together
 
 
 def keep_readers_close(plan: Plan) -> Plan:
@@ -130,3 +130,61 @@ def _moved(step: Step, x: str, out: str) -> Step:
     """A step of one input with another input and output."""
     changes: dict[str, Any] = {"x": x, "out": out}
     return replace(step, **changes)
+
+
+def narrow_scores(plan: Plan) -> Plan:
+    """Products that only scores of heads read: (x W) a = x (W a), which is narrower.
+
+    Attention between two node types projects all its targets, and reads only a number for each head
+    of them.
+    """
+    return plan.ordered(_narrow(plan.program))
+
+
+def _narrow(program: Program) -> Program:
+    kept, narrower = {*program.results.values(), *program.outputs}, dict[str, list[Step]]()
+    for step in program.steps:
+        if step.product is None or step.out in kept:
+            continue
+        (x,) = step.reads()
+        readers = [reader for reader in program.steps if step.out in reader.reads()]
+        others = [other for one in readers if (other := one.of_product(x, step.product))]
+        fewer = sum(program.widths[reader.out] for reader in readers) < program.widths[step.out]
+        if others and len(others) == len(readers) and fewer:
+            narrower[step.out] = others
+    replaced = {other.out for others in narrower.values() for other in others}
+    steps: list[Step] = []
+    for step in program.steps:
+        if step.out not in replaced:
+            steps += narrower.get(step.out, [step])
+    widths = {name: width for name, width in program.widths.items() if name not in narrower}
+    return replace(program, steps=tuple(steps), widths=widths)
+
+
+def gather_needs(plan: Plan) -> Plan:
+    """Put all that steps which read the same rows need before the first of them.
+
+    It brings the rows for the others of its layer, too (:func:`reads_together`). Where nothing
+    moves, the order stays.
+    """
+    if plan.moving_workers == 1:
+        return plan
+    steps = list(plan.program.steps)
+    for key in dict.fromkeys(map(reads_together, steps)):
+        if key is not None:
+            steps = _with_needs_first(steps, key)
+    return plan.ordered(replace(plan.program, steps=tuple(steps)))
+
+
+def _with_needs_first(steps: list[Step], key: tuple[object, ...]) -> list[Step]:
+    """The steps with all that a group needs before the first step of the group."""
+    first = next(at for at, step in enumerate(steps) if reads_together(step) == key)
+    moved: set[str] = set()
+    for at in range(first + 1, len(steps)):
+        if reads_together(steps[at]) == key:
+            needs = needed_for(steps[at].reads(), steps[first:at])
+            if all(reads_together(need) != key for need in needs):
+                moved.update(need.out for need in needs)
+    early = [step for step in steps[first:] if step.out in moved]
+    late = [step for step in steps[first:] if step.out not in moved]
+    return [*steps[:first], *early, *late]

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from embertide.program.plans.checking import check
 from embertide.program.plans.fuse import fuse
-from embertide.program.plans.layouts import choose_layouts
-from embertide.program.plans.order import keep_readers_close, order_products
-from embertide.program.plans.phases import mark_phases
+from embertide.program.plans.layouts import check, choose_layouts, mark_phases
+from embertide.program.plans.order import (
+    gather_needs,
+    keep_readers_close,
+    narrow_scores,
+    order_products,
+)
 from embertide.program.plans.plan import Pass, Plan, Target
-from embertide.program.plans.scores import narrow_scores
-from embertide.program.plans.shared_rows import gather_needs
 from embertide.program.plans.whole_rows import choose_whole_rows
 from embertide.program.steps.program import Program
 

@@ -19,8 +19,7 @@ from embertide.footprint import FLOAT_BYTES
 from embertide.kernels.scratch import PAGE_ROWS
 from embertide.layouts import Layout
 from embertide.program.plans.plan import Plan
-from embertide.program.steps.op import Held, Input, Op
-from embertide.program.steps.reach import Reach
+from embertide.program.steps.op import Held, Input, Op, Reach
 from embertide.program.steps.shapes import Shapes
 
 Parts = Literal["columns", "rows", "whole", "ready", "later"]

@@ -9,8 +9,7 @@ units        what of a plan is computed again: the operations of a phase on one 
 capture      rows of the tensors that a phase reads, brought together before it begins
 out_degrees  out-degrees of some nodes, counted again
 recompute    the float64 references of the steps, on those rows
-judge        how far the run's rows are from it, and how far they may be
-overflow     which of those too far off are so because float32 overflows
+judge        how far the run's rows are from it, how far they may be, where float32 overflows
 checker      all of it beside the layers, and the result of all ranks
 ===========  ==============================================================================
 

@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -25,7 +25,6 @@ from embertide.program.selfcheck.judge import TOLERANCE, Limits, allowed_differe
 from embertide.program.selfcheck.out_degrees import OutEdges
 from embertide.program.selfcheck.recompute import Change, DegreeKey, Recomputation, unchanged
 from embertide.program.selfcheck.row_edges import RowEdges, special_rows
-from embertide.program.selfcheck.some import Complete, complete_rows, join_checks, ours_of
 from embertide.program.selfcheck.tally import NameOf, Tally, difference, joined, worst_of
 from embertide.program.selfcheck.units import Unit, units_of
 from embertide.program.steps.base import EdgeStep, Step
@@ -33,6 +32,9 @@ from embertide.program.steps.execution import Execution
 from embertide.program.steps.op import Op
 from embertide.program.steps.reference import End
 from embertide.spec.relations import ends_of
+
+Complete = Mapping[tuple[int, str], Tensor]
+"""Layer and relation -> [N] bool, the rows that have their edges; others have none."""
 
 
 @dataclass
@@ -393,3 +395,70 @@ def _why_skipped(op: Op) -> str:
         f"{op.out} ({step.kind_name}, layer {step.layer}) needs a statistic over all nodes: its"
         " rows were not computed again, but those that are made of them were"
     )
+
+
+def complete_rows(
+    complete: Complete | None, graphs: Sequence[tuple[int, str]], nodes: int
+) -> Nodes | None:
+    """Ascending rows that have their edges of all of some layer graphs; None: all rows do."""
+    if complete is None or not graphs:
+        return None
+    rows = torch.ones(nodes, dtype=torch.bool)
+    for key in graphs:
+        rows = rows & complete.get(key, torch.zeros_like(rows))
+    return rows.nonzero().squeeze(1).numpy()
+
+
+def ours_of(drawn: Nodes, ranges: RowRanges, rank: int) -> Nodes:
+    """The drawn nodes of our sub-range, in the order in which they were drawn."""
+    first, last = ranges.worker(rank)
+    return drawn[(drawn >= first) & (drawn < last)]
+
+
+def join_checks(checks: Sequence[SelfCheck]) -> SelfCheck:
+    """What the whole and its parts have found."""
+    return replace(
+        checks[0],
+        seconds=sum(check.seconds for check in checks),
+        checked=[rows for check in checks for rows in check.checked],
+        skipped=list(dict.fromkeys(why for check in checks for why in check.skipped)),
+        faults=worst_of(fault for check in checks for fault in check.faults),
+        overflows=worst_of(fault for check in checks for fault in check.overflows),
+    )
+
+
+def check_some(
+    checker: Checker,
+    plan: Plan,
+    ranges: Mapping[str, RowRanges],
+    complete: Complete,
+    names: Mapping[str, Tensor],
+) -> Checker:
+    """Checks a plan that is run for some nodes; what it finds is part of what ``checker`` does.
+
+    Args:
+        ranges: of these nodes.
+        names: node type -> [n] the dense id in the whole graph of each.
+    """
+
+    def name_of(node_type: str, node: int) -> str:
+        return checker.name_of(node_type, int(names[node_type][node]))
+
+    part = replace(
+        checker,
+        plan=plan,
+        ranges=ranges,
+        complete=complete,
+        name_of=name_of,
+        seconds=0.0,
+        parts=[],
+        _edges={},
+        _out={},
+        _counted=set(),
+        _in_progress=[],
+        _seen={},
+        _tallies=[],
+        _skipped=[],
+    )
+    checker.parts.append(part)
+    return part

@@ -1,10 +1,11 @@
-"""Which rows are computed again: by a hash, the same on every grid."""
+"""Which rows are computed again: by a hash, the same on every grid; and what they take."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
+from embertide.footprint import FLOAT_BYTES
 from embertide.grid import RowRanges
 from embertide.kernels.hashing import random_words
 
@@ -19,6 +20,12 @@ MOST_IN_EDGES = 4096
 
 CAPTURED_VALUES = 1 << 22
 """The most values of sources that a worker captures for a phase: it checks fewer rows beyond."""
+CHUNK_VALUES = 1 << 18
+"""Values of sources that are computed with at a time, in float64; a row's are not divided."""
+_COPIES = 3
+"""How often captured rows are held: as peers sent them, in order, and in between."""
+_CHUNKS = 5
+"""How often a chunk is held in float64: sources, messages along edges, and what steps make."""
 
 
 def rows_to_check(wanted: int | None, nodes: int) -> int:
@@ -48,3 +55,17 @@ def own_rows(drawn: Nodes, ranges: RowRanges, rank: int) -> Nodes:
         return np.empty(0, np.int64)
     ours = drawn[(drawn >= first) & (drawn < last)]
     return np.fromiter(dict.fromkeys([first, last - 1, *ours.tolist()]), np.int64)
+
+
+def checking_bytes(rows: float, edges: float, hub: float, width: int) -> float:
+    """Bytes of one worker beside the layers.
+
+    Args:
+        rows: of ours that are computed again in a phase.
+        edges: into them.
+        hub: the most in-edges of one of them.
+        width: of the widest tensor, of which two are read at their sources.
+    """
+    values = min(float(CAPTURED_VALUES), (rows + edges) * 2 * width)
+    chunk = min(CHUNK_VALUES, values) + hub * width
+    return _COPIES * FLOAT_BYTES * values + _CHUNKS * 2 * FLOAT_BYTES * chunk

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from embertide.graph.views import EdgeView
 from embertide.program.selfcheck.capture import Captured
-from embertide.program.selfcheck.draw import Nodes
-from embertide.program.selfcheck.memory import CHUNK_VALUES
+from embertide.program.selfcheck.draw import CHUNK_VALUES, Nodes
 from embertide.program.selfcheck.row_edges import RowEdges
 from embertide.program.selfcheck.units import Unit
 from embertide.program.steps.base import EdgeStep, Step

@@ -13,7 +13,7 @@ from torch import Tensor
 from embertide.facts.telemetry.self_check import CheckedRows, Fault
 from embertide.grid import RowRanges
 from embertide.program.selfcheck.draw import Nodes
-from embertide.program.selfcheck.overflow import overflowed
+from embertide.program.selfcheck.judge import overflowed
 from embertide.program.selfcheck.recompute import Change
 
 _MOST_FAULTS = 5

@@ -8,8 +8,7 @@ from functools import cached_property
 from embertide.graph.views import EdgeView
 from embertide.program.plans.plan import Plan
 from embertide.program.steps.base import EdgeStep, Step
-from embertide.program.steps.op import Op
-from embertide.program.steps.reach import Reach
+from embertide.program.steps.op import Op, Reach
 from embertide.spec.relations import ends_of
 
 

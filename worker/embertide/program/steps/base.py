@@ -20,8 +20,7 @@ from embertide.errors import ModelError
 from embertide.graph.views import EdgeView, Loops
 from embertide.layouts import Shard
 from embertide.program.steps.frontier import Moved, Rows, Stale, Wants, join
-from embertide.program.steps.op import Input, Op, Product, RowActivation
-from embertide.program.steps.reach import Reach
+from embertide.program.steps.op import Input, Op, Product, Reach, RowActivation
 from embertide.spec.relations import ends_of
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from embertide.layouts import Shard
 from embertide.program.steps.base import Param
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.nodewise import ElementStep
-from embertide.program.steps.reach import Reach
+from embertide.program.steps.op import Reach
 from embertide.program.steps.reference import ReferenceRun
 from embertide.program.steps.shapes import Shapes
 

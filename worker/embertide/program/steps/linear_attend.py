@@ -13,9 +13,8 @@ from embertide.kernels.memory import empty_as
 from embertide.layouts import Shard
 from embertide.program.steps.base import Read, Step
 from embertide.program.steps.execution import Execution
-from embertide.program.steps.op import Op
+from embertide.program.steps.op import Op, Reach
 from embertide.program.steps.ops import in_chunks
-from embertide.program.steps.reach import Reach
 from embertide.program.steps.reference import ReferenceRun
 from embertide.program.steps.shapes import Shapes
 

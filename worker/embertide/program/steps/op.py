@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from embertide.layouts import Layout, Shard
-from embertide.program.steps.reach import Reach
 from embertide.spec.identity import PLACED
 
 if TYPE_CHECKING:
@@ -18,6 +18,19 @@ if TYPE_CHECKING:
 Held = Layout | Literal["loaded", "sums"]
 """How a worker holds a tensor: in a layout, as it was loaded, or as float32 sums in a tile (or
 rows) that their own operation has yet to finish."""
+
+
+class Reach(IntEnum):
+    """How much of the other nodes a step needs for a row of its result.
+
+    From the least that is needed to the most; of several steps the most counts."""
+
+    ROW = 0
+    """The same row of what it reads, and numbers of the row's own edges."""
+    NEIGHBOURS = 1
+    """Rows at the other end of the row's edges."""
+    GRAPH = 2
+    """A statistic over all rows."""
 
 
 class Product(NamedTuple):

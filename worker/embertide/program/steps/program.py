@@ -21,14 +21,16 @@ import torch
 
 from embertide.errors import ModelError
 from embertide.graph.views import EdgeNeeds
-from embertide.program.steps.base import Step
+from embertide.program.steps.base import EdgeStep, Step
 from embertide.program.steps.decoder import Decoder
-from embertide.program.steps.sharing import Groups, find_groups
 from embertide.spec.result_names import node_type_of
 
 WeightsOf = Literal["required", "optional"]
 """Whether a graph without edge weights is one that the model was not made for, or one on which its
 own ``forward`` runs, too."""
+Groups = Mapping[str, tuple[EdgeStep, ...]]
+"""Result of a step -> the steps whose rows travel together, itself among them, in order. The first
+brings the rows and makes the results of all: what the others read has to be there by then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,3 +239,30 @@ def needed_for(names: Iterable[str], steps: Sequence[Step]) -> list[Step]:
             wanted.update(step.reads())
             needed.append(step)
     return needed[::-1]
+
+
+def reads_together(step: Step) -> tuple[object, ...] | None:
+    """Equal for steps of a layer that read rows of the same tensors in the same way, if any may."""
+    if not isinstance(step, EdgeStep) or not step.relation or step.loops != "keep":
+        return None
+    return (type(step), step.layer, *step.gathered) if step.shares_rows else None
+
+
+def find_groups(steps: Sequence[Step]) -> Groups:
+    """Every step over edges with those whose rows travel with its own."""
+    places = {step.out: at for at, step in enumerate(steps)}
+    groups: list[list[EdgeStep]] = []
+    by_key: dict[tuple[object, ...], list[list[EdgeStep]]] = {}
+    for step in steps:
+        if not isinstance(step, EdgeStep):
+            continue
+        key = reads_together(step)
+        alike = [] if key is None else by_key.setdefault(key, [])
+        for group in alike:
+            if all(places.get(name, -1) < places[group[0].out] for name in step.reads()):
+                group.append(step)
+                break
+        else:
+            groups.append([step])
+            alike.append(groups[-1])
+    return {step.out: tuple(group) for group in groups for step in group}

@@ -14,8 +14,7 @@ from embertide.layouts import Shard
 from embertide.program.steps.alive import Alive
 from embertide.program.steps.base import Param, Read, Step
 from embertide.program.steps.execution import Execution
-from embertide.program.steps.op import Op
-from embertide.program.steps.reach import Reach
+from embertide.program.steps.op import Op, Reach
 from embertide.program.steps.reference import ReferenceRun
 from embertide.program.steps.shapes import Shapes
 

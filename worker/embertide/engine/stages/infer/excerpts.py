@@ -16,8 +16,8 @@ from embertide.engine.stages.infer.loop import Engine
 from embertide.engine.stages.infer.store import RowStore
 from embertide.facts.telemetry.format import human_bytes
 from embertide.footprint import GraphSize
+from embertide.graph.exchange import any_rank
 from embertide.graph.graph import LayerGraph
-from embertide.graph.node_sets import any_rank
 from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr
 from embertide.kernels.some_rows import sources_of as sources_in
@@ -28,8 +28,7 @@ from embertide.program.plans.boundaries import Part
 from embertide.program.plans.flow import wanted_in
 from embertide.program.plans.layouts import with_placed
 from embertide.program.plans.plan import Plan
-from embertide.program.selfcheck.checker import Checker
-from embertide.program.selfcheck.part import check_some
+from embertide.program.selfcheck.checker import Checker, check_some
 from embertide.program.steps.execution import Execution, ignored
 from embertide.program.steps.frontier import Expand, GraphRows, Rows
 from embertide.program.steps.tensors import Tensors

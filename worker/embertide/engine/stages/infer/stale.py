@@ -19,7 +19,7 @@ from embertide.engine.stages.infer.excerpts import PRIMITIVE, Excerpts, Made, Ne
 from embertide.engine.stages.infer.loop import Engine, Placement
 from embertide.engine.stages.infer.moved import Beside
 from embertide.engine.stages.infer.overlay import Overlay, RowsBeside
-from embertide.graph.node_sets import any_rank
+from embertide.graph.exchange import any_rank
 from embertide.io.versions.layers import seals
 from embertide.io.versions.layers.reading import Kept
 from embertide.io.versions.layers.seals import Damaged, KeptTensor
