@@ -311,8 +311,9 @@ class Pending:
 
 
 class Buffers:
-    """``count`` flat buffers that are used in turn, since fresh pages cost more than what is written
-    to them; with a count of 0, a new one each time.
+    """``count`` flat buffers that are used in turn; with a count of 0, a new one each time.
+
+    Fresh pages cost more than what is written to them.
 
     Args:
         like: has their dtype and device.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -41,6 +41,7 @@ from embertide.spec.identity import digest_of
 from embertide.spec.job_digest import job_digest
 from embertide.spec.manifest import EmbeddingJob, Input, NodeInput
 from embertide.spec.places import ObjectInput, is_pattern
+from embertide.spec.plain import Plain
 from embertide.spec.result_names import UNNAMED
 from embertide.spec.tables import TABLE_FORMATS
 
@@ -108,22 +109,6 @@ class NodeSplits:
             return node.count
         return rows_of(self.table) if node.table is not None else self.feature_rows
 
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> NodeSplits:
-        """The object that ``asdict`` described."""
-        features, table = (
-            [Split.from_json(split) for split in data[name]] for name in ("features", "table")
-        )
-        references = {
-            name: [Split.from_json(split) for split in splits]
-            for name, splits in data["references"].items()
-        }
-        schema = data["schema"]
-        read = None if schema is None else FeatureSchema.from_json(schema)
-        tables = [TableSplit.from_json(table) for table in data["tables"]]
-        categories = [(column, count) for column, count in data["categories"]]
-        return cls(features, table, read, references, data["new_rows"], tables, categories)
-
 
 def rows_of(splits: list[Split]) -> int:
     """Rows of some splits; of text, bytes."""
@@ -131,7 +116,7 @@ def rows_of(splits: list[Split]) -> int:
 
 
 @dataclass(frozen=True)
-class Inputs:
+class Inputs(Plain):
     """Every input object cut into splits, in a fixed order.
 
     Attributes:
@@ -243,39 +228,6 @@ class Inputs:
         beside = {t.split.uri for of_type in self.by_nodes.values() for t in of_type.tables}
         first = {uri for t in self.model_tables.values() for uri in (t.uri, t.ids)}
         return [item for item in self.objects() if item["uri"] in beside | first]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; :meth:`from_json` is the way back."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Inputs:
-        """The object that :meth:`to_json` described."""
-        edges = {
-            name: [Split.from_json(split) for split in splits]
-            for name, splits in data["by_edges"].items()
-        }
-        nodes = {name: NodeSplits.from_json(of_type) for name, of_type in data["by_nodes"].items()}
-        names = ("edge_features", "unread_tables", "absent", "missing_days", "fitted")
-        others: dict[str, Any] = {name: data[name] for name in names}
-        others["model"] = [ObjectInfo(**info) for info in data["model"]]
-        others["model_tables"] = {
-            name: ModelTable(**table) for name, table in data["model_tables"].items()
-        }
-        tables = [TableRead(**table) for table in data["tables"]]
-        listings = {
-            uri: State(count, digest, tuple(include))
-            for uri, (count, digest, include) in data["listings"].items()
-        }
-        pairs = [Split.from_json(split) for split in data["pairs"]]
-        others["edge_categories"] = {
-            name: [(column, count) for column, count in columns]
-            for name, columns in data["edge_categories"].items()
-        }
-        targets = [Split.from_json(split) for split in data["targets"]]
-        return cls(
-            edges, nodes, **others, tables=tables, listings=listings, pairs=pairs, targets=targets
-        )
 
 
 def _entry(kind: str, uri: str, size: int, etag: str) -> dict[str, Any]:

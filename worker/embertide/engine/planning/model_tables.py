@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from embertide.errors import InputError
 from embertide.io.readers.feature_schema import feature_schema
@@ -43,11 +43,6 @@ class TableSplit:
     def rows(self) -> int:
         """Rows of the table."""
         return self.split.rows
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> TableSplit:
-        """The object that ``asdict`` described."""
-        return cls(Split.from_json(data["split"]), data["columns"])
 
 
 def tables_by_type(model: ProgramText, job: EmbeddingJob) -> dict[str, TypeTables]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from embertide.engine.planning.inputs import Inputs
 from embertide.facts.telemetry.report import PlannedTraffic
 from embertide.io.versions.pointer import Follows
+from embertide.spec.plain import Plain
 
 
 @dataclass(frozen=True)
-class WorkOrder:
+class WorkOrder(Plain):
     """What to read, which version to write, and how much memory that was planned to take.
 
     Attributes:
@@ -44,15 +44,3 @@ class WorkOrder:
     budget: str = ""
     follows: Follows = field(default_factory=Follows)
     no_room: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; :meth:`from_json` is the way back."""
-        return {**asdict(self), "inputs": self.inputs.to_json()}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> WorkOrder:
-        """What :meth:`to_json` described."""
-        traffic = [PlannedTraffic(**item) for item in data["planned_traffic"]]
-        inputs = Inputs.from_json(data["inputs"])
-        follows = Follows(**data["follows"])
-        return cls(**{**data, "inputs": inputs, "planned_traffic": traffic, "follows": follows})

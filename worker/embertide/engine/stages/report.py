@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from embertide.context import RunContext
 from embertide.engine.planning.inputs import Inputs
@@ -33,6 +34,7 @@ from embertide.io.versions.manifest import read_manifest
 from embertide.io.versions.run_reports import write_report
 from embertide.kernels.describe import describe
 from embertide.program.steps import Program
+from embertide.spec.plain import Plain
 
 NOT_CURRENT = (
     "the version is published but not current: {why}; `embertide versions` lists both, `embertide"
@@ -55,7 +57,7 @@ MEMORY_BEYOND_PLAN = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Share:
+class _Share(Plain):
     """What one rank tells rank 0; ``seconds`` are of its stages."""
 
     seconds: dict[str, float]
@@ -67,19 +69,13 @@ class _Share:
     def to_json(self) -> dict[str, Any]:
         """Plain values; the totals' keys become part of each."""
         totals = [[*key, asdict(value)] for key, value in self.totals.items()]
-        rest = {name: asdict(getattr(self, name)) for name in ("memory", "storage", "worker")}
-        return {"seconds": self.seconds, "totals": totals, **rest}
+        return {**super().to_json(), "totals": totals}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> _Share:
-        """Rebuild it from plain values."""
-        return cls(
-            seconds=data["seconds"],
-            memory=RankMemory(**data["memory"]),
-            totals={(a, name, at, of): Totals(**t) for a, name, at, of, t in data["totals"]},
-            storage=TransferStats.from_json(data["storage"]),
-            worker=WorkerReport.from_json(data["worker"]),
-        )
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """What :meth:`to_json` described."""
+        totals = {(axis, name, at, of): item for axis, name, at, of, item in data["totals"]}
+        return super().from_json({**data, "totals": totals})
 
 
 def run_facts(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+
+from embertide.spec.plain import Plain
 
 
 @dataclass
-class ChosenFacts:
+class ChosenFacts(Plain):
     """The same on every worker.
 
     Attributes:
@@ -30,12 +31,3 @@ class ChosenFacts:
         over = f", over {self.edges:,} of {self.all_edges:,} edges" if self.all_edges else ""
         why = f"; all rows were computed: {self.why}" if self.why else over
         return [f"{self.rows:,} of {self.all_rows:,} nodes, as inference.targets names them{why}"]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; :meth:`from_json` is the way back."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> ChosenFacts:
-        """What :meth:`to_json` described."""
-        return cls(**data)

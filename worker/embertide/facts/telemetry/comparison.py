@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from embertide.facts.telemetry.format import human_bytes, human_share
+from embertide.spec.plain import Plain
 
 COMPARED = "compared"
 """Value of :attr:`Comparison.state`; the others say why there is nothing to compare with."""
@@ -124,19 +125,6 @@ class TypeComparison:
         rest = f"{100 - int(share.removesuffix('%'))}%"
         return 1.0 - self.moved.quantiles[rest] if rest in self.moved.quantiles else None
 
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> TypeComparison:
-        """Rebuild it from plain values."""
-        moved, delta = data["moved"], data.get("delta")
-        return cls(
-            **{
-                **data,
-                "norms": Distribution(**data["norms"]),
-                "moved": None if moved is None else Distribution(**moved),
-                "delta": None if delta is None else DeltaSize(**delta),
-            }
-        )
-
 
 @dataclass(frozen=True)
 class RowsRead:
@@ -148,7 +136,7 @@ class RowsRead:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class Comparison(Plain):
     """A version beside the previous one.
 
     Attributes:
@@ -171,16 +159,6 @@ class Comparison:
     types: list[TypeComparison] = field(default_factory=list)
     gone_types: list[str] = field(default_factory=list)
     edges: list[RowsRead] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; :meth:`from_json` is the way back."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Comparison:
-        """What :meth:`to_json` described."""
-        types = [TypeComparison.from_json(item) for item in data["types"]]
-        return cls(**{**data, "types": types, "edges": [RowsRead(**e) for e in data["edges"]]})
 
     @property
     def sentences(self) -> list[str]:

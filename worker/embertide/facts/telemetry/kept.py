@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import Any
 
 from embertide.facts.telemetry.format import human_bytes
+from embertide.spec.plain import Plain
 
 _log = logging.getLogger("embertide")
 
 
 @dataclass
-class KeptFacts:
+class KeptFacts(Plain):
     """Layers are counted from 1.
 
     Attributes:
@@ -88,8 +88,3 @@ class KeptFacts:
         if self.written_bytes is None or self.written_bytes >= self.kept_bytes:
             return ""
         return f", of which {human_bytes(self.written_bytes)} were written now"
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> KeptFacts:
-        """What ``asdict`` described."""
-        return cls(**data)

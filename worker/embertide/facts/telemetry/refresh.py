@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
+
+from embertide.spec.plain import Plain
 
 FULL_RUN = "all rows are computed: {why}"
 
 
 @dataclass
-class RefreshFacts:
+class RefreshFacts(Plain):
     """The same on every worker.
 
     Attributes:
@@ -88,12 +90,3 @@ class RefreshFacts:
             f"{self.unmoved:,} rows of the layers had moved by no more than {self.tolerance:g} of"
             f" their norm, which spared {self.reached_edges - self.edges:,} edges; {error}"
         ]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; :meth:`from_json` is the way back."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> RefreshFacts:
-        """What :meth:`to_json` described."""
-        return cls(**data)

@@ -6,9 +6,9 @@ knows nothing of torch, files or tables.
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from embertide.facts.telemetry.chosen import ChosenFacts
 from embertide.facts.telemetry.comparison import Comparison
@@ -20,6 +20,7 @@ from embertide.facts.telemetry.refresh import RefreshFacts
 from embertide.facts.telemetry.self_check import SelfCheck
 from embertide.facts.telemetry.transfers import TransferStats
 from embertide.spec.grid import GridShape
+from embertide.spec.plain import Plain
 
 WAIT_BUCKETS = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
 """Upper ends, in seconds, of the buckets of :attr:`Traffic.waits`; the last one has none."""
@@ -109,7 +110,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class WorkerReport:
+class WorkerReport(Plain):
     """What one worker held, sent and did when.
 
     ``nodes`` and ``edges`` are those of its sub-range: its rows, and the edges into them.
@@ -133,11 +134,6 @@ class WorkerReport:
     scratch_bytes_written: int = 0
     scratch_bytes_read: int = 0
     scratch_peak_bytes: int = 0
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> WorkerReport:
-        """Rebuild it from plain values."""
-        return cls(**{**data, "spans": [Span(**span) for span in data["spans"]]})
 
 
 @dataclass(frozen=True)
@@ -204,12 +200,6 @@ class RunFacts:
     row_type: str = "float32"
     row_error: RowError | None = None
 
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> RunFacts:
-        """Rebuild them from plain values."""
-        layers, error = [LayerFacts(**layer) for layer in data["layers"]], data.get("row_error")
-        return cls(**{**data, "layers": layers, "row_error": error and RowError(**error)})
-
 
 @dataclass(frozen=True)
 class PlannedTraffic:
@@ -229,7 +219,7 @@ class PlannedTraffic:
 
 
 @dataclass(frozen=True)
-class RunReport:
+class RunReport(Plain):
     """One published version and what it cost.
 
     ``stages`` maps a stage to its seconds in the order they ran, the slowest rank counting.
@@ -310,34 +300,11 @@ class RunReport:
         return html_table("Published", facts, self.warnings)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as JSON-able data; `from_json` is the way back."""
-        return {
-            **dataclasses.asdict(self),
-            "grid": [self.grid.graph, self.grid.feature],
-            "omissions": self.omissions.to_json(),
-        }
+        """Plain values; :meth:`from_json` is the way back."""
+        grid, omissions = [self.grid.graph, self.grid.feature], self.omissions.to_json()
+        return {**super().to_json(), "grid": grid, "omissions": omissions}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> RunReport:
-        """Rebuild a report from `to_json`'s data."""
-        compared, checked = data.get("comparison"), data.get("self_check")
-        return cls(
-            **{
-                **data,
-                "grid": GridShape.of(*data["grid"]),
-                "traffic": [Traffic(**item) for item in data["traffic"]],
-                "memory": [RankMemory(**item) for item in data["memory"]],
-                "workers": [WorkerReport.from_json(item) for item in data["workers"]],
-                "planned_traffic": [PlannedTraffic(**item) for item in data["planned_traffic"]],
-                "storage": TransferStats.from_json(data["storage"]),
-                "facts": data["facts"] and RunFacts.from_json(data["facts"]),
-                "omissions": Omissions.from_json(data["omissions"]),
-                "types": [TypeCount(**item) for item in data["types"]],
-                "relations": [RelationCount(**item) for item in data["relations"]],
-                "kept": KeptFacts.from_json(data.get("kept", {})),
-                "refresh": RefreshFacts.from_json(data.get("refresh", {})),
-                "chosen": ChosenFacts.from_json(data.get("chosen", {})),
-                "comparison": compared and Comparison.from_json(compared),
-                "self_check": checked and SelfCheck.from_json(checked),
-            }
-        )
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """What :meth:`to_json` described."""
+        return super().from_json({**data, "grid": GridShape.of(*data["grid"])})

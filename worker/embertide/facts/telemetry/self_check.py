@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
-from typing import Any
+
+from embertide.spec.plain import Plain
 
 CHECKED, OFF = "checked", "off"
 """Values of :attr:`SelfCheck.state`."""
@@ -65,7 +65,7 @@ class Fault:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelfCheck:
+class SelfCheck(Plain):
     """Rows of every layer computed a second time, in float64.
 
     Attributes:
@@ -103,15 +103,3 @@ class SelfCheck:
         """Rows of a layer that were computed again, of all its tensors."""
         rows = [one for one in self.checked if one.makes != OUT_DEGREES]
         return sum(one.rows for one in rows if one.layer == layer)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; :meth:`from_json` is the way back."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> SelfCheck:
-        """What :meth:`to_json` described."""
-        checked = [CheckedRows(**item) for item in data["checked"]]
-        names = ("faults", "overflows")
-        lists = {name: [Fault(**item) for item in data.get(name, ())] for name in names}
-        return cls(**{**data, "checked": checked, **lists})

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
-from typing import Any
 
 from embertide.facts.telemetry.report import PlannedTraffic, RankMemory, Span, Traffic
 from embertide.facts.telemetry.transfers import TransferStats
+from embertide.spec.plain import Plain
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class Snapshot(Plain):
     """One worker's metrics while it works.
 
     ``stage`` is the one that runs, "" between them; ``stages`` maps each to its seconds so far.
@@ -38,21 +37,3 @@ class Snapshot:
     spans: list[Span] = field(default_factory=list)
     under_way: dict[str, float] = field(default_factory=dict)
     resumed_layer: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the snapshot as JSON-able data; `from_json` is the way back."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Snapshot:
-        """Rebuild a snapshot from `to_json`'s data."""
-        return cls(
-            **{
-                **data,
-                "memory": RankMemory(**data["memory"]),
-                "traffic": [Traffic(**item) for item in data["traffic"]],
-                "planned_traffic": [PlannedTraffic(**item) for item in data["planned_traffic"]],
-                "storage": TransferStats.from_json(data["storage"]),
-                "spans": [Span(**span) for span in data["spans"]],
-            }
-        )

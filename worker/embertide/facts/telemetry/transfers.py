@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import Any
+
+from embertide.spec.plain import Plain
 
 
 @dataclass
@@ -17,7 +18,7 @@ class OperationStats:
 
 
 @dataclass
-class TransferStats:
+class TransferStats(Plain):
     """Traffic with object stores, by operation; none with local files.
 
     ``requests`` counts all attempts, ``retries`` those after the first; ``errors`` are calls that
@@ -65,12 +66,6 @@ class TransferStats:
             self.bytes_written,
             {name: OperationStats(**vars(counted)) for name, counted in operations.items()},
         )
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> TransferStats:
-        """Rebuild it from plain values."""
-        operations = {name: OperationStats(**item) for name, item in data["operations"].items()}
-        return cls(**{**data, "operations": operations})
 
 
 class Work:

@@ -5,8 +5,7 @@ Decided once, by the process that lists the inputs; ranks and the version's mani
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -24,6 +23,7 @@ from embertide.io.readers.vector_types import as_lists
 from embertide.io.readers.where import Where
 from embertide.io.storage.protocol import ObjectInfo, Storage
 from embertide.spec.manifest import FeatureInput
+from embertide.spec.plain import Plain
 
 RECURSIVE_FIELD = "features.recursive"
 
@@ -37,7 +37,7 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class FeatureSchema:
+class FeatureSchema(Plain):
     """One row of the features.
 
     Attributes:
@@ -64,21 +64,6 @@ class FeatureSchema:
     def drawing(self, drawn: Drawn) -> FeatureSchema:
         """With columns that are drawn, after those of objects."""
         return replace(self, width=self.stored + drawn.columns, drawn=drawn)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; :meth:`from_json` is the way back."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> FeatureSchema:
-        """What :meth:`to_json` described."""
-        columns, scaling, drawn = data["columns"], data["scaling"], data["drawn"]
-        return cls(
-            data["width"],
-            None if columns is None else tuple(columns),
-            None if scaling is None else Scaling.from_json(scaling),
-            None if drawn is None else Drawn(**drawn),
-        )
 
 
 def feature_schema(

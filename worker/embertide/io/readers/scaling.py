@@ -50,13 +50,6 @@ class Scaling:
                 values /= np.asarray(self.scale)
             return values.astype(np.float32)
 
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Scaling:
-        """The scaling that ``dataclasses.asdict`` described, also after a trip through JSON."""
-        mean, scale = (None if v is None else tuple(v) for v in (data["mean"], data["scale"]))
-        source = data["source"]
-        return cls(mean, scale, None if source is None else ObjectInfo(**source))
-
 
 def read_scaling(storage: Storage, given: FeatureScaling, width: int, field: str) -> Scaling:
     """The numbers that the manifest gives or points to, checked against ``width``.

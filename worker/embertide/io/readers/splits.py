@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeVar
 
 from embertide.io.storage.protocol import ObjectInfo
+from embertide.spec.plain import Plain
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -25,7 +26,7 @@ _LISTING_THREADS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Split:
+class Split(Plain):
     """A contiguous range of one object, read by one rank.
 
     Attributes:
@@ -97,16 +98,6 @@ class Split:
         if self.ids_uri is None:
             return None
         return ObjectInfo(self.ids_uri, self.ids_size, self.ids_etag)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; :meth:`from_json` is the way back."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Split:
-        """The split that :meth:`to_json` described, also after a trip through JSON."""
-        groups = data["row_groups"]
-        return cls(**data | {"row_groups": None if groups is None else tuple(groups)})
 
 
 def assign_splits(splits: Sequence[Split], world: int) -> list[list[Split]]:

@@ -60,7 +60,7 @@ def mark_phases(plan: Plan) -> Plan:
 
 
 def check(plan: Plan) -> Plan:
-    """What holds for every plan: each step is in one operation, in order, and reads what is there."""
+    """Of every plan: each step is in one operation, in order, and reads what is there by then."""
     steps = [step for op in plan.ops for step in op.steps]
     assert steps == list(plan.program.steps), "operations have other steps than the program"
     assert len(plan.phases) == len(plan.ops), "operations without a phase"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -15,6 +14,7 @@ from embertide.grid import RowRanges
 from embertide.program.selfcheck.draw import Nodes
 from embertide.program.selfcheck.judge import overflowed
 from embertide.program.selfcheck.recompute import Change
+from embertide.spec.plain import Plain
 
 _MOST_FAULTS = 5
 _LEAST = 1e-300
@@ -25,7 +25,7 @@ NameOf = Callable[[str, int], str]
 
 
 @dataclass
-class Tally:
+class Tally(Plain):
     """Rows of a tensor that were compared.
 
     Attributes:
@@ -94,16 +94,6 @@ class Tally:
 
         self.beyond, self.faults = worst(far & ~lost)
         self.overflowed, self.overflows = worst(lost)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Tally:
-        """What :meth:`to_json` described."""
-        lists = {name: [Fault(**one) for one in data[name]] for name in ("faults", "overflows")}
-        return cls(**{**data, **lists})
 
     def result(self, ranges: Mapping[str, RowRanges]) -> CheckedRows:
         """For reports."""
