@@ -25,11 +25,16 @@ from embertide.graph.arriving import tile_operand
 from embertide.graph.directory import look_up_ascending
 from embertide.graph.edge_log import EdgeChunk
 from embertide.graph.exchange import Channel, Exchange
-from embertide.graph.finding import find_sources
 from embertide.graph.landing import land, loaded_operand
 from embertide.graph.node_ids import DenseIds
 from embertide.graph.shuffle import Edges
-from embertide.graph.sources import LoadedHolders, RangeHolders, Sources, local_sources
+from embertide.graph.sources import (
+    LoadedHolders,
+    RangeHolders,
+    Sources,
+    find_sources,
+    local_sources,
+)
 from embertide.graph.spmm import Reduction, spmm
 from embertide.grid import AxisName, ColumnSlices, Grid, RowRanges
 from embertide.kernels.attention import add_shares

@@ -18,7 +18,7 @@ from torch.nn.functional import leaky_relu
 
 from benchmarks.edges import sort_edges
 from benchmarks.kernel_inputs import Bench, Calls, close
-from embertide.graph.finding import range_places, share_rounds
+from embertide.graph.sources import range_places, share_rounds
 from embertide.kernels.attention import add_additive, add_pairs
 from embertide.kernels.cut import cut_by_group
 from embertide.kernels.epilogue import NOTHING, Epilogue, Factors

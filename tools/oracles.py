@@ -26,12 +26,12 @@ import torch
 import yaml
 
 from embertide.engine.planning.budget import within_budget
+from embertide.engine.planning.edge_memory import graph_problem
 from embertide.engine.planning.graph import PlannedGraph, of_layers, plan_graph
 from embertide.engine.planning.inputs import Inputs, list_inputs
 from embertide.engine.planning.layer_memory import layers_bytes
 from embertide.engine.planning.memory import stored_elsewhere
 from embertide.engine.planning.sizing import IMPORTS_BYTES
-from embertide.engine.planning.spilled_graph import graph_problem
 from embertide.engine.planning.traffic import planned_traffic
 from embertide.facts.telemetry.estimate import Estimate, PlannedSpill
 from embertide.io.storage.opening import open_storage

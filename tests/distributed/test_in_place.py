@@ -13,11 +13,11 @@ import torch
 from embertide.facts.telemetry.memory import allocated_bytes
 from embertide.facts.telemetry.recorder import CountingRecorder
 from embertide.facts.telemetry.report import Traffic
-from embertide.graph import landing_in_place
+from embertide.graph import landing
 from embertide.graph.directory import look_up, look_up_in_place
 from embertide.graph.exchange import Exchange
 from embertide.graph.in_place import SPAN_ROWS, WindowRows, shared
-from embertide.graph.landing_in_place import RowProduct, land_in_place
+from embertide.graph.landing import RowProduct, land_in_place
 from embertide.grid import ColumnSlices, RowRanges
 from embertide.kernels import memory, native
 from embertide.kernels.epilogue import Epilogue
@@ -126,7 +126,7 @@ def test_features_are_summed_where_they_were_loaded(grid: tuple[int, int]) -> No
 def _land(exchange: Exchange) -> list[float]:
     """Largest differences of landing in place: as rows, as a tile, and added to what is there."""
     # So that there are several pieces of each kind.
-    landing_in_place.LANDED_ROWS = 3
+    landing.LANDED_ROWS = 3
     world, grid = exchange.channel("world", "test"), exchange.grid
     ranges = RowRanges((0, *range(8, 8 * grid.graph, 8), 8 * grid.graph + 5), grid.feature)
     generator = torch.Generator().manual_seed(3)
@@ -142,17 +142,17 @@ def _land(exchange: Exchange) -> list[float]:
     loaded, own = Loaded(mine, features[mine]), slice(*ranges.worker(grid.rank))
     weight, bias = torch.randn(7, 9, generator=generator), torch.randn(7, generator=generator)
     product = RowProduct(weight, Epilogue(bias, "relu"))
-    landing = partial(land_in_place, world, loaded, where[own])
+    landed = partial(land_in_place, world, loaded, where[own])
     exact = (features.double() @ weight.double().T + bias).relu()
     onto = torch.ones(len(where[own]), 7)
     added = (features[own].double() @ weight.double().T + bias + 1).relu()
     part, columns = slice(*ranges.partition(grid.p)), ColumnSlices(7, grid.feature)
-    tile = landing(product, layout="tile", width=7).data
-    same = landing(None, layout="rows", width=9).data
+    tile = landed(product, layout="tile", width=7).data
+    same = landed(None, layout="rows", width=9).data
     return [
         float((tile - exact[part, slice(*columns.bounds(grid.m))]).abs().max()),
-        float((landing(product, layout="rows", width=7).data - exact[own]).abs().max()),
-        float((landing(product, layout="rows", width=7, onto=onto).data - added).abs().max()),
+        float((landed(product, layout="rows", width=7).data - exact[own]).abs().max()),
+        float((landed(product, layout="rows", width=7, onto=onto).data - added).abs().max()),
         float((same - features[own]).abs().max()),
     ]
 

@@ -15,8 +15,7 @@ import yaml
 
 from embertide.edge.check.check import check_job
 from embertide.engine.planning.inputs import Inputs, list_inputs
-from embertide.engine.planning.matching import check_model, narrow, unread
-from embertide.engine.planning.publishing import published
+from embertide.engine.planning.matching import check_model, narrow, published, unread
 from embertide.errors import InputError, ManifestError, ModelError
 from embertide.io.storage.opening import open_storage
 from embertide.io.versions.catalog import latest

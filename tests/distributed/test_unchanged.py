@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 import embertide
+from embertide.engine.planning.base_version import confirm_unchanged
 from embertide.engine.planning.confirmed import Confirmed
 from embertide.engine.planning.inputs import list_inputs
-from embertide.engine.planning.unchanged import confirm_unchanged
 from embertide.io.storage.opening import open_storage
 from embertide.io.versions.pointer import read_pointer
 from embertide.spec.manifest import load_manifest

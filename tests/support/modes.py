@@ -17,11 +17,15 @@ import torch
 
 from embertide.context import RunContext
 from embertide.engine.pipeline.prepare import target_of
-from embertide.engine.planning.edge_memory import logged_bytes
+from embertide.engine.planning.edge_memory import (
+    graph_problem,
+    logged_bytes,
+    needed_in_memory,
+    spilled_graph,
+)
 from embertide.engine.planning.graph import PlannedGraph, PlannedRelation
 from embertide.engine.planning.matching import narrow
 from embertide.engine.planning.spilled import spilled_costs
-from embertide.engine.planning.spilled_graph import graph_problem, needed_in_memory, spilled_graph
 from embertide.engine.stages.infer import Chosen, Keeping
 from embertide.facts.telemetry.chosen import ChosenFacts
 from embertide.facts.telemetry.kept import KeptFacts

@@ -6,9 +6,9 @@ from functools import partial
 
 from embertide.engine.planning.graph import PlannedGraph
 from embertide.program.plans.fuse import fuse
+from embertide.program.plans.layouts import choose_whole_rows
 from embertide.program.plans.passes import MARKING, ORDERING, make_plan
 from embertide.program.plans.plan import Plan, Target
-from embertide.program.plans.whole_rows import choose_whole_rows
 from embertide.program.steps import Program
 from embertide.program.steps.op import Op
 from embertide.spec.grid import GridShape

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from embertide.engine.planning.budget import within_budget, within_container
+from embertide.engine.planning.edge_memory import graph_problem
 from embertide.engine.planning.sizing import (
     container_bytes,
     container_problem,
@@ -16,7 +17,6 @@ from embertide.engine.planning.sizing import (
     volume_bytes,
     work_bytes_in,
 )
-from embertide.engine.planning.spilled_graph import graph_problem
 from embertide.facts.telemetry.estimate import Estimate, PlannedSpill
 from embertide.program.steps.pair_attend import PairAttend
 from embertide.program.steps.propagate import Propagate

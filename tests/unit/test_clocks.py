@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from embertide.cli.versions import named_version
-from embertide.engine.planning.unchanged import touched
+from embertide.engine.planning.base_version import touched
 from embertide.io.storage.protocol import ObjectInfo, Storage
 from embertide.io.versions.catalog import VersionInfo, latest
 from embertide.io.versions.pointer import Follows, found

@@ -10,7 +10,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from embertide.graph.finding import range_places, share_rounds
+from embertide.graph.sources import range_places, share_rounds
 from embertide.kernels import native
 from embertide.kernels.block import Block, PackedBlock, unpacked
 from embertide.kernels.csr import Csr

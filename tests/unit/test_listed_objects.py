@@ -14,8 +14,8 @@ import pytest
 import yaml
 from safetensors.numpy import load_file, save_file
 
+from embertide.engine.planning.base_version import change_since
 from embertide.engine.planning.inputs import layer_key, list_inputs
-from embertide.engine.planning.unchanged import change_since
 from embertide.io.storage.opening import as_uri, open_storage
 from embertide.io.storage.protocol import Storage
 from embertide.spec.manifest import load_manifest

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from embertide.engine.planning.edge_memory import relations, sending_bytes, sorting
+from embertide.engine.planning.edge_memory import relations, sending_bytes, sorting, spilled_sorting
 from embertide.engine.planning.graph import PlannedGraph, plan_graph
 from embertide.engine.planning.inputs import list_inputs
-from embertide.engine.planning.spilled_graph import spilled_sorting
 from embertide.graph.shuffle import round_edges
 from embertide.io.storage.opening import open_storage
 from embertide.models.read import read_model

@@ -11,8 +11,7 @@ from torch.overrides import TorchFunctionMode
 from embertide.errors import InputError, ModelError
 from embertide.kernels.heads import scaled
 from embertide.program.steps import Message, RowWise
-from embertide.program.steps.ops import run, shapes_of, width_of
-from embertide.program.steps.row_functions import FUNCTIONS
+from embertide.program.steps.ops import FUNCTIONS, run, shapes_of, width_of
 from embertide.program.steps.shapes import Shapes
 from tests.support.expected import Expected, inputs
 

@@ -17,11 +17,18 @@ from embertide.kernels.csr import Csr
 from embertide.kernels.heads import NO_SCORES
 from embertide.program.selfcheck import row_edges
 from embertide.program.selfcheck.draw import draw, own_rows, rows_to_check
-from embertide.program.selfcheck.judge import TOLERANCE, Limits, allowed_differences, magnitudes
-from embertide.program.selfcheck.out_degrees import OutEdges
+from embertide.program.selfcheck.judge import (
+    TOLERANCE,
+    Limits,
+    Tally,
+    allowed_differences,
+    difference,
+    joined,
+    magnitudes,
+    worst_of,
+)
 from embertide.program.selfcheck.recompute import Change, unchanged
-from embertide.program.selfcheck.row_edges import RowEdges, special_rows
-from embertide.program.selfcheck.tally import Tally, difference, joined, worst_of
+from embertide.program.selfcheck.row_edges import OutEdges, RowEdges, special_rows
 from embertide.program.steps.reference import ReferenceRun
 
 FLOAT32 = Limits(torch.float32)

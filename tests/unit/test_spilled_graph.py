@@ -14,9 +14,8 @@ from embertide.engine.stages.sample import sample_layer
 from embertide.errors import StorageError
 from embertide.graph import edge_log
 from embertide.graph.edge_log import EdgeChunk, EdgeLog
-from embertide.graph.finding import range_places, share_rounds
 from embertide.graph.graph import count_sources
-from embertide.graph.sources import Sources
+from embertide.graph.sources import Sources, range_places, share_rounds
 from embertide.grid import Axis
 from embertide.kernels import spilled_sort
 from embertide.kernels.block import Block, unpacked

@@ -9,7 +9,7 @@ from textwrap import fill
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from embertide.program.steps.base import KINDS, Param, Read, Step
-from embertide.program.steps.row_functions import FUNCTIONS
+from embertide.program.steps.ops import FUNCTIONS
 
 INTRODUCTION = """\
 # Programs and their steps

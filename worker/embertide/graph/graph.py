@@ -15,12 +15,12 @@ import numpy as np
 import torch
 
 from embertide.graph.exchange import Channel, Exchange
-from embertide.graph.finding import find_sources
 from embertide.graph.in_place import WindowRows, shared
 from embertide.graph.sources import (
     LoadedHolders,
     RangeHolders,
     Sources,
+    find_sources,
     local_sources,
     seen_sources,
 )

@@ -41,9 +41,9 @@ def make_plan(files: ContainerFiles) -> PlanResult | OutputReport:
     target, container = read_target_memory(os.environ, TARGET_BYTES), read_container(os.environ)
     job = files.read_job()
     files.make_temporary()
+    from embertide.engine.planning.base_version import confirm_unchanged
     from embertide.engine.planning.inputs import list_inputs
     from embertide.engine.planning.sizes import check_sizes
-    from embertide.engine.planning.unchanged import confirm_unchanged
     from embertide.io.storage.opening import open_storage
     from embertide.io.versions.probe import check_output
 

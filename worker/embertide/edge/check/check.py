@@ -21,8 +21,13 @@ from embertide.edge.check.data_files import DataFiles
 from embertide.edge.check.diagnose import Difference, Tried, first_difference
 from embertide.edge.check.samples import read_samples
 from embertide.engine.planning.inputs import Inputs, list_inputs, with_tables
-from embertide.engine.planning.matching import check_model, match_types, narrow, read_job_model
-from embertide.engine.planning.publishing import chosen_result
+from embertide.engine.planning.matching import (
+    check_model,
+    chosen_result,
+    match_types,
+    narrow,
+    read_job_model,
+)
 from embertide.engine.planning.readiness import describe, missing_inputs
 from embertide.engine.stages.verify import Agreement
 from embertide.errors import InputError, InputsNotReady

@@ -5,12 +5,11 @@ module          what it does
 ==============  ===========================================================================
 prepare         features -> ids -> edges -> row ranges -> CSR: the inputs become a typed graph
 typed_graph     the steps of it, node type by node type and relation by relation
-compute         CSR -> layer graphs -> layers -> embeddings
+compute         CSR -> layer graphs -> layers -> embeddings, and their self-check
 refresh         the current version's kept rows, from which a run may go on, and what has changed
 reach           how far changes reach, and what computing them again takes
 keeping         what a run goes on from, and layers that are kept for another one
 kept_graph      a graph that was kept: edges that have not changed are not read
-self_check      rows of the layers a second time, and that they agree
 publish         embeddings -> parts -> version
 embed           some nodes' embeddings, in this process; publishes nothing (``embertide embed``)
 over_kept       the same over the rows that the current version has kept (``--over-kept``)
@@ -24,12 +23,11 @@ from __future__ import annotations
 from functools import partial
 
 from embertide.context import RunContext
-from embertide.engine.pipeline.compute import compute
+from embertide.engine.pipeline.compute import SelfChecking, compute
 from embertide.engine.pipeline.keeping import going_on, kept_rows_yield
 from embertide.engine.pipeline.kept_graph import graph_keeping
 from embertide.engine.pipeline.prepare import Reading, prepare
 from embertide.engine.pipeline.publish import publish
-from embertide.engine.pipeline.self_check import SelfChecking
 from embertide.engine.planning.order import WorkOrder
 from embertide.engine.stages.model import share_model
 from embertide.engine.stages.report import gather_report, keep_report

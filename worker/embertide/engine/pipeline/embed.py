@@ -18,12 +18,10 @@ import torch
 from embertide.context import RunContext
 from embertide.engine.pipeline.compute import compute
 from embertide.engine.pipeline.prepare import Prepared, Reading, prepare
-from embertide.engine.planning.base_version import kept_key
+from embertide.engine.planning.base_version import kept_key, touched
 from embertide.engine.planning.inputs import Inputs, layer_key, list_inputs
-from embertide.engine.planning.matching import match_types, read_job_model
-from embertide.engine.planning.publishing import chosen_result
+from embertide.engine.planning.matching import chosen_result, match_types, read_job_model
 from embertide.engine.planning.readiness import describe, missing_inputs
-from embertide.engine.planning.unchanged import touched
 from embertide.engine.stages.features import LoadedNodes
 from embertide.engine.stages.infer import Keeping, Request
 from embertide.engine.stages.verify import Expected

@@ -15,9 +15,8 @@ from embertide.engine.pipeline.refresh import (
     on_one_machine,
     plan_refresh,
 )
-from embertide.engine.planning.base_version import kept_key
+from embertide.engine.planning.base_version import kept_key, touched
 from embertide.engine.planning.order import WorkOrder
-from embertide.engine.planning.unchanged import touched
 from embertide.engine.stages.infer import Keeping, Request
 from embertide.engine.stages.infer.restoring import NOT_USED
 from embertide.errors import EmbertideError

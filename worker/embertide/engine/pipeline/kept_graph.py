@@ -18,10 +18,9 @@ import numpy as np
 
 from embertide.context import RunContext
 from embertide.engine.pipeline.typed_graph import TypedGraph, ingest_type
-from embertide.engine.planning.base_version import kept_key
+from embertide.engine.planning.base_version import kept_key, touched
 from embertide.engine.planning.inputs import Inputs, layer_key
 from embertide.engine.planning.row_inputs import RowInputs, graph_of
-from embertide.engine.planning.unchanged import touched
 from embertide.engine.stages.features import LoadedNodes
 from embertide.engine.stages.kept_graph import (
     ReadEdges,

@@ -34,11 +34,9 @@ from embertide.engine.pipeline.embed import (
 from embertide.engine.pipeline.kept_graph import KeptGraph
 from embertide.engine.pipeline.prepare import Prepared, Reading, prepare, target_of, to_publish
 from embertide.engine.pipeline.typed_graph import Located, TypedGraph
-from embertide.engine.planning.base_version import KeptVersion, read_kept
+from embertide.engine.planning.base_version import KeptVersion, read_kept, touched
 from embertide.engine.planning.inputs import Inputs, layer_key, list_inputs
-from embertide.engine.planning.matching import match_types, read_job_model
-from embertide.engine.planning.publishing import chosen_result
-from embertide.engine.planning.unchanged import touched
+from embertide.engine.planning.matching import chosen_result, match_types, read_job_model
 from embertide.engine.stages.changes import (
     IDS,
     count_newer,

@@ -27,9 +27,10 @@ from embertide.engine.planning.matching import (
     check_model,
     match_relations,
     narrow,
+    published,
+    target_of_job,
     weight_warnings,
 )
-from embertide.engine.planning.publishing import published, target_of_job
 from embertide.engine.planning.scoring import scoring
 from embertide.engine.stages.features import LoadedNodes, loaded_features, read_rows
 from embertide.engine.stages.infer import Chosen

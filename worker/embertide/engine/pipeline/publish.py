@@ -14,9 +14,8 @@ from embertide.engine.pipeline.prepare import Prepared
 from embertide.engine.planning.model_tables import UNREAD
 from embertide.engine.planning.order import WorkOrder
 from embertide.engine.planning.scoring import scored_results
-from embertide.engine.stages.compare import compare_rows
+from embertide.engine.stages.compare import compare_rows, judge
 from embertide.engine.stages.delta import begin_chain, write_deltas
-from embertide.engine.stages.gate import judge
 from embertide.engine.stages.publish import ResultRows, WrittenResult, publish_version, write_parts
 from embertide.engine.stages.scores import End, write_pair_scores
 from embertide.engine.stages.verify import (

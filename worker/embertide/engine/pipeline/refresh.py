@@ -20,11 +20,10 @@ import torch
 from embertide.context import RunContext
 from embertide.engine.pipeline.prepare import Prepared
 from embertide.engine.pipeline.reach import Following, Reach, count_reach
-from embertide.engine.planning.base_version import Base, planned_how, read_base, record_of
+from embertide.engine.planning.base_version import Base, planned_how, read_base, record_of, touched
 from embertide.engine.planning.inputs import layer_key
 from embertide.engine.planning.order import WorkOrder
 from embertide.engine.planning.row_inputs import RowInputs, edges_of, features_of, ids_of
-from embertide.engine.planning.unchanged import touched
 from embertide.engine.stages.changes import (
     Compared,
     EarlierDigests,

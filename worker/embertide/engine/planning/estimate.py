@@ -15,8 +15,9 @@ from functools import partial
 from embertide.engine.planning.budget import within_budget, within_container
 from embertide.engine.planning.device import device_limit, free_device_bytes, within_device
 from embertide.engine.planning.duration import basis, seconds_range, start_range, work_of
+from embertide.engine.planning.edge_memory import graph_problem
 from embertide.engine.planning.graph import PlannedGraph, plan_graph
-from embertide.engine.planning.inputs import Inputs, list_inputs, with_tables
+from embertide.engine.planning.inputs import Inputs, list_inputs, rows_of, with_tables
 from embertide.engine.planning.keeping import (
     NO_MEMORY,
     WRITING_BYTES,
@@ -28,16 +29,17 @@ from embertide.engine.planning.keeping import (
 from embertide.engine.planning.matching import (
     check_model,
     plan_notes,
+    published,
     read_job_model,
+    target_of_job,
     unread,
     weight_warnings,
 )
 from embertide.engine.planning.memory import planned_gpu_memory, planned_memory, stored_elsewhere
 from embertide.engine.planning.next_version import delta_notes, next_version_notes
-from embertide.engine.planning.publishing import published, target_of_job
 from embertide.engine.planning.readiness import describe, missing_inputs
 from embertide.engine.planning.scoring import planned_scores
-from embertide.engine.planning.sizes import check_sizes
+from embertide.engine.planning.sizes import TEXT_FORMATS, check_sizes
 from embertide.engine.planning.sizing import (
     asked_grid,
     container_bytes,
@@ -47,8 +49,6 @@ from embertide.engine.planning.sizing import (
     worker_bytes,
 )
 from embertide.engine.planning.spilled import spill_problem, staging_problem
-from embertide.engine.planning.spilled_graph import graph_problem
-from embertide.engine.planning.targets import planned_targets, target_memory, target_notes
 from embertide.engine.planning.traffic import planned_traffic
 from embertide.errors import GridError, InputsNotReady, ObjectMissing
 from embertide.facts.telemetry.estimate import (
@@ -69,6 +69,7 @@ from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.result_names import node_type_of
 from embertide.spec.schemes import is_local
+from embertide.spec.targets import Targets
 
 BFLOAT16 = (
     "rows that layers read over edges, and rows that travel, are bfloat16: the report of a run says"
@@ -77,6 +78,16 @@ BFLOAT16 = (
 _MOST_PARTITIONS = 256
 """The most workers of a grid that the manifest leaves open; more must be asked for."""
 _SHOWN = [(1, 1), (2, 1), (1, 2), (4, 1), (2, 2), (8, 1), (4, 2)]
+_TEXT_ROW_BYTES = 8
+"""A guess of the bytes of an id in a line of text."""
+NOTE = (
+    "only the rows of {about}{rows:,} of {nodes:,} nodes are published, below {uri}"
+    " (spec.inference.targets)"
+)
+SHARE = (
+    "{note}; their layers are likely to go over {share:.1%} of the edges of all, where"
+    " in-neighbours have about as many in-edges as other nodes"
+)
 
 
 def estimate_job(
@@ -450,3 +461,77 @@ def _fits(grid: GridShape, nodes: int, widths: Mapping[str, int]) -> bool:
     except GridError:
         return False
     return True
+
+
+def planned_targets(job: EmbeddingJob, inputs: Inputs) -> int | None:
+    """How many nodes are wanted, at most; of text a guess, by its size; None: all are."""
+    targets = job.spec.inference.targets
+    if targets is None:
+        return None
+    if targets.table is None:
+        return len(set(targets.ids or []))
+    rows = rows_of(inputs.targets)
+    return -(-rows // _TEXT_ROW_BYTES) if targets.table.format in TEXT_FORMATS else rows
+
+
+def target_notes(
+    job: EmbeddingJob, inputs: Inputs, program: Program, graph: PlannedGraph
+) -> list[str]:
+    """How many rows are wanted, and in a graph of one type the share of edges that they need."""
+    wanted, targets = planned_targets(job, inputs), job.spec.inference.targets
+    if wanted is None or targets is None:
+        return []
+    nodes = graph.size.nodes[next(iter(program.result_widths))]
+    note = NOTE.format(
+        about=_about(targets),
+        rows=min(wanted, nodes),
+        nodes=nodes,
+        uri=job.spec.published_uri,
+    )
+    if len(graph.size.nodes) > 1 or len(program.relations) != 1:
+        return [note]
+    share = _share(min(wanted, nodes), nodes, graph.edges / max(1, nodes), program.layers)
+    return [SHARE.format(note=note, share=share)]
+
+
+def _about(targets: Targets) -> str:
+    """How well the number of rows is known: an id may be there twice; of text bytes are counted."""
+    if targets.table is None:
+        return ""
+    return "about " if targets.table.format in TEXT_FORMATS else "at most "
+
+
+def _share(wanted: float, nodes: int, degree: float, layers: int) -> float:
+    """The likely share of the edges of all layers."""
+    total = 0.0
+    for _ in range(layers):
+        total += wanted / nodes
+        # As in the run: where in-neighbours would be about all nodes, all are taken.
+        wanted = nodes if wanted * (1 + degree) >= nodes else wanted * (1 + degree)
+    return total / max(1, layers)
+
+
+def target_memory(
+    job: EmbeddingJob, inputs: Inputs, program: Program, graph: PlannedGraph, *, spills: bool
+) -> Mapping[str, int]:
+    """Stage -> bytes that a worker takes beyond those of a run of all nodes, at most.
+
+    Args:
+        spills: tensors are on disk, and rows are computed alone where they take no more than the
+            parts of tensors; where all are computed, those that are wanted are copied to memory.
+    """
+    wanted = planned_targets(job, inputs)
+    if wanted is None:
+        return {}
+    size = graph.size
+    nodes, grid = sum(size.nodes.values()), size.grid
+    sets = nodes * (len(program.steps) + ID_BYTES)
+    if spills:
+        # One worker may have all of them, as far as it has so many rows.
+        most = min(wanted, -(-max(size.nodes.values()) // grid.workers))
+        width = sum(program.widths[name] for name in program.results.values())
+        copied = most * width * FLOAT_BYTES
+        return {"infer": sets + copied, "publish": nodes + copied}
+    edges = graph.edges * (ID_BYTES + FLOAT_BYTES) // grid.graph
+    features = nodes * inputs.width * FLOAT_BYTES // grid.workers
+    return {"infer": sets + edges + features, "publish": nodes}

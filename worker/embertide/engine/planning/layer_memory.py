@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from embertide.engine.planning.edge_memory import spilled_graph
 from embertide.engine.planning.graph import PlannedGraph, PlannedRelation
 from embertide.engine.planning.spilled import spilled_costs
-from embertide.engine.planning.spilled_graph import spilled_graph
 from embertide.footprint import ID_BYTES, GraphSize, Size
 from embertide.program.plans.layouts import with_placed
 from embertide.program.plans.plan import Plan

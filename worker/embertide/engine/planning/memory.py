@@ -14,6 +14,8 @@ from embertide.engine.planning.edge_memory import (
     ingesting,
     relations,
     sorting,
+    spilled_graph,
+    spilled_sorting,
 )
 from embertide.engine.planning.graph import (
     PlannedGraph,
@@ -31,7 +33,6 @@ from embertide.engine.planning.spilled import (
     link_seconds,
     spilled_costs,
 )
-from embertide.engine.planning.spilled_graph import spilled_graph, spilled_sorting
 from embertide.facts.telemetry.estimate import PlannedSpill
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, LOCATION_BYTES, Size
 from embertide.graph.directory import LOCATED_ROWS

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import cast
 
-from embertide.engine.planning.spilled_graph import SpilledGraph
+from embertide.engine.planning.edge_memory import SpilledGraph
 from embertide.footprint import GraphSize
 from embertide.grid import ColumnSlices
 from embertide.kernels.ghost_store import GhostStore

@@ -24,7 +24,6 @@ from embertide.facts.telemetry.recorder import Key, RelationLabels
 from embertide.facts.telemetry.report import PlannedTraffic
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, GraphSize, Size
 from embertide.graph.directory import LOCATED_ROWS
-from embertide.graph.finding import LOOK_UP_NODES
 from embertide.graph.gemm import round_rows
 from embertide.graph.merging import numbers_tried
 from embertide.graph.moves import (
@@ -38,6 +37,7 @@ from embertide.graph.moves import (
     TileRows,
     WholeRows,
 )
+from embertide.graph.sources import LOOK_UP_NODES
 from embertide.graph.views import EdgeView
 from embertide.kernels.spilled_sort import part_edges
 from embertide.program.plans.plan import Plan

@@ -2,24 +2,28 @@
 
 Each rank looks at its rows once, streams what the current version has of the same range of ids, and
 keeps counts and a small sample; rank 0 adds them up. Whatever is wrong with the other version is
-part of the result, and no error of this run.
+part of the result, and no error of this run. The job's bounds say whether the version may become
+current.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import torch
 
 from embertide.context import RunContext
+from embertide.engine.planning.inputs import Inputs, input_age
 from embertide.errors import EmbertideError
 from embertide.facts.telemetry.comparison import Comparison
+from embertide.facts.telemetry.omissions import Omissions
 from embertide.io.compare.base import Base, current_base
 from embertide.io.compare.chain import Chain
+from embertide.io.compare.gate import Facts, violations
 from embertide.io.compare.previous import Ours, compare
 from embertide.io.compare.result import TypeShare, put_together
 from embertide.io.compare.rows import KeyedRows, as_published, look_at
@@ -27,9 +31,13 @@ from embertide.io.compare.share import Share
 from embertide.io.versions.keys import KeyRange, ranges_from
 from embertide.kernels.ids import Ids
 from embertide.kernels.row_pairs import Values
+from embertide.spec.gate import Gate
 from embertide.spec.nodes import NodeInput
+from embertide.spec.result_names import label_of
 
 _FAILED = "not compared with {version}: {error}"
+_BEYOND = "beyond a bound of {whose}: {what}"
+_DEFAULT = "the default gate (spec.output.gate sets it)"
 
 
 class OwnRows(Protocol):
@@ -171,3 +179,59 @@ def _own_shares(
         shares.append(Share.of(facts, total, moves))
         ctx.work.add("compare", rows=len(own))
     return shares, problem
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a gate says of a version.
+
+    Attributes:
+        gate: the job's; None where it has none, so that the default bounds warn.
+        violations: what is beyond a bound, a sentence for each.
+    """
+
+    gate: Gate | None
+    violations: list[str]
+
+    @property
+    def held(self) -> list[str]:
+        """Why the version must not become current; [] where it may."""
+        return self.violations if self.gate is not None and self.gate.mode == "hold" else []
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings about a version that becomes current, for the run's user."""
+        whose = _DEFAULT if self.gate is None else "spec.output.gate"
+        texts = [] if self.held else self.violations
+        return [_BEYOND.format(whose=whose, what=text) for text in texts]
+
+    def to_json(self) -> dict[str, Any]:
+        """As the version's manifest has it."""
+        mode = None if self.gate is None else self.gate.mode
+        return {"mode": mode, "violations": self.violations}
+
+
+def judge(
+    ctx: RunContext,
+    inputs: Inputs,
+    comparison: Comparison,
+    omissions: Omissions,
+    compared: Mapping[str, dict[str, Any]],
+) -> Verdict:
+    """Apply the job's gate; rank 0 calls.
+
+    Args:
+        compared: key of a result -> how it agrees with the model's reference.
+    """
+    gate = ctx.job.spec.output.gate
+    bounds = gate or Gate()
+    if comparison.state == "off":
+        return Verdict(gate, [])
+    age = None if bounds.max_input_age is None else input_age(ctx.storage, inputs)
+    facts = Facts(
+        comparison=comparison,
+        dropped=list(omissions.dropped_edges),
+        reference_errors={label_of(key): of["largest_error"] for key, of in compared.items()},
+        input_age=age,
+    )
+    return Verdict(gate, violations(bounds, facts))

@@ -7,8 +7,7 @@ passes       all passes in their order, each with the reason for its place
 plan         what they make: the steps in order, the operations, the grid of the layers
 order        readers after what they read; products before or after sums; what many read, once
 fuse         steps that are one operation
-whole_rows   whether workers of one host compute whole rows, whatever the grid slices
-layouts      in which layouts operations read and make tensors, what they free, their phases
+layouts      whole rows or slices; in which layouts operations read and make tensors; phases
 flow         rows that are stale or wanted, from step to step through a plan
 boundaries   where layers end, the parts between, and the identity of what is computed by then
 summary      a plan as plain data, for ``embertide show``

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from embertide.program.plans.fuse import fuse
-from embertide.program.plans.layouts import check, choose_layouts, mark_phases
+from embertide.program.plans.layouts import check, choose_layouts, choose_whole_rows, mark_phases
 from embertide.program.plans.order import (
     gather_needs,
     keep_readers_close,
@@ -14,7 +14,6 @@ from embertide.program.plans.order import (
     order_products,
 )
 from embertide.program.plans.plan import Pass, Plan, Target
-from embertide.program.plans.whole_rows import choose_whole_rows
 from embertide.program.steps.program import Program
 
 ORDERING: tuple[Pass, ...] = (

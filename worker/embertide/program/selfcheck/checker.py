@@ -21,11 +21,19 @@ from embertide.layouts import Shard
 from embertide.program.plans.plan import Plan
 from embertide.program.selfcheck.capture import PRIMITIVE, Captured, Fetch
 from embertide.program.selfcheck.draw import CAPTURED_VALUES, Nodes, draw, own_rows, rows_to_check
-from embertide.program.selfcheck.judge import TOLERANCE, Limits, allowed_differences, magnitudes
-from embertide.program.selfcheck.out_degrees import OutEdges
+from embertide.program.selfcheck.judge import (
+    TOLERANCE,
+    Limits,
+    NameOf,
+    Tally,
+    allowed_differences,
+    difference,
+    joined,
+    magnitudes,
+    worst_of,
+)
 from embertide.program.selfcheck.recompute import Change, DegreeKey, Recomputation, unchanged
-from embertide.program.selfcheck.row_edges import RowEdges, special_rows
-from embertide.program.selfcheck.tally import NameOf, Tally, difference, joined, worst_of
+from embertide.program.selfcheck.row_edges import OutEdges, RowEdges, special_rows
 from embertide.program.selfcheck.units import Unit, units_of
 from embertide.program.steps.base import EdgeStep, Step
 from embertide.program.steps.execution import Execution

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from embertide.graph.gemm import linear, ring_gemm
-from embertide.graph.landing_in_place import RowProduct
+from embertide.graph.landing import RowProduct
 from embertide.kernels.epilogue import NOTHING, Epilogue
 from embertide.kernels.memory import as_type
 from embertide.layouts import Layout, Shard

@@ -18,8 +18,7 @@ from embertide.graph.exchange import Channel
 from embertide.graph.ghosts import GhostGraph, ghosts_of
 from embertide.graph.graph import LayerGraph
 from embertide.graph.in_place import WindowRows, shared
-from embertide.graph.landing import loaded_operand
-from embertide.graph.landing_in_place import rows_at
+from embertide.graph.landing import loaded_operand, rows_at
 from embertide.graph.sources import LoadedHolders, Sources
 from embertide.kernels import memory
 from embertide.kernels.csr import id_type

@@ -15,8 +15,7 @@ import torch
 from embertide.footprint import FLOAT_BYTES
 from embertide.graph.exchange import Channel, Exchange
 from embertide.graph.gemm import linear, rows_to_tile, tile_to_rows
-from embertide.graph.landing import land
-from embertide.graph.landing_in_place import RowProduct, land_in_place
+from embertide.graph.landing import RowProduct, land, land_in_place
 from embertide.grid import ColumnSlices, RowRanges
 from embertide.kernels.epilogue import NOTHING
 from embertide.kernels.memory import as_type
