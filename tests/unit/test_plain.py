@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import pytest
 
-from embertide.spec.plain import Plain
+from embertide.plain import Plain
 
 
 class Pair(NamedTuple):

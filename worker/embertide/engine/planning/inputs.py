@@ -36,12 +36,12 @@ from embertide.io.readers.table_snapshot import TableRead
 from embertide.io.storage.protocol import ObjectInfo, Storage
 from embertide.models.files import model_objects
 from embertide.models.tables import ModelTable, ProgramText, TypeTables
+from embertide.plain import Plain
 from embertide.spec.features import FeatureInput
 from embertide.spec.identity import digest_of
 from embertide.spec.job_digest import job_digest
 from embertide.spec.manifest import EmbeddingJob, Input, NodeInput
 from embertide.spec.places import ObjectInput, is_pattern
-from embertide.spec.plain import Plain
 from embertide.spec.result_names import UNNAMED
 from embertide.spec.tables import TABLE_FORMATS
 

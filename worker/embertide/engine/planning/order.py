@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from embertide.engine.planning.inputs import Inputs
 from embertide.facts.telemetry.report import PlannedTraffic
 from embertide.io.versions.pointer import Follows
-from embertide.spec.plain import Plain
+from embertide.plain import Plain
 
 
 @dataclass(frozen=True)

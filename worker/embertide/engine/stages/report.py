@@ -33,8 +33,8 @@ from embertide.io.versions.catalog import VersionInfo
 from embertide.io.versions.manifest import read_manifest
 from embertide.io.versions.run_reports import write_report
 from embertide.kernels.describe import describe
+from embertide.plain import Plain
 from embertide.program.steps import Program
-from embertide.spec.plain import Plain
 
 NOT_CURRENT = (
     "the version is published but not current: {why}; `embertide versions` lists both, `embertide"

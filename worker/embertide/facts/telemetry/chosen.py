@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from embertide.spec.plain import Plain
+from embertide.plain import Plain
 
 
 @dataclass

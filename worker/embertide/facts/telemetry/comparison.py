@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from embertide.facts.telemetry.format import human_bytes, human_share
-from embertide.spec.plain import Plain
+from embertide.plain import Plain
 
 COMPARED = "compared"
 """Value of :attr:`Comparison.state`; the others say why there is nothing to compare with."""

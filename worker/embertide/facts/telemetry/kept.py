@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 
 from embertide.facts.telemetry.format import human_bytes
-from embertide.spec.plain import Plain
+from embertide.plain import Plain
 
 _log = logging.getLogger("embertide")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from embertide.spec.plain import Plain
+from embertide.plain import Plain
 
 FULL_RUN = "all rows are computed: {why}"
 

@@ -19,8 +19,8 @@ from embertide.facts.telemetry.omissions import Omissions
 from embertide.facts.telemetry.refresh import RefreshFacts
 from embertide.facts.telemetry.self_check import SelfCheck
 from embertide.facts.telemetry.transfers import TransferStats
+from embertide.plain import Plain
 from embertide.spec.grid import GridShape
-from embertide.spec.plain import Plain
 
 WAIT_BUCKETS = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
 """Upper ends, in seconds, of the buckets of :attr:`Traffic.waits`; the last one has none."""

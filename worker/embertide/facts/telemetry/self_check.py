@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from embertide.spec.plain import Plain
+from embertide.plain import Plain
 
 CHECKED, OFF = "checked", "off"
 """Values of :attr:`SelfCheck.state`."""

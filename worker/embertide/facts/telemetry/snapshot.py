@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from embertide.facts.telemetry.report import PlannedTraffic, RankMemory, Span, Traffic
 from embertide.facts.telemetry.transfers import TransferStats
-from embertide.spec.plain import Plain
+from embertide.plain import Plain
 
 
 @dataclass(frozen=True)

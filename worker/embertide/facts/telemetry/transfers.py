@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-from embertide.spec.plain import Plain
+from embertide.plain import Plain
 
 
 @dataclass

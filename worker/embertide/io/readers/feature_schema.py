@@ -22,8 +22,8 @@ from embertide.io.readers.types import value_type
 from embertide.io.readers.vector_types import as_lists
 from embertide.io.readers.where import Where
 from embertide.io.storage.protocol import ObjectInfo, Storage
+from embertide.plain import Plain
 from embertide.spec.manifest import FeatureInput
-from embertide.spec.plain import Plain
 
 RECURSIVE_FIELD = "features.recursive"
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from embertide.io.storage.protocol import ObjectInfo
-from embertide.spec.plain import Plain
+from embertide.plain import Plain
 
 S = TypeVar("S")
 T = TypeVar("T")

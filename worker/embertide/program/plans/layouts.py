@@ -72,7 +72,7 @@ def mark_phases(plan: Plan) -> Plan:
 
 
 def check(plan: Plan) -> Plan:
-    """Of every plan: each step is in one operation, in order, and reads what is there by then."""
+    """Every step is in one operation, in order, and reads what is there by then, in every plan."""
     steps = [step for op in plan.ops for step in op.steps]
     assert steps == list(plan.program.steps), "operations have other steps than the program"
     assert len(plan.phases) == len(plan.ops), "operations without a phase"

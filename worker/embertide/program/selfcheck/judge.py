@@ -26,9 +26,9 @@ from torch import Tensor
 from embertide.facts.telemetry.self_check import CheckedRows, Fault
 from embertide.grid import RowRanges
 from embertide.kernels.heads import NO_SCORES
+from embertide.plain import Plain
 from embertide.program.selfcheck.draw import Nodes
 from embertide.program.selfcheck.recompute import Change, unchanged
-from embertide.spec.plain import Plain
 
 TOLERANCE = 1e-5
 _BFLOAT16_TOLERANCE = 2.0**-6
