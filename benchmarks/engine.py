@@ -24,6 +24,7 @@ from embertide.graph import attention, gemm
 from embertide.graph.arriving import tile_operand
 from embertide.graph.directory import look_up_ascending
 from embertide.graph.edge_log import EdgeChunk
+from embertide.graph.edge_values import EdgeValues
 from embertide.graph.exchange import Channel, Exchange
 from embertide.graph.landing import land, loaded_operand
 from embertide.graph.node_ids import DenseIds
@@ -220,8 +221,7 @@ class Engine:
     ) -> torch.Tensor:
         """[N/P, D/M] sums weighted per head by ``values`` [nnz, H], in the CSR's order."""
         part = attention.Weighing(
-            sources=sources,
-            shares=self.own_heads(values, width),
+            shares=EdgeValues(sources, self.own_heads(values, width)),
             heads=self.heads(values.shape[1], width),
             weighted=False,
         )
@@ -235,7 +235,8 @@ class Engine:
         score = PairScore(kind="dot", heads=heads)
         part = attention.Scoring(sources=sources, queries=queries, score=score)
         (found,) = attention.sddmm(self.channel("world"), keys, [part], depth=DEPTH)
-        return found
+        assert isinstance(found, EdgeValues), "edges are in memory"
+        return found.values
 
     def gather_scores(self, scores: torch.Tensor, width: int) -> torch.Tensor:
         """[nnz of the partition, heads of our columns] from the scores of its M sub-ranges."""

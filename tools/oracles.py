@@ -26,7 +26,6 @@ import torch
 import yaml
 
 from embertide.engine.planning.budget import within_budget
-from embertide.engine.planning.edge_memory import graph_problem
 from embertide.engine.planning.graph import PlannedGraph, of_layers, plan_graph
 from embertide.engine.planning.inputs import Inputs, list_inputs
 from embertide.engine.planning.layer_memory import layers_bytes
@@ -191,7 +190,7 @@ class _Layers:
         limit = IMPORTS_BYTES + int(LESS * planned.peak_memory_per_worker_bytes)
         widest = max(self.program.widths.values())
         # One node: larger grids are not tried.
-        chosen = within_budget(planned, limit, 1, widest, self.estimate, "", self._graph_problem)
+        chosen = within_budget(planned, limit, 1, widest, self.estimate, "")
         fits = chosen.spill is not None
         spill = chosen.spill or PlannedSpill(NARROW, 0, 0, 0, 0.0)
         taken = chosen if fits else self.estimate(grid, panel=NARROW)
@@ -224,9 +223,6 @@ class _Layers:
         nodes = dict.fromkeys(graph.size.nodes, NODES)
         size = replace(graph.size, nodes=nodes, edges=dict.fromkeys(graph.size.edges, EDGES))
         return replace(graph, size=size)
-
-    def _graph_problem(self, grid: GridShape) -> str:
-        return graph_problem(self.job, self.program, grid, in_place=False)
 
 
 def fields() -> Sections:

@@ -18,9 +18,7 @@ import torch
 from embertide.context import RunContext
 from embertide.engine.pipeline.prepare import target_of
 from embertide.engine.planning.edge_memory import (
-    graph_problem,
     logged_bytes,
-    needed_in_memory,
     spilled_graph,
 )
 from embertide.engine.planning.graph import PlannedGraph, PlannedRelation
@@ -81,9 +79,9 @@ class Mode:
         fanout: edges that each layer samples of a node; 0: all. Samples have no reference.
         kept_on: the grid that keeps the layers, where it is another one.
         one_host: workers read each other's rows in place, whatever their number.
-        storage: where tensors of nodes are: on ``disk`` the graph is there too, in a second run,
-            where it can be; ``host`` memory is that beside a GPU.
-        graph: of ``targets`` the graph is on disk, too, where it can be.
+        storage: where tensors of nodes are: on ``disk`` the graph is there too, in a second run;
+            ``host`` memory is that beside a GPU.
+        graph: of ``targets`` the graph is on disk, too.
         panel: columns of a tensor that are in memory, or on the device, at a time.
         parts_bytes: that rows that are computed alone may take there.
         late: lanes whose copies to and from a device are as late as they may be.
@@ -380,15 +378,11 @@ def _elsewhere(worker: Worker, case: Case, mode: Mode) -> Answer:
 
 
 def _with_the_graph(worker: Worker, program: Program, mode: Mode, answer: Answer) -> None:
-    """All rows with the graph on disk, too, where it can be. Collective."""
+    """All rows with the graph on disk, too. Collective."""
     files = worker.ctx.scratch
     assert isinstance(files, Scratch)
     read, written, held = files.read, files.written, files.held
-    on_disk = _graph_on_disk(worker, program)
-    if on_disk is None:
-        return
-    undo, csrs = on_disk
-    del on_disk
+    undo, csrs = _graph_on_disk(worker, program)
     kept = [4 * (1 + csr.weighted) * part.nnz for csr in csrs for part in csr.spilled]
     # Features have files of their own.
     features = [(csr.features.width, csr) for csr in csrs if csr.features is not None]
@@ -408,15 +402,8 @@ def _with_the_graph(worker: Worker, program: Program, mode: Mode, answer: Answer
     undo()
 
 
-def _graph_on_disk(
-    worker: Worker, program: Program
-) -> tuple[Callable[[], None], list[SpilledCsr]] | None:
-    """Build the graph there, if it can be; see :meth:`Worker.build_on_disk`. Collective."""
-    target, at, job = target_of(worker.ctx), worker.exchange.grid.shape, worker.ctx.job
-    problem = graph_problem(job, program, at, in_place=target.in_place)
-    # Steps run in the order that they have, for which other rows may be best.
-    if problem or needed_in_memory(as_given(program, target)):
-        return None
+def _graph_on_disk(worker: Worker, program: Program) -> tuple[Callable[[], None], list[SpilledCsr]]:
+    """Build the graph there; see :meth:`Worker.build_on_disk`. Collective."""
     spilled_sort.PART_EDGES = 12 if worker.typed else 32
     return worker.build_on_disk(program)
 
@@ -538,7 +525,6 @@ def _chosen(worker: Worker, case: Case, mode: Mode) -> Answer:
             answer.facts["edges"] += facts.edges
             answer.facts["all edges"] += facts.all_edges
     if undo is not None:
-        answer.facts["graph"] = 1
         undo[0]()
     return answer
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import yaml
 
 from embertide.engine.planning.budget import within_budget, within_container
-from embertide.engine.planning.edge_memory import graph_problem
 from embertide.engine.planning.sizing import (
     container_bytes,
     container_problem,
@@ -18,18 +16,10 @@ from embertide.engine.planning.sizing import (
     work_bytes_in,
 )
 from embertide.facts.telemetry.estimate import Estimate, PlannedSpill
-from embertide.program.steps.pair_attend import PairAttend
-from embertide.program.steps.propagate import Propagate
 from embertide.spec.grid import GridShape
-from embertide.spec.targets import Targets
 from embertide.spec.workers import Workers, parse_memory
 from tests.support.cli import ESTIMATE
 from tests.support.expected import Expected, inputs
-from tests.support.sharing_programs import additive, read
-from tests.support.step_program import program, summed
-from tests.support.typed_programs import attending, carrying, relational
-from tests.support.typed_world import make_typed_job
-from tests.support.world import make_job
 
 MIB, GIB = 1 << 20, 1 << 30
 WIDTH = 64
@@ -65,16 +55,6 @@ NEVER = "rows: bfloat16 can't be on disk"
 """Why no tensors are on disk."""
 
 
-def no_graph(_grid: GridShape) -> str:
-    """The graph can't be on disk."""
-    return "edges with features can't be on disk (file:///e)"
-
-
-def always(_grid: GridShape) -> str:
-    """It can."""
-    return ""
-
-
 @pytest.mark.parametrize(
     ("text", "size"),
     [("2GiB", 2 * GIB), ("1.5Gi", 3 * GIB // 2), ("512MiB", 512 * MIB), ("1Ti", 1024 * GIB)],
@@ -93,22 +73,17 @@ def test_other_texts_are_refused(text: str) -> None:
 
 
 CASES = inputs("budgets.txt")
-GRAPHS = {
-    "never": no_graph,
-    "always": always,
-    "alone": lambda grid: "elsewhere" * (grid.workers > 1),
-}
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_plan_within_a_budget(name: str, expected: Expected) -> None:
     """What is on disk, and what is said of it."""
-    given = {"nodes": 1000, "widest": WIDTH, "grid": "1x1", "panel": 0, "graph": "never"}
+    given = {"nodes": 1000, "widest": WIDTH, "grid": "1x1", "panel": 0}
     given |= {"tensors": True} | yaml.safe_load(CASES[name])
     planned = on_grid(GridShape.parse(given["grid"]), panel=given["panel"])
     limit = None if given["mib"] is None else int(given["mib"] * MIB)
-    problem, graph = "" if given["tensors"] else NEVER, GRAPHS[given["graph"]]
-    found = within_budget(planned, limit, given["nodes"], given["widest"], on_grid, problem, graph)
+    problem = "" if given["tensors"] else NEVER
+    found = within_budget(planned, limit, given["nodes"], given["widest"], on_grid, problem)
     spill, told = found.spill, "as planned" if found is planned else found.budget.sentence
     on_disk = spill and f"panels of {spill.panel}{', and the graph' if spill.graph else ''}"
     refused = found.budget is not None and found.budget.problem
@@ -118,11 +93,8 @@ def test_a_plan_within_a_budget(name: str, expected: Expected) -> None:
 
 
 @pytest.mark.parametrize("beside", [0, 123_456_789, SHARED, 2 * SHARED])
-@pytest.mark.parametrize("graph", [no_graph, always])
 @pytest.mark.parametrize("problem", ["", NEVER])
-def test_a_refusal_asks_for_the_least_that_is_accepted(
-    beside: int, graph: Any, problem: str
-) -> None:
+def test_a_refusal_asks_for_the_least_that_is_accepted(beside: int, problem: str) -> None:
     def estimated(grid: GridShape, *, panel: int = 0, spills_graph: bool = False) -> Estimate:
         """Parts on disk come with buffers beside them."""
         found = on_grid(grid, panel=panel, spills_graph=spills_graph)
@@ -134,7 +106,7 @@ def test_a_refusal_asks_for_the_least_that_is_accepted(
         )
 
     def refusal(limit: int, grid: GridShape) -> str:
-        args = 1000, WIDTH, estimated, problem, graph
+        args = 1000, WIDTH, estimated, problem
         budget = within_budget(estimated(grid), limit, *args).budget
         assert budget is not None
         return budget.problem
@@ -154,9 +126,7 @@ def test_a_refusal_asks_for_the_least_that_is_accepted(
 
 def in_container(container: int, problem: str = NEVER) -> Estimate:
     """The plan of one worker in a container of so many bytes."""
-    return within_container(
-        on_grid(GridShape()), container, 1000, WIDTH, on_grid, problem, no_graph
-    )
+    return within_container(on_grid(GridShape()), container, 1000, WIDTH, on_grid, problem)
 
 
 def test_a_plan_that_its_container_holds_stays_in_memory() -> None:
@@ -196,42 +166,3 @@ def test_a_scratch_volume_is_larger_than_its_tensors() -> None:
     for disk in (1, GIB, 100 * GIB):
         assert volume_bytes(disk) >= 1.25 * disk + 256 * MIB - 1
         assert volume_bytes(disk) % (64 << 20) == 0
-
-
-def test_a_graph_that_is_needed_in_memory_names_what_needs_it() -> None:
-    job, small = make_job(), GridShape()
-    gcn = program(summed("h", "x"))
-    assert graph_problem(job, gcn, small, in_place=True) == ""
-    assert graph_problem(job, gcn, GridShape.of(4, 1), in_place=True) == ""
-    repeated = program(Propagate(out="h", layer=0, x="x", times=3))
-    assert graph_problem(job, repeated, small, in_place=True) == ""
-    assert graph_problem(job, gcn, GridShape.of(4, 1), in_place=False) == ""
-    assert graph_problem(job, repeated, GridShape.of(2, 2), in_place=True) == ""
-    assert graph_problem(job, gcn, GridShape.of(1, 4), in_place=False) == ""
-    scored = program(PairAttend(out="h", layer=0, x="x", key="x", query="x", heads=1, kind="dot"))
-    assert graph_problem(job, scored, GridShape.of(1, 4), in_place=False) == (
-        "pair_attend (h, layer 0) needs the graph in memory where workers compute slices of"
-        " columns, as on the grid 1x4"
-    )
-    assert graph_problem(job, scored, GridShape.of(2, 1), in_place=False) == (
-        "pair_attend (h, layer 0) needs the graph in memory where workers exchange rows, as on the"
-        " grid 2x1"
-    )
-    # Whole rows are computed in place, but not of samples.
-    whole = program(PairAttend(out="h", layer=0, x="x", key="x", query="x", heads=2, kind="dot"))
-    assert graph_problem(job, whole, GridShape.of(1, 2), in_place=True) == ""
-    assert graph_problem(make_job(fanout=[5]), whole, GridShape.of(1, 2), in_place=True) == (
-        "pair_attend (h, layer 0) needs the graph in memory where workers compute slices of"
-        " columns, as on the grid 1x2"
-    )
-    assert graph_problem(make_job(fanout=[5]), gcn, small, in_place=True) == ""
-    assert graph_problem(job, scored, GridShape.of(4, 1), in_place=True) == ""
-    chosen = make_job(targets=Targets(ids=[1]))
-    assert graph_problem(chosen, gcn, small, in_place=True) == ""
-
-
-def test_a_graph_of_several_relations_may_be_on_disk() -> None:
-    job, small = make_typed_job(), GridShape()
-    for steps in (relational(), additive(), read(), attending(), carrying()):
-        assert graph_problem(job, steps, small, in_place=True) == ""
-        assert graph_problem(job, steps, GridShape.of(2, 1), in_place=True) == ""

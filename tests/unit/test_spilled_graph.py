@@ -115,6 +115,13 @@ def test_edges_sorted_by_way_of_the_disk_have_the_bits_of_a_sort_in_memory(
     assert files.held == 0
 
 
+def test_buckets_past_the_rows_are_no_parts(files: Scratch) -> None:
+    counts = np.array([1000, 0, 0], np.int64)
+    spilled = SpilledEdgeSorter(files, counts, 1, first=0, rows=2, nodes=9, weighted=False)
+    spilled.add_keys(np.arange(1000) % 9 + 16 * (np.arange(1000) % 2), None)
+    assert [part.rows for part in spilled.parts(remove_duplicates=False)] == [2]
+
+
 def test_without_edges_there_are_rows(files: Scratch) -> None:
     spilled = SpilledEdgeSorter(
         files, np.zeros(1, np.int64), 0, first=5, rows=1, nodes=9, weighted=True
@@ -129,10 +136,7 @@ def graphs(files: Scratch) -> tuple[Csr, SpilledCsr]:
     whole = sort(make_chunks(), None, weighted=True, unique=False, featured=True)
     cuts = [0, 1, 40, 40, 5000, ROWS]
     parts = [whole.slice(a, b) for a, b in pairwise(cuts)]
-    spilled = SpilledCsr.write(files, FIRST, ROWS, parts)
-    # A part without rows is none.
-    assert spilled.cuts == (0, 1, 40, 5000, ROWS)
-    return whole, spilled
+    return whole, SpilledCsr.write(files, FIRST, ROWS, parts)
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, ROWS), (0, 0), (30, 41), (4321, 4322), (1, 9000)])

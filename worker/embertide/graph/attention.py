@@ -11,7 +11,7 @@ whole rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -25,11 +25,18 @@ from embertide.graph.arriving import (
     reduced,
     tile_operand,
 )
+from embertide.graph.edge_values import (
+    AnyEdgeValues,
+    EdgeValues,
+    GhostEdgeValues,
+    SpilledEdgeValues,
+    room_for,
+)
 from embertide.graph.exchange import Channel
 from embertide.graph.ghosts import GhostChannel, GhostSources, ghosts_of
 from embertide.graph.moves import HeadScores
 from embertide.graph.sources import Sources
-from embertide.grid import ColumnSlices, Grid
+from embertide.grid import ColumnSlices, Grid, RowRanges
 from embertide.kernels import attention as kernels
 from embertide.kernels.ghosts import on_ghosts
 from embertide.kernels.heads import HeadColumns, PairScore, RowSums
@@ -96,11 +103,92 @@ def scatter_heads(channel: Channel, rows: torch.Tensor, width: int) -> torch.Ten
         rows: one number per head of each node or edge of our sub-range.
         width: columns of the tensor that the heads make up.
     """
+    received = _scattered(channel, rows, width)
+    return received[0] if len(received) == 1 else torch.cat(received)
+
+
+def _scattered(channel: Channel, rows: torch.Tensor, width: int) -> list[torch.Tensor]:
+    """The numbers that each worker of the partition sends of its rows, for the heads of ours."""
     if channel.grid.feature == 1:
-        return rows
+        return [rows]
     heads = rows.shape[1]
     slices = (head_columns(channel.grid, heads, width, m).span for m in range(channel.axis.size))
-    return torch.cat(channel.all_to_all([rows[:, span].contiguous() for span in slices]))
+    return channel.all_to_all([rows[:, span].contiguous() for span in slices])
+
+
+Softmax = Callable[[slice, torch.Tensor], None]
+"""Makes shares of the scores of some rows' edges [e, H], in place."""
+
+
+def _ghost_shares(
+    channel: Channel,
+    scores: AnyEdgeValues,
+    tiles: Sources,
+    targets: RowRanges,
+    width: int,
+    softmax: Softmax,
+) -> AnyEdgeValues:
+    if isinstance(scores, EdgeValues):
+        return _shares_in_memory(channel, scores, tiles, width, softmax)
+    assert isinstance(scores, GhostEdgeValues)
+    assert isinstance(tiles, GhostSources)
+    heads = own_heads(channel, round(scores.columns), width).count
+    made, rows = GhostEdgeValues(tiles, heads), slice(0, targets.within(0)[1])
+    for first, last in scores.spans():
+        values = scores.part(first, last)
+        softmax(rows, values)
+        made.set_part(first, _scatter_ghosts(channel, values, width))
+    return made
+
+
+@on_ghosts(_ghost_shares)
+def shares_of(
+    channel: Channel,
+    scores: AnyEdgeValues,
+    tiles: Sources,
+    targets: RowRanges,
+    width: int,
+    softmax: Softmax,
+) -> AnyEdgeValues:
+    """[nnz of the partition, H'] of scores [nnz of our sub-range, H], which are used up.
+
+    On disk a part of each sub-range is in memory at a time, and as many are sent one after another.
+    Collective: every rank of the feature axis must call.
+
+    Args:
+        channel: of the feature axis.
+        tiles: sources of the partition's non-zeros.
+        targets: which worker owns which rows.
+        width: columns of the tensor that the heads make up.
+
+    Raises:
+        StorageError: the disk has no room, or cannot be read or written.
+    """
+    if isinstance(scores, EdgeValues):
+        return _shares_in_memory(channel, scores, tiles, width, softmax)
+    assert isinstance(scores, SpilledEdgeValues)
+    heads = own_heads(channel, scores.values.width, width).count
+    made, cuts = SpilledEdgeValues.room(tiles, heads), scores.sources.on_disk.cuts
+    parts = [tiles.on_disk.parts_of(*targets.within(rank)) for rank in channel.axis.ranks]
+    for number in range(max(map(len, parts))):
+        values = torch.empty(0, scores.values.width)
+        if number + 1 < len(cuts):
+            values = scores.part(number)
+            softmax(slice(*cuts[number : number + 2]), values)
+        received = _scattered(channel, values, width)
+        del values
+        for of_rank in parts:
+            own = received.pop(0)
+            if number < len(of_rank):
+                made.set_part(of_rank[number], own)
+    return made
+
+
+def _shares_in_memory(
+    channel: Channel, scores: EdgeValues, tiles: Sources, width: int, softmax: Softmax
+) -> EdgeValues:
+    softmax(slice(0, scores.sources.outputs), scores.values)
+    return EdgeValues(tiles, scatter_heads(channel, scores.values, width))
 
 
 def _fetch_ghosts(
@@ -256,14 +344,18 @@ class Weighing:
     """Sums over one matrix, whose weights are there already.
 
     Attributes:
-        shares: [nnz of the partition, H'] in CSR order, for the heads of our columns.
+        shares: [nnz of the partition, H'], for the heads of our columns.
         weighted: multiply by the stored weights, too.
     """
 
-    sources: Sources
-    shares: torch.Tensor
+    shares: AnyEdgeValues
     heads: HeadColumns
     weighted: bool
+
+    @property
+    def sources(self) -> Sources:
+        """Of the non-zeros that have the shares."""
+        return self.shares.sources
 
 
 def weigh(
@@ -280,8 +372,11 @@ def weigh(
     every = [RowSums.begin(tile, part.sources.outputs, part.heads) for part in parts]
     for arrived in arriving_rows(channel, parts[0].sources, tile, depth):
         for part, sums in zip(parts, every, strict=True):
-            block = part.sources.block(arrived.number)
-            kernels.add_shares(sums, block, arrived.source, part.shares, weighted=part.weighted)
+            for rows, block, shares in part.shares.of(arrived.number):
+                kernels.add_shares(
+                    sums.part(rows), block, arrived.source, shares, weighted=part.weighted
+                )
+            sums.fresh = False
             reduced(channel, part.sources, arrived.number, arrived.source)
     return [sums.out for sums in every]
 
@@ -302,7 +397,7 @@ class Scoring:
 
 def sddmm(
     channel: Channel, keys: torch.Tensor, parts: Sequence[Scoring], *, depth: int
-) -> list[torch.Tensor]:
+) -> list[AnyEdgeValues]:
     """Scores of our sub-range's non-zeros from full-width features of both ends.
 
     Of several matrices, as :func:`attend`. Receives ``unique * D`` values. Collective: every rank
@@ -313,12 +408,14 @@ def sddmm(
         keys: [N/(P*M), D] of the sources' ends, ``rows`` layout.
 
     Returns:
-        [nnz of the sub-range, H] of each in CSR order.
+        [nnz of the sub-range, H] of each.
     """
-    every = [part.queries.new_empty(part.sources.nnz, part.score.heads) for part in parts]
+    every = [room_for(part.queries, part.sources, part.score.heads) for part in parts]
     for arrived in arriving_rows(channel, parts[0].sources, keys, depth):
         for part, out in zip(parts, every, strict=True):
-            block = part.sources.block(arrived.number)
-            kernels.set_pair_scores(out, block, arrived.source, part.queries, part.score)
+            for rows, block, scores in out.to_set(arrived.number):
+                kernels.set_pair_scores(
+                    scores, block, arrived.source, part.queries[rows], part.score
+                )
             reduced(channel, part.sources, arrived.number, arrived.source)
     return every

@@ -257,8 +257,10 @@ class GhostSources(Sources):
         pairs: with all columns, for the edges of a sub-range.
         loaded: the tensor of the features, where they are read where they were loaded.
         held: what is kept with them.
+        graph: the one whose edges these are.
     """
 
+    graph: GhostGraph
     union: Size
     view: EdgeView
     names: tuple[str, ...]
@@ -271,6 +273,16 @@ class GhostSources(Sources):
     def nnz(self) -> int:
         """Edges of these rows."""
         return cast(int, self.edges)
+
+    @property
+    def stored_edges(self) -> float:
+        """Edges of these rows that are in a store, as its step sees them."""
+        return self.graph.stored_edges(pairs=self.pairs)
+
+    @property
+    def stored_part(self) -> float:
+        """How many of them are in a part."""
+        return self.graph.stored_edges(pairs=True) * self.graph.stored_as.part
 
     def move(self, columns: float, primitive: str, *, scaled: bool) -> Move:
         """Their rows, once.
@@ -347,6 +359,7 @@ class GhostGraph(LayerGraph):
                     graph.cut(pairs=pairs)
         return [
             GhostSources(
+                graph=graph,
                 axis=self.exchange.grid.axis("world" if pairs or loaded else "graph"),
                 local=graph.block(members, pairs=pairs, grouped=grouped),
                 remote=(graph.block(members),) if grouped else (),
@@ -486,6 +499,20 @@ class GhostGraph(LayerGraph):
         if self.view.loops == "keep":
             return EdgeView(layer, relation=self.relation)
         return self.view._replace(layer=layer)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether edges are in a store."""
+        return self.relation in self.exchange.stored
+
+    @property
+    def stored_as(self) -> StoredEdges:
+        """How they are there."""
+        return self.exchange.stored[self.relation]
+
+    def stored_edges(self, *, pairs: bool) -> float:
+        """Those of a partition there, or of a sub-range."""
+        return self._edges(self.view, self.stored_as) / self._slices(pairs)
 
     def _first(self, *what: object) -> bool:
         """Whether something is done for the first time to a graph."""

@@ -167,6 +167,19 @@ class Sources:
         assert isinstance(block, Block), "edges on disk are gone over part by part"
         return block
 
+    @property
+    def on_disk(self) -> SpilledCsr:
+        """The non-zeros of the local group, whose parts are those of the matrix."""
+        assert isinstance(self.local, SpilledBlock), "edges are in memory"
+        return self.local.csr
+
+    def part_edges(self) -> list[int]:
+        """Non-zeros of each part of the matrix, which is on disk."""
+        group = self.remote[0] if self.remote else None
+        groups = group.parts if isinstance(group, SpilledGroup) else ()
+        remote = [sum(part.nnz) for part in groups] or [0] * len(self.on_disk.spilled)
+        return [own.nnz + more for own, more in zip(self.on_disk.spilled, remote, strict=True)]
+
     def order(self, part: int) -> torch.Tensor | None:
         """[e] int64 the position in a part of the matrix, which is on disk, of each non-zero, as
         values of the blocks follow each other; None: they are in the order of the part.

@@ -25,8 +25,8 @@ from embertide.kernels.scratch import Scratch, ScratchTensor
 
 Span = slice
 """Consecutive rows, or values."""
-Place = tuple[int, Span | None]
-"""The number of a part, and which of its values; None: all of them."""
+Place = tuple[int, Span]
+"""The number of a part, and which of its values."""
 
 
 class _Records:
@@ -211,7 +211,8 @@ class SpilledValues:
         Raises:
             StorageError: the disk cannot be read.
         """
-        wanted = ((part, None) for part in range(len(self._files))) if places is None else places
+        wanted: Iterable[tuple[int] | Place] = ((part,) for part in range(len(self._files)))
+        wanted = wanted if places is None else places
         with DiskThreads() as disk:
             yield from disk.ahead(partial(self.read, *place) for place in wanted)
 
@@ -242,8 +243,6 @@ class SpilledCsr:
     def write(cls, scratch: Scratch, first: int, rows: int, parts: Iterable[Csr]) -> SpilledCsr:
         """Write parts that follow each other from node ``first`` on; one is in memory at a time.
 
-        Parts without rows are left out, but for the only one of no rows.
-
         Args:
             rows: of all parts.
 
@@ -255,8 +254,6 @@ class SpilledCsr:
         features: SpilledValues | None = None
         cuts, nnz = [0], 0
         for csr in parts:
-            if spilled and not csr.rows:
-                continue
             start, stop = cuts[-1], cuts[-1] + csr.rows
             spilled.append(SpilledRows(scratch, csr.cols, csr.weights))
             torch.add(csr.indptr[1:], nnz, out=indptr[start + 1 : stop + 1])

@@ -121,6 +121,9 @@ class SpilledEdgeSorter:
         self._write()
         self._keys, self._weights, self._features = np.empty(0, np.int64), None, None
         for low, high in pairwise(self._cuts.tolist()):
+            if low and low << self._shift >= self._rows:
+                # Buckets of workers with more rows.
+                break
             yield self._read(low, high).finish(remove_duplicates=remove_duplicates)
         for file in self._files():
             file.close()

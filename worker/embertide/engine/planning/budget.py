@@ -49,7 +49,6 @@ def within_budget(
     widest: int,
     estimate: EstimateOn,
     spill_problem: str,
-    graph_problem: Callable[[GridShape], str],
 ) -> Estimate:
     """An estimate with its budget, where there is one; of a run with tensors on disk, if it must.
 
@@ -59,14 +58,13 @@ def within_budget(
         widest: columns of the widest tensor.
         estimate: of the same job, also on other grids.
         spill_problem: why tensors can't be on disk; "" where they can.
-        graph_problem: why the graph can't be there beside them on a grid; "" where it can.
     """
     if limit is None:
         return planned
     needed = _needs(planned)
     if needed <= limit:
         return replace(planned, budget=MemoryBudget(limit, needed))
-    ladder = Ladder(_needs, limit, nodes, widest, estimate, not spill_problem, graph_problem)
+    ladder = Ladder(_needs, limit, nodes, widest, estimate, not spill_problem)
     return _Tight(planned, ladder, spill_problem).estimated()
 
 
@@ -77,7 +75,6 @@ def within_container(
     widest: int,
     estimate: EstimateOn,
     spill_problem: str,
-    graph_problem: Callable[[GridShape], str],
 ) -> Estimate:
     """An estimate for workers whose containers have so many bytes, where the job sets no memory.
 
@@ -85,12 +82,12 @@ def within_container(
     estimate is as it was: a plan is an upper bound, so such a run is not refused.
 
     Args:
-        nodes, widest, estimate, spill_problem, graph_problem: as of :func:`within_budget`.
+        nodes, widest, estimate, spill_problem: as of :func:`within_budget`.
     """
     if container_problem(planned.peak_memory_per_worker_bytes, container) is None:
         return planned
     limit = worker_bytes(work_bytes_in(container))
-    spilled = within_budget(planned, limit, nodes, widest, estimate, spill_problem, graph_problem)
+    spilled = within_budget(planned, limit, nodes, widest, estimate, spill_problem)
     return planned if spilled.spill is None else spilled
 
 
@@ -104,8 +101,9 @@ class Ladder:
 
     Attributes:
         needs: of an estimate, bytes that are compared with ``limit``.
-        nodes, widest, estimate, graph_problem: as of :func:`within_budget`.
+        nodes, widest, estimate: as of :func:`within_budget`.
         spills: tensors can be elsewhere.
+        spills_graph: the graph can be there, too.
     """
 
     needs: Callable[[Estimate], int]
@@ -114,7 +112,7 @@ class Ladder:
     widest: int
     estimate: EstimateOn
     spills: bool
-    graph_problem: Callable[[GridShape], str]
+    spills_graph: bool = True
 
     def fits(self, estimate: Estimate) -> bool:
         """Whether it needs no more than there is."""
@@ -124,15 +122,15 @@ class Ladder:
         """Estimates from the first rung to the first that fits; none where nothing can spill."""
         if not self.spills:
             return
-        for panel, spills_graph in chain(*self._rungs(grid)):
+        for panel, spills_graph in chain(*self._rungs()):
             tried = self.estimate(grid, panel=panel, spills_graph=spills_graph)
             yield tried
             if self.fits(tried):
                 break
 
-    def _rungs(self, grid: GridShape) -> list[list[tuple[int, bool]]]:
+    def _rungs(self) -> list[list[tuple[int, bool]]]:
         """Panels, and whether the graph is elsewhere, too: of each kind the widest panel first."""
-        graph, panels = not self.graph_problem(grid), list(panels_of(self.widest))
+        graph, panels = self.spills_graph, list(panels_of(self.widest))
         kinds = [(panels, False), (panels if graph else [], True)]
         kinds.append(([panel for panel in NARROW if panel < self.widest], graph))
         return [[(panel, spills) for panel in of_kind] for of_kind, spills in kinds if of_kind]
@@ -143,7 +141,7 @@ class Ladder:
         while graph * grid.feature <= min(MOST_WORKERS, self.nodes):
             larger = GridShape.of(graph, grid.feature)
             # Of each kind, the narrowest panel needs least.
-            least = [rungs[-1] for rungs in self._rungs(larger)] if self.spills else []
+            least = [rungs[-1] for rungs in self._rungs()] if self.spills else []
             if self._fits_any(larger, [(0, False), *least]):
                 return larger
             graph *= 2
@@ -194,23 +192,17 @@ class _Tight:
         fullest = max(stages, key=lambda stage: stages[stage])
         needed = _needs(least)
         disk = f"; {self.spill_problem or TAKES_MORE}"
-        if not self.spill_problem and (why := self.ladder.graph_problem(self.planned.grid)):
-            disk += f", and {why}"
         if least.spill is not None:
-            disk = self._on_disk(least.spill)
+            disk = (
+                f" with the graph and tensors on disk, of which {least.spill.largest} has most in"
+                " memory at a time"
+            )
         return (
             f"grid {self.planned.grid} needs {human_bytes(needed)} of {human_bytes(self.limit)} for"
             f" a worker (--memory, spec.workers.memory): {human_bytes(stages[fullest])} in the"
             f" stage {fullest}, and {human_bytes(IMPORTS_BYTES)} of imports{disk};"
             f" {self.ladder.advice(self.planned.grid)} {asked_bytes(needed)}"
         )
-
-    def _on_disk(self, spill: PlannedSpill) -> str:
-        """What is on disk where that is not enough, and why not more."""
-        why = self.ladder.graph_problem(self.planned.grid)
-        what = "tensors" if why else "the graph and tensors"
-        largest = f" with {what} on disk, of which {spill.largest} has most in memory at a time"
-        return f"{largest}; {why}" if why else largest
 
 
 def panels_of(width: int) -> Iterator[int]:

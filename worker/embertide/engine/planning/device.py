@@ -73,7 +73,7 @@ def within_device(
         budget = MemoryBudget(limit, planned.gpu_memory_per_worker_bytes)
         return replace(planned, device_budget=budget)
     spills = not staging_problem
-    ladder = Ladder(_needs, limit, nodes, widest, estimate, spills, lambda _: _GRAPH_STAYS)
+    ladder = Ladder(_needs, limit, nodes, widest, estimate, spills, spills_graph=False)
     tried = [planned, *ladder.spilled(planned.grid)]
     least = tried[-1]
     if ladder.fits(least):

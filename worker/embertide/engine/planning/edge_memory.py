@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from embertide.engine.planning.graph import PlannedGraph, PlannedRelation, edge_loads
-from embertide.engine.planning.matching import published, target_of_job
 from embertide.footprint import ID_BYTES, Size
 from embertide.graph.edge_log import PIECE_EDGES, log_bytes
 from embertide.graph.ghosts import POSITION_BYTES, StoredEdges
@@ -26,11 +25,7 @@ from embertide.io.readers.table import BATCH_ROWS
 from embertide.kernels.edge_sort import bucket_shift, key_bytes
 from embertide.kernels.pages import LEAST_BYTES
 from embertide.kernels.spilled_sort import READ_EDGES, part_edges
-from embertide.program.plans.passes import make_plan
 from embertide.program.plans.plan import Plan
-from embertide.program.steps.program import Program
-from embertide.spec.grid import GridShape
-from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.tables import COLUMN_FORMATS
 
 STRING_BYTES = 24
@@ -392,31 +387,3 @@ def spilled_graph(
         return None
     pairs = any(step.pairs for step in plan.program.steps)
     return SpilledGraph(graph, max(plan.program.widths.values()), pairs, fanout)
-
-
-def graph_problem(job: EmbeddingJob, program: Program, grid: GridShape, *, in_place: bool) -> str:
-    """Why the graph can't be on disk beside the tensors; "" where it can.
-
-    Args:
-        in_place: all workers are on one host, and read each other's tensors where they stand.
-    """
-    program = published(job, program)
-    return needed_in_memory(make_plan(program, target_of_job(job, grid, in_place=in_place)))
-
-
-def needed_in_memory(plan: Plan) -> str:
-    """The step of a plan that goes over all of its edges at once; "" where none does.
-
-    Where workers exchange rows, or compute slices of columns, scores of edges are sent in the order
-    of the edges.
-    """
-    if plan.grid.workers == 1 or (plan.target.in_place and plan.grid.feature == 1):
-        return ""
-    how = "compute slices of columns" if plan.grid.feature > 1 else "exchange rows"
-    for step in plan.program.steps:
-        if step.pairs and step.tiles:
-            return (
-                f"{step.kind_name} ({step.out}, layer {step.layer}) needs the graph in memory where"
-                f" workers {how}, as on the grid {plan.target.grid}"
-            )
-    return ""

@@ -15,7 +15,6 @@ from functools import partial
 from embertide.engine.planning.budget import within_budget, within_container
 from embertide.engine.planning.device import device_limit, free_device_bytes, within_device
 from embertide.engine.planning.duration import basis, seconds_range, start_range, work_of
-from embertide.engine.planning.edge_memory import graph_problem
 from embertide.engine.planning.graph import PlannedGraph, plan_graph
 from embertide.engine.planning.inputs import Inputs, list_inputs, rows_of, with_tables
 from embertide.engine.planning.keeping import (
@@ -274,11 +273,10 @@ def _compared(
     sizes = _nodes(job, inputs), max(program.widths.values()), estimate
     limit, on_device = job.spec.workers.memory_bytes, device_limit(job, device)
     planned = within_device(estimate(grid), on_device, *sizes, staging_problem(job))
-    in_graph = partial(graph_problem, job, program, in_place=in_place)
-    how = (*sizes, spill_problem(job), in_graph)
+    problem = spill_problem(job)
     if limit is None and container is not None:
-        return within_container(planned, container, *how)
-    return within_budget(planned, limit, *how)
+        return within_container(planned, container, *sizes, problem)
+    return within_budget(planned, limit, *sizes, problem)
 
 
 def estimate_program(

@@ -291,12 +291,15 @@ class _Traffic:
             weight, others = self._weight(view), size.feature - 1
             edge = size.index_bytes + weight
             rows = (ID_BYTES * size.nodes + edge * size.edges) / size.workers
-            edges = size.edges / size.workers
-            features = self.graph.relations[view.relation].features
-            parts = _rounds(edges, part_edges(edges, features)) if self.spills else 1
+            parts = self._parts(size, view.relation)
             sent, messages = others * (rows + 8), others * (2 + parts * (2 if weight else 1))
             self.sums.add("feature", "csr", -1, sent, messages, view.relation)
         return size
+
+    def _parts(self, size: Size, relation: str) -> int:
+        """Parts of a sub-range that travel one at a time."""
+        edges, features = size.edges / size.workers, self.graph.relations[relation].features
+        return _rounds(edges, part_edges(edges, features)) if self.spills else 1
 
     def _union(self, view: EdgeView, together: tuple[str, ...]) -> Size:
         """The edges of relations whose sources' rows travel once for all, in a layer."""
@@ -371,8 +374,9 @@ class _Traffic:
         if others:
             items = {"edge": size.edges, "source": size.columns, "target": size.nodes}[move.of]
             theirs = items / size.graph - items / size.workers
-            sent = FLOAT_BYTES * size.heads(move.heads) * theirs
-            self.sums.add("feature", move.primitive, layer, sent + 8 * others, 2 * others, relation)
+            parts = self._parts(size, relation) if move.of == "edge" else 1
+            sent = FLOAT_BYTES * size.heads(move.heads) * theirs + 8 * others * parts
+            self.sums.add("feature", move.primitive, layer, sent, 2 * others * parts, relation)
 
     def _whole_rows(self, move: WholeRows) -> None:
         """Unique whole rows to where the edges of a sub-range are, in groups."""

@@ -11,10 +11,12 @@ from torch.nn import functional
 
 from embertide.errors import ModelError
 from embertide.graph import attention
+from embertide.graph.edge_values import AnyEdgeValues
 from embertide.graph.gemm import tile_to_rows
 from embertide.kernels.attention import row_softmax_
 from embertide.kernels.heads import HeadColumns, PairScore, RowSums, scaled
 from embertide.kernels.memory import as_type, empty_as
+from embertide.kernels.staging import Staging
 from embertide.layouts import Shard
 from embertide.program.steps import head_groups
 from embertide.program.steps.alive import Alive
@@ -110,11 +112,11 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         """Scores, their softmax, sums. Collective: every rank must call."""
         if execution.reads_all:
             return self._in_one_pass(execution, steps)
-        shares = self._scores(execution, steps)
-        logs = [step._softmax_(execution, own) for step, own in zip(steps, shares, strict=True)]
-        sums = self._weigh(execution, steps, shares)
-        ends = zip(steps, logs, strict=True)
-        return [step._finish(execution, sums.pop(0), own) for step, own in ends]
+        scores = self._scores(execution, steps)
+        each = [_Softmax.of(step, execution) for step in steps]
+        sums = self._weigh(execution, steps, scores, each)
+        ends = zip(steps, each, strict=True)
+        return [step._finish(execution, sums.pop(0), own.logs) for step, own in ends]
 
     def _in_one_pass(self, execution: Execution, steps: Sequence[PairAttend]) -> list[Shard]:
         """Where we read every row, a softmax continues the one before.
@@ -166,7 +168,7 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         data = torch.cat([out, logs], 1) if self.log_sum else out.contiguous()
         return Shard("rows", data, data.shape[1])
 
-    def _scores(self, execution: Execution, steps: Sequence[PairAttend]) -> list[torch.Tensor]:
+    def _scores(self, execution: Execution, steps: Sequence[PairAttend]) -> list[AnyEdgeValues]:
         """[nnz of our sub-range, H] pair scores of each step. Collective: every rank must call."""
         key = execution.gathered(self.key, "rows", self.layer)
         graphs = [execution.graph(step.edges) for step in steps]
@@ -183,40 +185,27 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         channel = execution.channel(self.layer, "world", "sddmm", *relations)
         return attention.sddmm(channel, key, parts, depth=execution.depth)
 
-    def _softmax_(self, execution: Execution, scores: torch.Tensor) -> torch.Tensor | None:
-        """Scores [nnz of our sub-range, H] become shares, in place.
-
-        Where the softmax has parts, returns [rows, H] the logarithms of the sums of our own; shares
-        are those of our edges and of the edges before together. Collective: every rank must call.
-        """
-        indptr = execution.graph(self.edges).sub_range().indptr
-        if not self.in_parts:
-            row_softmax_(scores, indptr)
-            return None
-        logs = scores.new_empty(indptr.shape[0] - 1, self.heads)
-        row_softmax_(scores, indptr, logs)
-        if self.before is not None:
-            earlier = execution.rows(self.before, self.layer)[:, -self.heads :]
-            lengths = execution.exchange.staging.upload(indptr.diff())
-            part = torch.sigmoid(logs - earlier)
-            scores *= part.repeat_interleave(lengths, dim=0, output_size=scores.shape[0])
-        return logs
-
     def _weigh(
-        self, execution: Execution, steps: Sequence[PairAttend], shares: list[torch.Tensor]
+        self,
+        execution: Execution,
+        steps: Sequence[PairAttend],
+        scores: list[AnyEdgeValues],
+        softmaxes: Sequence[_Softmax],
     ) -> list[torch.Tensor]:
-        """[N/P, H*F'/M] the sums that [nnz of our sub-range, H] shares weigh, which are used up.
+        """[N/P, H*F'/M] the sums that shares weigh, of scores [nnz of our sub-range, H], which are
+        used up.
 
         Collective: every rank must call.
         """
         width = execution.program.widths[self.x]
         graphs = [execution.graph(step.edges) for step in steps]
         sources, parts = graphs[0].tiles_with(graphs[1:]), []
-        for step, own in zip(steps, sources, strict=True):
+        for step, graph, own, softmax in zip(steps, graphs, sources, softmaxes, strict=True):
             channel = execution.channel(self.layer, "feature", "sddmm", step.relation)
             part = attention.Weighing(
-                sources=own,
-                shares=attention.scatter_heads(channel, shares.pop(0), width),
+                shares=attention.shares_of(
+                    channel, scores.pop(0), own, graph.targets, width, softmax
+                ),
                 heads=attention.own_heads(channel, step.heads, width),
                 weighted=step.edge_weight,
             )
@@ -281,3 +270,48 @@ class PairAttend(TogetherStep, kind="pair_attend"):
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """Scores read a row of both ends, and the softmax costs as much as the sum."""
         return 4.0 * widths[self.x]
+
+
+@dataclass(frozen=True)
+class _Softmax:
+    """What makes shares of the scores of some rows' edges, in place.
+
+    Where the softmax has parts, shares are those of our edges and of the edges before together.
+
+    Attributes:
+        indptr: [rows + 1] of our sub-range, on the CPU.
+        logs: [rows, H] where the softmax has parts: the logarithms of the sums of our own.
+        earlier: [rows, H] the same of the edges before, if any.
+        staging: brings lengths of rows to the device.
+    """
+
+    indptr: torch.Tensor
+    logs: torch.Tensor | None
+    earlier: torch.Tensor | None
+    staging: Staging
+
+    @classmethod
+    def of(cls, step: PairAttend, execution: Execution) -> _Softmax:
+        """Collective: every rank must call."""
+        indptr, logs, earlier = execution.graph(step.edges).sub_range().indptr, None, None
+        if step.in_parts:
+            like = execution.rows(step.query, step.layer)
+            logs = like.new_empty(indptr.shape[0] - 1, step.heads, dtype=torch.float32)
+        if step.before is not None:
+            earlier = execution.rows(step.before, step.layer)[:, -step.heads :]
+        return cls(indptr, logs, earlier, execution.exchange.staging)
+
+    def __call__(self, rows: slice, scores: torch.Tensor) -> None:
+        """Of rows ``rows``, scores [e, H]."""
+        ends = self.indptr[rows.start : rows.stop + 1]
+        ends = ends - ends[0] if rows.start else ends
+        if self.logs is None:
+            row_softmax_(scores, ends)
+            return
+        logs = self.logs[rows]
+        row_softmax_(scores, ends, logs)
+        if self.earlier is not None:
+            lengths = self.staging.upload(ends.diff())
+            # In float64, whose rounding does not depend on which rows are computed together.
+            part = torch.sigmoid((logs - self.earlier[rows]).double()).float()
+            scores *= part.repeat_interleave(lengths, dim=0, output_size=scores.shape[0])
