@@ -59,7 +59,9 @@ def run(
         make_room()
         check = SelfChecking(prepared, order.version)
         with going_on(prepared, order, graph, clock) as request:
-            embeddings = compute(prepared, clock, request, checker=check, make_room=make_room)
+            # Few rows are likely to be computed over kept ones, of whatever was planned for.
+            room = make_room if request.base is None else release_idle
+            embeddings = compute(prepared, clock, request, checker=check, make_room=room)
             checked = check.finish(embeddings)
             release_idle()
             release_memory()
