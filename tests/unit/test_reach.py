@@ -127,3 +127,18 @@ def test_rows_that_are_kept_have_to_be_written(monkeypatch: pytest.MonkeyPatch) 
     new = changed(1, new=1)
     kept, not_kept = reach(new, Following(keeps=True)), reach(new, Following())
     assert kept.seconds - not_kept.seconds == pytest.approx(whole)
+
+
+def test_of_tensors_between_layers_the_pages_of_rows_that_are_reached_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reaches, "_KEPT_READ_BYTES", 1.0)
+    monkeypatch.setattr(reaches, "likely_seconds", lambda _work, _cores: 0.0)
+    row, page = WIDTH * 4, 100 * WIDTH * 4
+    monkeypatch.setattr(reaches, "PAGE_BYTES", page)
+    for count in (0, 1, NODES):
+        changes = changed(count)
+        stale, edges = expected(changes)
+        own = [int(stale[f"h{layer}"].sum()) for layer in range(LAYERS - 1)]
+        read = [min(NODES * row, (rows + edges) * page) for rows in own]
+        assert reach(changes, Following()).seconds == sum(read) + NODES * row

@@ -11,6 +11,7 @@ from embertide.engine.planning.duration import KEPT_BYTES, Work, likely_seconds
 from embertide.engine.stages.changes import PRIMITIVE
 from embertide.footprint import FLOAT_BYTES
 from embertide.graph.exchange import Exchange
+from embertide.io.versions.layers.seals import PAGE_BYTES
 from embertide.io.versions.layers.writing import MOST_SHARE
 from embertide.kernels.csr import Csr
 from embertide.kernels.some_rows import targets_of
@@ -98,7 +99,7 @@ class _Follow:
         program = plan.program
         every = {step.out: torch.ones_like(self._new(step.out)) for step in program.steps}
         edges = self._edges(every)
-        self._all_edges, self._read_seconds = sum(edges.values()), self._read()
+        self._all_edges = sum(edges.values())
         self._full = self._seconds(every, edges) + self._written(every)
         self._all_rows = sum(len(every[name]) for name in set(program.results.values()))
 
@@ -167,7 +168,7 @@ class _Follow:
 
     def _cost(self, rows: Mapping[str, Rows], edges: Mapping[str, int]) -> float:
         """What some rows take over those that were kept, in seconds."""
-        return self._read_seconds + self._seconds(rows, edges) + self._written(rows)
+        return self._read(rows, edges) + self._seconds(rows, edges) + self._written(rows)
 
     def _seconds(self, rows: Mapping[str, Rows], edges: Mapping[str, int]) -> float:
         """What computing some rows takes, given the in-edges that their sums go over."""
@@ -191,11 +192,21 @@ class _Follow:
     def _kept_tensors(self) -> list[str]:
         return [name for part in parts_of(self._plan) for name in part.end.tensors]
 
-    def _read(self) -> float:
-        """What reading the kept rows of all ends of layers takes."""
-        widths = self._plan.program.widths
-        values = sum(len(self._new(name)) * widths[name] for name in self._kept_tensors())
-        return values * FLOAT_BYTES / _KEPT_READ_BYTES
+    def _read(self, rows: Mapping[str, Rows], edges: Mapping[str, int]) -> float:
+        """What reading kept rows takes: those of results, and of other tensors the pages of those
+        that are computed or read over edges, if each is on another one."""
+        program, sources, size = self._plan.program, dict[str, int](), 0
+        for step in program.steps:
+            if isinstance(step, EdgeStep) and step.out in edges:
+                of_type = ends_of(step.relation)[0]
+                sources[of_type] = sources.get(of_type, 0) + edges[step.out]
+        for name in self._kept_tensors():
+            every, row_bytes = len(self._new(name)), max(1, program.widths[name]) * FLOAT_BYTES
+            own = int(rows[name].sum()) if name in rows else 0
+            pages = (own + sources.get(program.types[name], 0)) * max(row_bytes, PAGE_BYTES)
+            is_result = name in program.results.values()
+            size += every * row_bytes if is_result else min(every * row_bytes, pages)
+        return size / _KEPT_READ_BYTES
 
     def _written(self, rows: Mapping[str, Rows]) -> float:
         """What writing some rows takes, where the run keeps them; all of a tensor if it has new
