@@ -245,7 +245,7 @@ def excerpt_memory(plan: Plan, graph: PlannedGraph, *, rounded: bool, tolerant: 
     distances = sum(size.nodes.values()) * _DISTANCE_BYTES if tolerant and ends else 0
     for end in (*ends, results_of(plan)):
         kept = kept_bytes(plan, size, [end], rounded=rounded)
-        # Some rows of what a part reads, and all rows of what it makes, as they were kept.
+        # The rows of what a part reads and of what it makes that lie over kept ones.
         tensors, before = max(tensors, before + kept), kept
     largest = max(size.edges.values(), default=0)
     edges = largest * _CUT_BYTES + graph.edges * _KEPT_EDGE_BYTES
