@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from embertide.engine.stages.sample import sample_layer
+from embertide.engine.stages.csr import sample_layer
 from embertide.facts.telemetry.recorder import NullRecorder
 from embertide.graph.exchange import Exchange
 from embertide.graph.idmap import HashedIds

@@ -15,8 +15,8 @@ from safetensors.numpy import load_file, save_file
 
 import embertide
 from embertide.context import RunContext
-from embertide.engine.pipeline import over_kept, typed_graph
-from embertide.engine.pipeline.over_kept import embed_over_kept
+from embertide.engine.pipeline import embed, typed_graph
+from embertide.engine.pipeline.embed import embed_over_kept
 from embertide.engine.stages.features import LoadedNodes, read_some_features
 from embertide.spec.manifest import load_manifest
 from tests.support.commands import Done
@@ -237,7 +237,7 @@ def test_features_are_read_of_nodes_that_the_first_layer_needs(
         read.extend(wanted.tolist())
         return read_some_features(ctx, nodes, wanted)
 
-    monkeypatch.setattr(over_kept, "read_some_features", noting)
+    monkeypatch.setattr(embed, "read_some_features", noting)
     asked = [5, 100]
     embed_over_kept(load_manifest(job.path / "job.yaml"), asked)
     edges = pa.concat_tables(

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import embertide
-from embertide.engine.pipeline.over_kept import embed_over_kept
+from embertide.engine.pipeline.embed import embed_over_kept
 from embertide.facts.telemetry.format import human_bytes
 from embertide.io.versions.layers.seals import KeptTensor
 from embertide.io.versions.layers.sweeping import seals_of

@@ -22,8 +22,8 @@ from embertide.engine.planning.edge_memory import (
     spilled_graph,
 )
 from embertide.engine.planning.graph import PlannedGraph, PlannedRelation
+from embertide.engine.planning.layer_memory import spilled_costs
 from embertide.engine.planning.matching import narrow
-from embertide.engine.planning.spilled import spilled_costs
 from embertide.engine.stages.infer import Chosen, Keeping
 from embertide.facts.telemetry.chosen import ChosenFacts
 from embertide.facts.telemetry.kept import KeptFacts

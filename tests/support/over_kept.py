@@ -33,8 +33,7 @@ from embertide.facts.telemetry.kept import KeptFacts
 from embertide.graph.exchange import Exchange
 from embertide.io.storage.opening import open_storage
 from embertide.io.versions.layers.store import LayerStore
-from embertide.program.plans.degrees import kinds_read
-from embertide.program.plans.flow import why_whole
+from embertide.program.plans.flow import kinds_read, why_whole
 from embertide.program.steps import Program
 from tests.support.plans import as_given
 from tests.support.world import NODES, Graph, NoClock, Rank, make_features, make_job

@@ -16,8 +16,8 @@ import torch
 
 from embertide.context import RunContext
 from embertide.engine.stages import publish
+from embertide.engine.stages.csr import sample_layer
 from embertide.engine.stages.publish import ResultRows, write_parts
-from embertide.engine.stages.sample import sample_layer
 from embertide.errors import OutputError
 from embertide.facts.telemetry.recorder import Label, NullRecorder
 from embertide.facts.telemetry.self_check import SelfCheck

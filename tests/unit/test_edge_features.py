@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embertide.engine.stages.sample import sample_layer
+from embertide.engine.stages.csr import sample_layer
 from embertide.kernels import native
 from embertide.kernels.csr import Csr, add_loops
 from embertide.kernels.edge_features import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from embertide.engine.pipeline.over_kept import near_graph
+from embertide.engine.pipeline.embed import near_graph
 from embertide.engine.pipeline.typed_graph import Located, TypedGraph
 from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr

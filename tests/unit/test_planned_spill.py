@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from embertide.engine.planning.spilled import CHUNKS_BYTES, spilled_costs
+from embertide.engine.planning.layer_memory import CHUNKS_BYTES, spilled_costs
 from embertide.facts.telemetry.recorder import NullRecorder
 from embertide.footprint import GraphSize
 from embertide.graph.exchange import Exchange

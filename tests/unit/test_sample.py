@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embertide.engine.stages.sample import sample_layer
+from embertide.engine.stages.csr import sample_layer
 from embertide.kernels import native, sample
 from embertide.kernels.csr import Csr
 from embertide.kernels.sample import floyd

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from embertide.engine.stages.sample import sample_layer
+from embertide.engine.stages.csr import sample_layer
 from embertide.errors import StorageError
 from embertide.graph import edge_log
 from embertide.graph.edge_log import EdgeChunk, EdgeLog

@@ -101,8 +101,7 @@ def embed(
         raise OutputError(f"{out} cannot be written: there is no folder {out.parent}")
 
     from embertide.cli.progress_view import progress_view
-    from embertide.engine.pipeline.embed import embed_job
-    from embertide.engine.pipeline.over_kept import embed_over_kept
+    from embertide.engine.pipeline.embed import embed_job, embed_over_kept
 
     leave_imports()  # They need not be gone through after each stage.
 

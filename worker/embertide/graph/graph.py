@@ -142,7 +142,7 @@ class LayerGraph:
         Their rows travel once for all. Collective: every rank of the graph axis must call.
         """
         graphs, axis = [self, *others], self.exchange.grid.axis("graph")
-        holders = RangeHolders.tiles(self.origins, axis)
+        holders = RangeHolders(axis, self.origins.partitions)
         found = self._find("graph", graphs, lambda graph: graph.csr, holders)
         if not others and axis.size > 1:
             self._drop_columns()
@@ -153,7 +153,7 @@ class LayerGraph:
 
         Collective: every rank must call.
         """
-        holders = RangeHolders.rows(self.origins, self.exchange.grid.axis("world"))
+        holders = RangeHolders(self.exchange.grid.axis("world"), self.origins.workers)
         return self._find("world", [self, *others], LayerGraph.sub_range, holders)
 
     def _find(

@@ -22,7 +22,7 @@ import torch
 
 from embertide.graph.exchange import Channel
 from embertide.graph.in_place import WindowRows
-from embertide.grid import Axis, RowRanges
+from embertide.grid import Axis
 from embertide.kernels.block import Block, PackedBlock, unpacked
 from embertide.kernels.counting import count_outside
 from embertide.kernels.csr import id_type
@@ -52,16 +52,6 @@ class RangeHolders:
 
     axis: Axis
     bounds: tuple[int, ...]
-
-    @classmethod
-    def tiles(cls, ranges: RowRanges, axis: Axis) -> RangeHolders:
-        """The P partitions, over the graph axis."""
-        return cls(axis, ranges.partitions)
-
-    @classmethod
-    def rows(cls, ranges: RowRanges, axis: Axis) -> RangeHolders:
-        """The P*M sub-ranges, over all ranks."""
-        return cls(axis, ranges.workers)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ reach           how far changes reach, and what computing them again takes
 keeping         what a run goes on from, and layers that are kept for another one
 kept_graph      a graph that was kept: edges that have not changed are not read
 publish         embeddings -> parts -> version
-embed           some nodes' embeddings, in this process; publishes nothing (``embertide embed``)
-over_kept       the same over the rows that the current version has kept (``--over-kept``)
+embed           some nodes' embeddings, in this process; publishes nothing (``embertide embed``),
+                also over the rows that the current version has kept (``--over-kept``)
 ==============  ===========================================================================
 
 A check prepares once and computes any number of programs; it publishes nothing.

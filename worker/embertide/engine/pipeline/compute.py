@@ -12,7 +12,7 @@ from torch import Tensor
 from embertide.context import RunContext
 from embertide.engine.pipeline.prepare import Prepared
 from embertide.engine.pipeline.typed_graph import TypedGraph
-from embertide.engine.stages.csr import gather_partition
+from embertide.engine.stages.csr import gather_partition, sample_layer
 from embertide.engine.stages.infer import (
     EVERYTHING,
     Arrangement,
@@ -22,7 +22,6 @@ from embertide.engine.stages.infer import (
     arrange,
     infer,
 )
-from embertide.engine.stages.sample import sample_layer
 from embertide.errors import SelfCheckFailed
 from embertide.facts.telemetry.clock import Clock
 from embertide.facts.telemetry.self_check import OFF, Fault, SelfCheck

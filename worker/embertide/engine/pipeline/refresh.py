@@ -47,8 +47,7 @@ from embertide.kernels.csr import Csr
 from embertide.kernels.describe import instruction_set, is_compiled
 from embertide.kernels.spilled_csr import in_memory
 from embertide.kernels.torch_threads import on_one_thread
-from embertide.program.plans.degrees import kinds_read
-from embertide.program.plans.flow import why_whole
+from embertide.program.plans.flow import kinds_read, why_whole
 from embertide.spec.manifest import Refresh
 
 UNKEPT = "the rows of this version are not kept for the next run: {why}"

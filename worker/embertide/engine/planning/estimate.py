@@ -25,6 +25,7 @@ from embertide.engine.planning.keeping import (
     excerpt_memory,
     layers_to_keep,
 )
+from embertide.engine.planning.layer_memory import spill_problem, staging_problem
 from embertide.engine.planning.matching import (
     check_model,
     plan_notes,
@@ -47,7 +48,6 @@ from embertide.engine.planning.sizing import (
     this_machine,
     worker_bytes,
 )
-from embertide.engine.planning.spilled import spill_problem, staging_problem
 from embertide.engine.planning.traffic import planned_traffic
 from embertide.errors import GridError, InputsNotReady, ObjectMissing
 from embertide.facts.telemetry.estimate import (

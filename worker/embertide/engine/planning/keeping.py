@@ -17,8 +17,7 @@ from embertide.facts.telemetry.report import PlannedTraffic
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, GraphSize
 from embertide.graph.shuffle import histogram_size
 from embertide.program.plans.boundaries import Boundary, Part, boundaries, results_of
-from embertide.program.plans.degrees import kinds_read
-from embertide.program.plans.flow import why_whole
+from embertide.program.plans.flow import kinds_read, why_whole
 from embertide.program.plans.plan import Plan
 from embertide.program.steps.dry_run import DryRun
 from embertide.spec.manifest import EmbeddingJob

@@ -26,11 +26,12 @@ from embertide.engine.planning.graph import (
 )
 from embertide.engine.planning.inputs import NodeSplits
 from embertide.engine.planning.keeping import digest_memory
-from embertide.engine.planning.layer_memory import layers_bytes, partition_bytes
-from embertide.engine.planning.spilled import (
+from embertide.engine.planning.layer_memory import (
     SpilledCosts,
     disk_seconds,
+    layers_bytes,
     link_seconds,
+    partition_bytes,
     spilled_costs,
 )
 from embertide.facts.telemetry.estimate import PlannedSpill

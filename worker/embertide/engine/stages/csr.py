@@ -26,7 +26,9 @@ from embertide.graph.shuffle import Edges, histogram_size, shuffle_edges
 from embertide.grid import Grid, RowRanges
 from embertide.kernels.csr import Csr, add_loops
 from embertide.kernels.edge_features import added_loop_features
+from embertide.kernels.hashing import Words
 from embertide.kernels.memory import empty
+from embertide.kernels.sample import sample_rows
 from embertide.kernels.spilled_csr import AnyCsr, SpilledCsr, SpilledRows
 from embertide.spec.edges import EdgeInput
 
@@ -279,3 +281,25 @@ def _gather(channel: Channel, own: torch.Tensor, sizes: list[int], out: torch.Te
     parts[channel.axis.index].copy_(own)
     others = channel.axis.others()
     channel.start([(i, own) for i in others], [(i, parts[i]) for i in others]).wait()
+
+
+def sample_layer(sub_range: AnyCsr, keys: Words, fanout: int, seed: int, layer: int) -> AnyCsr:
+    """Keep ``fanout`` in-edges of every row of our sub-range that has more, without replacement.
+
+    Deal samples column-wise (section 3.2): one-hop graphs of all nodes, one per layer, from one
+    graph structure. The choice is made by a counter-based generator keyed by (seed, layer, node
+    id), and the candidates of a row are in an order that no grid changes, so the sample is the same
+    on every grid and on every run. Of a graph on disk it is drawn part by part, and written there.
+
+    Args:
+        keys: [rows] a stable 64-bit key of each row's node.
+
+    Raises:
+        StorageError: the disk of a graph that is there has no room, or cannot be read or written.
+    """
+
+    def sample(part: Csr) -> Csr:
+        first = part.first - sub_range.first
+        return sample_rows(part, keys[first : first + part.rows], fanout, seed, layer)
+
+    return sub_range.rewritten(sample)

@@ -5,9 +5,7 @@ module       what it does
 ===========  ==============================================================================
 draw         which rows of a phase, by a hash
 row_edges    their in-edges, from the rows that the csr stage made; out-degrees of some nodes
-units        what of a plan is computed again: the operations of a phase on one node type
-capture      rows of the tensors that a phase reads, brought together before it begins
-recompute    the float64 references of the steps, on those rows
+recompute    units of a phase, the rows that they read, and the float64 references of their steps
 judge        how far the run's rows are from it, how far they may be, where float32 overflows
 checker      all of it beside the layers, and the result of all ranks
 ===========  ==============================================================================

@@ -19,7 +19,6 @@ from embertide.grid import RowRanges
 from embertide.kernels.spilled_csr import AnyCsr
 from embertide.layouts import Shard
 from embertide.program.plans.plan import Plan
-from embertide.program.selfcheck.capture import PRIMITIVE, Captured, Fetch
 from embertide.program.selfcheck.draw import CAPTURED_VALUES, Nodes, draw, own_rows, rows_to_check
 from embertide.program.selfcheck.judge import (
     TOLERANCE,
@@ -32,9 +31,18 @@ from embertide.program.selfcheck.judge import (
     magnitudes,
     worst_of,
 )
-from embertide.program.selfcheck.recompute import Change, DegreeKey, Recomputation, unchanged
+from embertide.program.selfcheck.recompute import (
+    PRIMITIVE,
+    Captured,
+    Change,
+    DegreeKey,
+    Fetch,
+    Recomputation,
+    Unit,
+    unchanged,
+    units_of,
+)
 from embertide.program.selfcheck.row_edges import OutEdges, RowEdges, special_rows
-from embertide.program.selfcheck.units import Unit, units_of
 from embertide.program.steps.base import EdgeStep, Step
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.op import Op

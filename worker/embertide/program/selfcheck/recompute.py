@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from embertide.graph.directory import RowFetch
 from embertide.graph.views import EdgeView
-from embertide.program.selfcheck.capture import Captured
+from embertide.layouts import Shard
+from embertide.program.plans.plan import Plan
 from embertide.program.selfcheck.draw import CHUNK_VALUES, Nodes
 from embertide.program.selfcheck.row_edges import RowEdges
-from embertide.program.selfcheck.units import Unit
 from embertide.program.steps.base import EdgeStep, Step
+from embertide.program.steps.execution import Execution
+from embertide.program.steps.op import Op, Reach
 from embertide.program.steps.program import Program
 from embertide.program.steps.reference import Degrees, End, LayerGraph, ReferenceRun
 from embertide.spec.relations import ends_of
@@ -22,6 +26,8 @@ from embertide.spec.relations import ends_of
 Change = Callable[[Tensor], Tensor]
 """What is done to each tensor that a step reads or makes."""
 DegreeKey = tuple[EdgeView, End, bool]
+PRIMITIVE = "check"
+"""Under which the transfers are counted."""
 
 
 def unchanged(values: Tensor) -> Tensor:
@@ -300,3 +306,155 @@ def _padded(values: Tensor, rows: int) -> Tensor:
     if len(values) == rows:
         return values
     return torch.cat([values, values.new_zeros(rows - len(values), values.shape[1])])
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """The operations of a phase that make rows of one node type.
+
+    Attributes:
+        skipped: the first of them, whose rows need a statistic over all nodes; it is not computed
+            again, and what it made is taken as it is.
+    """
+
+    phase: int
+    node_type: str
+    ops: tuple[Op, ...]
+    skipped: Op | None = None
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """The steps that are computed again, in order."""
+        return [step for op in self.ops for step in op.steps]
+
+    @property
+    def layer(self) -> int:
+        """The layer graph that the unit belongs to."""
+        return (self.ops or (self.skipped,))[0].steps[0].layer  # type: ignore[union-attr]
+
+    @cached_property
+    def over_edges(self) -> EdgeStep | None:
+        """The step that reads rows of neighbours; there is one at most, and it is the first."""
+        first = self.steps[0] if self.steps else None
+        return first if isinstance(first, EdgeStep) else None
+
+    @cached_property
+    def graphs(self) -> list[tuple[int, str]]:
+        """Layer and relation of the graphs whose in-edges of the rows are needed."""
+        views = [view for step in self.steps if (view := step.own_edges) is not None]
+        ours = [view for view in views if self.are_rows(view)]
+        return list(dict.fromkeys((view.layer, view.relation) for view in ours))
+
+    def are_rows(self, view: EdgeView) -> bool:
+        """Whether the rows are destinations of a layer graph, and not sources alone."""
+        return not view.relation or ends_of(view.relation)[1] == self.node_type
+
+    @cached_property
+    def at_sources(self) -> list[str]:
+        """Tensors whose rows are read at the sources of edges."""
+        return self.over_edges.reads_at_sources() if self.over_edges else []
+
+    @cached_property
+    def at_rows(self) -> list[str]:
+        """All other tensors from before the unit: their rows are read at the rows themselves."""
+        made: set[str] = set()
+        names: list[str] = []
+        for op in self.ops:
+            names += [op.onto] if op.onto is not None else []
+            for step in op.steps:
+                own = step.reads_at_rows()
+                # A sum of products is read as the tensor that it is added to.
+                names += [] if op.onto is not None and step.summed else own
+                made.add(step.out)
+        there = {*made, *self.at_sources}
+        return [name for name in dict.fromkeys(names) if name not in there]
+
+
+def units_of(plan: Plan) -> list[list[Unit]]:
+    """The units of each phase."""
+    types = plan.program.types
+    phases: list[list[Unit]] = []
+    for phase in range(max(plan.phases) + 1):
+        ops = [op for op, number in zip(plan.ops, plan.phases, strict=True) if number == phase]
+        skipped = ops.pop(0) if ops[0].reach is Reach.GRAPH else None
+        names = dict.fromkeys(types[op.out] for op in [*ops, *([skipped] if skipped else [])])
+        phases.append(
+            [
+                Unit(
+                    phase,
+                    name,
+                    tuple(op for op in ops if types[op.out] == name),
+                    skipped if skipped and types[skipped.out] == name else None,
+                )
+                for name in names
+            ]
+        )
+    return phases
+
+
+@dataclass(frozen=True)
+class Captured:
+    """Rows of a tensor.
+
+    Attributes:
+        nodes: [n] dense ids, ascending.
+        values: [n, width] float32, on the CPU.
+        scaled: they are multiplied by factors of sources already.
+    """
+
+    nodes: Nodes
+    values: Tensor
+    scaled: bool = False
+
+    def at(self, nodes: Nodes) -> Tensor:
+        """[k, width] float64 of nodes that are there."""
+        return self.values[torch.from_numpy(np.searchsorted(self.nodes, nodes))].double()
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Brings rows of any tensor of an execution for the same nodes of a type.
+
+    Collective: every rank must make one, and call the same methods.
+    """
+
+    execution: Execution
+    nodes: Nodes
+    rows: RowFetch
+
+    @classmethod
+    def of(cls, execution: Execution, node_type: str, nodes: Nodes) -> Fetch:
+        """For ascending dense ids of a node type."""
+        channel = execution.exchange.channel("world", PRIMITIVE)
+        wanted = torch.from_numpy(nodes)
+        return cls(execution, nodes, RowFetch(channel, execution.ranges[node_type], wanted))
+
+    def tensor(self, name: str) -> Captured:
+        """Rows of a tensor as it is held; it is left as it is."""
+        execution, tensors = self.execution, self.execution.tensors
+        shard = tensors.current(name)
+        if shard is None:
+            of_type = execution.program.types[name]
+            locations = execution.locations[of_type]
+            return self._kept(self.rows.of_loaded(tensors.loaded(name), locations), scaled=False)
+        return self.shard(shard, scaled=name in execution.scaled)
+
+    def shard(self, shard: Shard, *, scaled: bool = False) -> Captured:
+        """Rows of a tensor, given our part of it."""
+        return self._kept(self.rows.of(shard), scaled=scaled)
+
+    def degrees(self, view: EdgeView, end: End, *, weighted: bool) -> Captured:
+        """[n, 1] degrees as the run has counted them, at one end of a layer graph."""
+        graph = self.execution.graph(view)
+        weighs = weighted and view.edge_weight
+        if end == "in":
+            values = graph.weighted_in_degree() if weighs else graph.in_degree()
+            ranges = graph.targets
+        else:
+            values = graph.weighted_out_degree() if weighs else graph.out_degree()
+            ranges = graph.origins
+        own = values[slice(*ranges.within(self.execution.grid.rank))]
+        return self.shard(Shard("rows", own.unsqueeze(1), 1))
+
+    def _kept(self, values: Tensor, *, scaled: bool) -> Captured:
+        return Captured(self.nodes, values, scaled)

@@ -25,7 +25,7 @@ from embertide.io.versions.layers.store import LayerStore
 from embertide.io.versions.layers.writing import Writer
 from embertide.kernels.counting import row_lengths, row_sums
 from embertide.kernels.csr import Csr
-from embertide.program.plans.degrees import DegreeKind
+from embertide.program.plans.flow import DegreeKind
 
 _EDGES = 1 << 18
 """Edges that get their self-loops at a time."""

@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import torch
 
+from embertide.graph.directory import RowFetch
 from embertide.graph.exchange import Channel
-from embertide.graph.fetch import RowFetch
 from embertide.graph.graph import LayerGraph
 from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr

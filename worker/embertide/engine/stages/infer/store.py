@@ -22,7 +22,7 @@ from embertide.io.versions.layers.seals import Damaged, Seal
 from embertide.io.versions.layers.store import LayerStore
 from embertide.layouts import Loaded, Shard
 from embertide.program.plans.boundaries import Part
-from embertide.program.plans.degrees import DegreeKind, kind_of
+from embertide.program.plans.flow import DegreeKind, kind_of
 from embertide.program.steps.frontier import Rows
 from embertide.program.steps.reference import End
 from embertide.spec.relations import ends_of
