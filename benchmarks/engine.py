@@ -191,7 +191,7 @@ class Engine:
         (found,) = find_sources(
             channel,
             [csr],
-            RangeHolders.tiles(ranges, channel.axis),
+            RangeHolders(channel.axis, ranges.partitions),
             nodes=ranges.nodes,
             group_rows=group_rows,
             edges=[True],
@@ -204,7 +204,7 @@ class Engine:
         (found,) = find_sources(
             channel,
             [csr],
-            RangeHolders.rows(ranges, channel.axis),
+            RangeHolders(channel.axis, ranges.workers),
             nodes=ranges.nodes,
             group_rows=group_rows,
             edges=[True],

@@ -17,13 +17,14 @@ from embertide.graph.exchange import Exchange
 from embertide.graph.idmap import HashedIds
 from embertide.grid import Grid, RowRanges
 from embertide.io.storage.opening import open_storage
-from embertide.kernels.edge_sort import build_csr, pack
+from embertide.kernels.edge_sort import pack
 from embertide.launch.local import run_job
 from embertide.models.read import read_model
 from embertide.models.reference import LayerGraph, run_reference
 from embertide.spec.grid import GridShape
 from tests.support.exact import assert_exact
 from tests.support.job_files import EDGE_COLUMNS, WIDTH, JobFiles, write_job
+from tests.support.sorted_edges import build_csr
 from tests.support.world import NODES, Graph, make_features, make_graph
 
 pytestmark = pytest.mark.distributed

@@ -37,11 +37,11 @@ from benchmarks.support import network, rounds, svg
 from benchmarks.support.commands import run
 from benchmarks.support.rounds import Run
 from benchmarks.support.workers import Workers
-from embertide.kernels.edge_sort import build_csr
 from embertide_operator.config.settings import Settings
 from embertide_operator.decide.reconcile import decide
 from embertide_operator.job.observe import Observed
 from tests.support.bench_commands import Benchmark
+from tests.support.sorted_edges import build_csr
 
 pytestmark = pytest.mark.tier(2)
 

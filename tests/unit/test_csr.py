@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from embertide.kernels import csr as csr_module
 from embertide.kernels.csr import Csr, id_type, more_loops, new_loops, single_loops, uneven_loops
-from embertide.kernels.edge_sort import build_csr, pack
+from embertide.kernels.edge_sort import pack
+from tests.support.sorted_edges import build_csr
 
 Edge = tuple[int, int, float]
 

@@ -15,7 +15,6 @@ from embertide.kernels.edge_sort import (
     EdgeSorter,
     bucket_count,
     bucket_shift,
-    build_csr,
     column_bits,
     count_edges,
     key_bytes,
@@ -24,6 +23,7 @@ from embertide.kernels.edge_sort import (
 )
 from embertide.kernels.sample import sample_rows
 from embertide.kernels.threads import set_threads
+from tests.support.sorted_edges import build_csr
 
 
 def edges(

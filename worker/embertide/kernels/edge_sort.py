@@ -274,18 +274,3 @@ def _sort_plain(
     indptr[:] = np.searchsorted(keys, np.arange(len(indptr), dtype=np.int64) << bits)
     cols[: len(keys)] = keys & ((1 << bits) - 1)
     return len(keys)
-
-
-def build_csr(
-    keys: Keys, weights: Weights, rows: int, nodes: int, *, first: int, remove_duplicates: bool
-) -> Csr:
-    """The CSR of packed edges that are all there already; see :class:`EdgeSorter`."""
-    shift = bucket_shift(rows)
-    counts = np.zeros((1, bucket_count(rows)), np.int64)
-    bounds = np.array([0, rows], np.int64)
-    count_edges(keys >> column_bits(nodes), bounds, shift, counts)
-    sorter = EdgeSorter(
-        counts[0], shift, first=first, rows=rows, nodes=nodes, weighted=weights is not None
-    )
-    sorter.add_keys(keys, weights)
-    return sorter.finish(remove_duplicates=remove_duplicates)
