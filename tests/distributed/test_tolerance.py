@@ -172,7 +172,7 @@ def bounds_too_small(
     stale.Stale._drawn = lambda self, _, of: torch.zeros_like(self._new(of))
 
     def wrong(*given: Any) -> Any:
-        return {name: far * 1e-3 for name, far in plain(*given).items()}
+        return {name: far.times(1e-3) for name, far in plain(*given).items()}
 
     bounded.bounds = wrong
     return refresh_cases(exchange, cases, uri, **tolerance)

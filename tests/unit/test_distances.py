@@ -8,6 +8,7 @@ import torch
 
 from embertide.engine.stages.infer.moved import Beside, within
 from embertide.kernels import distances as kernels
+from embertide.kernels import native
 from embertide.kernels.csr import Csr
 from embertide.kernels.distances import add_at_targets
 from embertide.program.steps import Step
@@ -15,6 +16,7 @@ from embertide.program.steps.activation import Activation
 from embertide.program.steps.affine import Affine
 from embertide.program.steps.combine import Combine, Concat
 from embertide.program.steps.elementwise import Elementwise
+from embertide.program.steps.frontier import Far
 from embertide.program.steps.linear import Linear
 from embertide.program.steps.reference import ReferenceRun
 
@@ -72,8 +74,13 @@ def test_of_other_steps_no_bound_is_known(step: Step) -> None:
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_numbers_of_sources_are_added_up(weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("compiled", [False, True])
+def test_numbers_of_sources_are_added_up(
+    weighted: bool, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kernels, "_EDGES", 7)
+    if not compiled:
+        monkeypatch.setattr(native, "lib", None)
     g = np.random.default_rng(3)
     lengths = g.integers(0, 9, 20)
     indptr = torch.from_numpy(np.concatenate([[0], lengths.cumsum()]))
@@ -85,6 +92,29 @@ def test_numbers_of_sources_are_added_up(weighted: bool, monkeypatch: pytest.Mon
     each = values[cols.long()] * (weights.abs().double() if weighted else 1.0)
     expected = torch.zeros(20, dtype=torch.float64).index_add_(0, csr.row_ids(), each)
     assert torch.allclose(add_at_targets(csr, values, weighted=weighted), expected)
+
+
+def test_distances_of_some_rows_are_those_of_all() -> None:
+    g, count = torch.Generator().manual_seed(4), 40
+    every = [torch.rand(count, generator=g, dtype=torch.float64) for _ in range(3)]
+    some = list[Far]()
+    for number, of in enumerate(every):
+        of[torch.rand(count, generator=g) < 0.4 * number] = 0.0
+        rows = of.nonzero().squeeze(1)
+        some.append(Far(rows, of[rows]))
+    total = Far.sum([*some, Far.none()])
+    assert torch.allclose(total.of_all(count), torch.stack(every).sum(0))
+    assert bool((total.rows.diff() > 0).all())
+    assert torch.equal(Far.sum([some[2], some[2]]).by, some[2].by * 2)
+    assert torch.equal(some[2].at(torch.arange(count)), every[2])
+    assert torch.equal(Far.none().at(torch.arange(3)), torch.zeros(3, dtype=torch.float64))
+    within = some[2].within(10, 20)
+    assert torch.equal(within.of_all(count)[10:20], every[2][10:20])
+    assert int((within.of_all(count) > 0).sum()) == int((every[2][10:20] > 0).sum())
+    assert torch.equal(
+        some[1].where(every[2] > 0).rows, ((every[1] > 0) & (every[2] > 0)).nonzero()[:, 0]
+    )
+    assert torch.equal(some[1].times(-2.0).of_all(count), every[1] * -2)
 
 
 def test_exact_rows_stay_until_they_are_seen_or_computed_again() -> None:

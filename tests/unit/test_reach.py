@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -142,3 +144,19 @@ def test_of_tensors_between_layers_the_pages_of_rows_that_are_reached_are_read(
         own = [int(stale[f"h{layer}"].sum()) for layer in range(LAYERS - 1)]
         read = [min(NODES * row, (rows + edges) * page) for rows in own]
         assert reach(changes, Following()).seconds == sum(read) + NODES * row
+
+
+def test_with_a_tolerance_each_layer_is_gone_over_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the least that differs is, needs no other look at the edges."""
+    calls: list[int] = []
+
+    def counted(csr: Csr, rows: torch.Tensor) -> torch.Tensor:
+        if bool(rows.any()):
+            calls.append(int(rows.sum()))
+        return targets_of(csr, rows)
+
+    monkeypatch.setattr(reaches, "targets_of", counted)
+    features = torch.zeros(NODES, dtype=torch.bool)
+    features[:3] = True
+    reach(replace(changed(3), features={"": features}), Following(tolerance=0.01))
+    assert len(calls) == LAYERS

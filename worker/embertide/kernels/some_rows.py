@@ -77,6 +77,19 @@ def _mark_targets(csr: Csr, sources: torch.Tensor, marked: torch.Tensor) -> None
         marked[rows] |= sums[1:] > sums[:-1]
 
 
+def count_edges(indptr: torch.Tensor, wanted: torch.Tensor) -> int:
+    """The edges of some rows; takes time for these alone, but for a look at which they are.
+
+    Args:
+        indptr: [rows + 1] int64.
+        wanted: [rows] bool.
+    """
+    if bool(wanted.all()):
+        return int(indptr[-1] - indptr[0])
+    rows = wanted.nonzero().squeeze(1)
+    return int((indptr[rows + 1] - indptr[rows]).sum())
+
+
 def edges_of(indptr: torch.Tensor, rows: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
     """[k] int64: the edges of some rows, by their places among those of all rows.
 

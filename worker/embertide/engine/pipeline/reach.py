@@ -14,9 +14,9 @@ from embertide.graph.exchange import Exchange
 from embertide.io.versions.layers.seals import PAGE_BYTES
 from embertide.io.versions.layers.writing import MOST_SHARE
 from embertide.kernels.csr import Csr
-from embertide.kernels.some_rows import targets_of
+from embertide.kernels.some_rows import count_edges, targets_of
 from embertide.program.plans.boundaries import parts_of
-from embertide.program.plans.flow import stale_in, stale_inputs, stale_rows
+from embertide.program.plans.flow import stale_in, stale_inputs
 from embertide.program.plans.plan import Plan
 from embertide.program.steps.base import EdgeStep
 from embertide.program.steps.frontier import Changes, Rows
@@ -107,19 +107,24 @@ class _Follow:
         """See :func:`count_reach`."""
         known = stale_inputs(self._plan, self._changes)
         stale, edges, seconds = dict(known), dict[str, int](), 0.0
-        for part in parts_of(self._plan):
+        first, *_ = parts = parts_of(self._plan)
+        after_first = known
+        for part in parts:
             rows = stale_in(self._plan, part.ops, known, self._changes, self._targets)
             stale |= {name: of for name, of in rows.items() if name not in known}
             edges = self._edges(stale)
             seconds = self._cost(stale, edges)
             if self._following.stops and seconds >= self._full:
                 return self._reach(stale, edges, seconds, stopped=True)
+            if part is first:
+                after_first = rows
             if self._following.tolerance > 0:
                 # The least that differ: no row that is kept moves, but for those of new nodes.
-                rows |= {name: self._new(name) for name in part.end.tensors}
+                rows = rows | {name: self._new(name) for name in part.end.tensors}
             known = rows
         if self._following.tolerance > 0:
-            stale = stale_rows(self._plan, self._changes, self._targets)
+            ops = self._plan.ops[first.end.at :]
+            stale = stale_in(self._plan, ops, after_first, self._changes, self._targets)
             edges = self._edges(stale)
         return self._reach(stale, edges, seconds)
 
@@ -134,7 +139,7 @@ class _Follow:
         results = set(self._plan.program.results.values()) & set(stale)
         return Reach(
             stale=stale,
-            rows=sum(int(stale[name].sum()) for name in results),
+            rows=sum(int(stale[name].count_nonzero()) for name in results),
             all_rows=self._all_rows,
             edges=sum(edges.values()),
             all_edges=self._all_edges,
@@ -162,7 +167,7 @@ class _Follow:
             if isinstance(step, EdgeStep) and step.out in rows:
                 csr = self._sub_ranges[step.relation]
                 own = rows[step.out][csr.first : csr.first + csr.rows]
-                ours[step.out] = int(csr.indptr.diff()[own].sum())
+                ours[step.out] = count_edges(csr.indptr, own)
         every = self._exchange.all_objects(ours)
         return {out: sum(of[out] for of in every) for out in ours}
 
@@ -185,7 +190,8 @@ class _Follow:
         for step in steps:
             rows_made, nodes = rows[step.out], len(rows[step.out])
             sources = reached.get((step.layer, types[step.out]), 0)
-            flops += min(nodes, int(rows_made.sum()) + sources) * step.flops_per_node(widths)
+            some = int(rows_made.count_nonzero())
+            flops += min(nodes, some + sources) * step.flops_per_node(widths)
         work = replace(_NOTHING, values=values, flops=flops)
         return likely_seconds(work, self._following.cores)
 
@@ -213,7 +219,7 @@ class _Follow:
         nodes, or so many rows that it is written whole."""
         values = 0.0
         for name in self._kept_tensors() if self._following.keeps else ():
-            count = int(rows[name].sum()) if name in rows else 0
+            count = int(rows[name].count_nonzero()) if name in rows else 0
             whole = count > MOST_SHARE * len(self._new(name)) or bool(self._new(name).any())
             values += (len(self._new(name)) if whole else count) * self._plan.program.widths[name]
         return values * FLOAT_BYTES / KEPT_BYTES

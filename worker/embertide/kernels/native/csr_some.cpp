@@ -1,7 +1,8 @@
-// Some rows of a graph: which nodes their edges come from, which rows have an edge from some nodes,
-// and the rows alone, with their sources numbered by other numbers.
+// Some rows of a graph: which nodes their edges come from, which rows have an edge from some nodes
+// and what these add up to, and the rows alone, with their sources numbered by other numbers.
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <optional>
 
 #include "bindings.hpp"
@@ -50,6 +51,33 @@ void mark_targets(In<int64_t> indptr, In<C> cols, In<uint8_t> sources, Vector<ui
                 any = sources.data()[source];
             }
             marked.data()[row] = any;
+        }
+    });
+}
+
+// The sum over the in-edges of each row of the source's number, of sources that are marked.
+template <typename C>
+void add_at_targets(In<int64_t> indptr, In<C> cols, std::optional<In<float>> weights,
+                    In<uint8_t> marked, In<double> values, Vector<double> sums) {
+    const int64_t nnz = cols.shape(0), rows = checked_rows(indptr, nnz);
+    const int64_t size = values.shape(0);
+    require(static_cast<int64_t>(sums.shape(0)) == rows, "sums: one for each row");
+    require(static_cast<int64_t>(marked.shape(0)) == size, "marked: one for each value");
+    require(!weights || static_cast<int64_t>(weights->shape(0)) == nnz,
+            "weights: one for each column");
+    const RowTasks tasks{indptr.data(), rows, kGrain};
+    parallel_for(tasks.count(), [&](int64_t task) {
+        for (int64_t row = tasks.first(task), stop = tasks.first(task + 1); row < stop; ++row) {
+            check_row(indptr.data(), row, nnz);
+            double sum = 0;
+            for (int64_t i = indptr.data()[row]; i < indptr.data()[row + 1]; ++i) {
+                const int64_t source = cols.data()[i];
+                require(source >= 0 && source < size, "cols: outside the nodes");
+                if (marked.data()[source])
+                    sum += values.data()[source] *
+                           (weights ? std::abs(double{weights->data()[i]}) : 1.0);
+            }
+            sums.data()[row] = sum;
         }
     });
 }
@@ -105,6 +133,9 @@ void bind_some_of(nb::module_& m) {
     m.def("mark_targets", mark_targets<C>, nb::arg("indptr").noconvert(),
           nb::arg("cols").noconvert(), nb::arg("sources").noconvert(),
           nb::arg("marked").noconvert(), NoGil());
+    m.def("add_at_targets", add_at_targets<C>, nb::arg("indptr").noconvert(),
+          nb::arg("cols").noconvert(), nb::arg("weights").none(), nb::arg("marked").noconvert(),
+          nb::arg("values").noconvert(), nb::arg("sums").noconvert(), NoGil());
     bind_take<C, int32_t>(m);
     bind_take<C, int64_t>(m);
 }

@@ -19,7 +19,7 @@ from embertide.program.steps import source_rows
 from embertide.program.steps.alive import Alive
 from embertide.program.steps.base import EdgeStep, Leader
 from embertide.program.steps.execution import Execution
-from embertide.program.steps.frontier import Moved
+from embertide.program.steps.frontier import Far, Moved
 from embertide.program.steps.norms import (
     WITHIN_A_TYPE,
     Norm,
@@ -163,23 +163,28 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         """A sum has."""
         return self.commutes
 
-    def moves(self, at: Moved) -> torch.Tensor:
+    def moves(self, at: Moved) -> Far:
         """The sum of how far its sources move. Collective: every rank must call."""
-        execution, csr, of_x = (
-            at.execution,
-            at.edges_of(self.layer, self.relation),
-            at.everywhere(self.x),
-        )
+        execution, of_x = at.execution, at.everywhere(self.x)
+        csr = at.edges_of(self.layer, self.relation)
         reduction, source = self._reduction(execution)
         if source is not None:
             channel = execution.channel(self.layer, "graph", "refresh", self.relation)
-            of_x = of_x * torch.cat(channel.all_gather(source)).double().abs()
-        sums = add_at_targets(csr, of_x, weighted=reduction.weighted)
+            factors = torch.cat(channel.all_gather(source))[of_x.rows]
+            of_x = of_x.times(factors.double().abs())
+        sums, own = Far.none(), of_x.within(csr.first, csr.first + csr.rows)
+        if len(of_x.rows):
+            numbers = of_x.of_all(execution.ranges_of(self.x).nodes)
+            every = add_at_targets(csr, numbers, weighted=reduction.weighted)
+            rows = every.nonzero().squeeze(1)
+            sums = Far(rows + csr.first, every[rows])
         if self.loops not in ("keep", "none"):
             # A loop that is there already counts twice, which is farther.
-            own = of_x[csr.first : csr.first + csr.rows]
-            sums += own * (abs(self.loop_weight) if reduction.weighted else 1.0)
-        return sums if reduction.target is None else sums * reduction.target.double().abs()
+            loop = abs(self.loop_weight) if reduction.weighted else 1.0
+            sums = Far.sum([sums, own.times(loop)])
+        if reduction.target is None:
+            return sums
+        return sums.times(reduction.target[sums.rows - csr.first].double().abs())
 
     def source_factors(self, execution: Execution) -> torch.Tensor | None:
         """The norm's factors of sources. Collective: every rank must call."""

@@ -19,7 +19,7 @@ import torch
 from embertide.errors import ModelError
 from embertide.graph.views import EdgeView, Loops
 from embertide.layouts import Shard
-from embertide.program.steps.frontier import Moved, Rows, Stale, Wants, join
+from embertide.program.steps.frontier import Far, Moved, Rows, Stale, Wants, join
 from embertide.program.steps.op import Input, Op, Product, Reach, RowActivation
 from embertide.spec.relations import ends_of
 
@@ -220,14 +220,14 @@ class Step(ABC):
         """Whether :meth:`moves` knows how far rows of the result move at most."""
         return self.gains(lambda _: 1.0) is not None
 
-    def moves(self, at: Moved) -> torch.Tensor:
-        """[N/P] float64, how far our partition's rows of the result move at most.
+    def moves(self, at: Moved) -> Far:
+        """How far our partition's rows of the result move at most.
 
         Of a step that :attr:`has_bounds`. Collective: every rank must call.
         """
         gains = self.gains(at.norm)
         assert gains is not None
-        return torch.stack([at.ours(name) * gain for name, gain in gains]).sum(0)
+        return Far.sum([at.ours(name).times(gain) for name, gain in gains])
 
     # -- how it runs -------------------------------------------------------------------------
 

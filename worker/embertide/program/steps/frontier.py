@@ -6,7 +6,7 @@ What a step makes of these is its own: `Step.stale`, `Step.wants`, `Step.moves`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -102,20 +102,77 @@ class Wants:
         return torch.ones(self.nodes[self.types[name]], dtype=torch.bool)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Moved:
-    """How far rows have moved at most, where a step begins: float64, by the name of a tensor.
+@dataclass(frozen=True)
+class Far:
+    """How far some rows are from others at most; rows that are not among these not at all.
 
     Attributes:
-        ours: [N/P], of our partition's rows.
-        everywhere: [N]. Collective: every rank must call.
+        rows: [k] int64, dense ids, ascending.
+        by: [k] float64, Euclidean.
+    """
+
+    rows: torch.Tensor
+    by: torch.Tensor
+
+    @classmethod
+    def none(cls) -> Far:
+        """No row."""
+        return cls(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.float64))
+
+    @classmethod
+    def sum(cls, parts: Sequence[Far]) -> Far:
+        """The distances of several added up, row by row."""
+        first, *others = parts
+        if all(len(of.rows) == 0 for of in others):
+            return first
+        if all(torch.equal(of.rows, first.rows) for of in others):
+            return cls(first.rows, torch.stack([of.by for of in parts]).sum(0))
+        rows, at = torch.unique(torch.cat([of.rows for of in parts]), return_inverse=True)
+        by = torch.zeros(len(rows), dtype=torch.float64)
+        return cls(rows, by.index_add_(0, at, torch.cat([of.by for of in parts])))
+
+    def times(self, factor: float | torch.Tensor) -> Far:
+        """Every distance by a factor, or each by one of [k] factors."""
+        return Far(self.rows, self.by * factor)
+
+    def within(self, first: int, last: int) -> Far:
+        """Those of a range of rows."""
+        low, high = torch.searchsorted(self.rows, torch.tensor([first, last])).tolist()
+        return Far(self.rows[low:high], self.by[low:high])
+
+    def where(self, rows: Rows) -> Far:
+        """Those of rows that are set."""
+        some = rows[self.rows]
+        return Far(self.rows[some], self.by[some])
+
+    def at(self, rows: torch.Tensor) -> torch.Tensor:
+        """[n] float64, the distances of rows by their dense ids [n] int64."""
+        if not len(self.rows):
+            return torch.zeros(len(rows), dtype=torch.float64)
+        at = torch.searchsorted(self.rows, rows).clamp(max=len(self.rows) - 1)
+        return torch.where(self.rows[at] == rows, self.by[at], 0.0)
+
+    def of_all(self, count: int) -> torch.Tensor:
+        """[count] float64, the distances of all rows."""
+        every = torch.zeros(count, dtype=torch.float64)
+        every[self.rows] = self.by
+        return every
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moved:
+    """How far rows have moved at most, where a step begins, by the name of a tensor.
+
+    Attributes:
+        ours: of our partition's rows.
+        everywhere: of all rows. Collective: every rank must call.
         norm: a parameter's spectral norm, of a vector its largest magnitude.
         edges_of: layer and relation -> the in-edges of our partition's rows, as they are stored,
             without a view's self-loops.
     """
 
     execution: Execution
-    ours: Callable[[str], torch.Tensor]
-    everywhere: Callable[[str], torch.Tensor]
+    ours: Callable[[str], Far]
+    everywhere: Callable[[str], Far]
     norm: Callable[[str], float]
     edges_of: Callable[[int, str], Csr]

@@ -20,8 +20,8 @@ from embertide.graph.exchange import any_rank
 from embertide.graph.graph import LayerGraph
 from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr
+from embertide.kernels.some_rows import count_edges, targets_of
 from embertide.kernels.some_rows import sources_of as sources_in
-from embertide.kernels.some_rows import targets_of
 from embertide.kernels.spilled_csr import AnyCsr, SpilledValues, in_memory
 from embertide.kernels.torch_threads import on_one_thread
 from embertide.program.plans.boundaries import Part
@@ -205,7 +205,7 @@ class Excerpts:
         if key not in wanted:
             return 0
         start, stop = graph.targets.worker(self.whole.grid.rank)
-        return int(indptr.diff()[wanted[key][start:stop]].sum())
+        return count_edges(indptr, wanted[key][start:stop])
 
     def excerpt(self, need: Need) -> Excerpt:
         """The nodes that a part runs for, and some more where a worker would be idle."""

@@ -139,7 +139,7 @@ class Stale:
             every = stale_in(plan, part.ops, self._moved, changes, self.excerpts.targets)
             stale = {name: every[name] for name in made}
             spared = self._audit.spare(part, stale, made)
-            self._facts.unmoved += sum(int(rows.sum()) for rows in spared.values())
+            self._facts.unmoved += sum(int(rows.count_nonzero()) for rows in spared.values())
             stale |= {name: stale[name] & ~rows for name, rows in spared.items()}
             drawn = {of: self._drawn(part, of) for of in {types[name] for name in made}}
             audited = {name: drawn[types[name]] & ~stale[name] for name in made}
@@ -238,7 +238,8 @@ class Stale:
             self._facts.edges += sum(self.excerpts.count_edges(graphs).values())
         made = {op.out for op in part.ops}
         results = dict.fromkeys(part.plan.program.results.values())
-        self._facts.rows += sum(int(computed[name].sum()) for name in results if name in made)
+        some = [computed[name] for name in results if name in made]
+        self._facts.rows += sum(int(rows.count_nonzero()) for rows in some)
 
     def _put(self, part: Part, made: Made, name: str, ours: Overlay) -> str:
         """Take rows of a tensor that were computed; says what is wrong of them."""
@@ -251,7 +252,8 @@ class Stale:
         every[ids[put]] = True
         self._moved[name] = any_rank(whole.exchange, every, PRIMITIVE)
         if part.is_read(name):
-            self._facts.unmoved += int(computed.sum()) - int(self._moved[name].sum())
+            moved = self._moved[name].count_nonzero()
+            self._facts.unmoved += int(computed.count_nonzero() - moved)
         return why
 
     def _new(self, node_type: str) -> Rows:

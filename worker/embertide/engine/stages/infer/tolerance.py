@@ -43,7 +43,7 @@ from embertide.engine.stages.infer.moved import (
 from embertide.engine.stages.infer.overlay import Overlay, RowsBeside
 from embertide.engine.stages.infer.restoring import kept_distances, kept_exact
 from embertide.engine.stages.infer.stale import Audit, some_of
-from embertide.graph.exchange import Exchange
+from embertide.graph.exchange import Exchange, any_rank
 from embertide.io.versions.layers.reading import Kept
 from embertide.io.versions.layers.seals import KeptTensor
 from embertide.kernels.torch_threads import on_one_thread
@@ -51,17 +51,16 @@ from embertide.program.plans.boundaries import Part, all_of
 from embertide.program.plans.flow import forward, stale_in, stale_inputs
 from embertide.program.steps.base import Leader
 from embertide.program.steps.execution import Execution
-from embertide.program.steps.frontier import Moved, Rows
+from embertide.program.steps.frontier import Far, Moved, Rows
 from embertide.program.steps.op import Op
 
 _ROUNDING = 1.0 + 1e-6
 """By which norms may be larger than they were computed."""
 _UP = 1.0 + 1e-6
 """So that a distance is not rounded down where it is kept as float32."""
-Distances = dict[str, torch.Tensor]
 MEASURED_ROWS = (1, 4, 16, 64, 256)
 """Rows of each result: the last number whose edges are few enough."""
-MOST_EDGES = 0.01
+MOST_EDGES = 0.002
 """The share of the edges of a run of all rows that measuring may go over."""
 TRIES = 3
 """How often other rows are drawn, where the fewest are made of too many edges."""
@@ -90,13 +89,13 @@ class Tolerance(Audit):
     def __init__(self, engine: Engine, excerpts: Excerpts, base: Refreshing) -> None:
         super().__init__()
         self._engine, self._excerpts, self._base = engine, excerpts, base
-        self._far: Distances = {}
-        """Tensor of the part that runs -> [N], how far rows may be from what their layer makes."""
-        inf = torch.tensor(float("inf"), dtype=torch.float64)
-        self._moved = {
-            name: torch.where(rows, inf, 0.0)
-            for name, rows in stale_inputs(engine.plan, base.changes).items()
-        }
+        self._far = dict[str, Far]()
+        """Tensor of the part that runs -> how far rows may be from what their layer makes."""
+        self._moved = dict[str, Far]()
+        """Tensor of parts before -> how far rows are from those that were kept."""
+        for name, stale in stale_inputs(engine.plan, base.changes).items():
+            rows = stale.nonzero().squeeze(1)
+            self._moved[name] = Far(rows, torch.full(rows.shape, math.inf, dtype=torch.float64))
         self._exact = Excerpts(replace(engine, checker=None), excerpts.store.over())
         # Before columns of the graphs are dropped, which they are once a layer has all rows.
         self._exact.open(all_of(self._exact.plan))
@@ -122,17 +121,22 @@ class Tolerance(Audit):
         # Rows that are rounded may move farther than what they are made of.
         if not part.first or whole.row_type != torch.float32 or not have_bounds(part.ops):
             return {}
-        none = {name: torch.zeros_like(moved != 0) for name, moved in self._moved.items()}
+        types = part.plan.program.types
+        none = {name: torch.zeros_like(changes.new[types[name]]) for name in self._moved}
         known = none | stale_inputs(part.plan, changes)
         certain = stale_in(part.plan, part.ops, known, changes, self._excerpts.targets)
         added = bounds(self._excerpts, whole, part.ops, self._moved)
         for name, rows in stale.items():
-            first, kept = tensors[name].first, self.beside[name, "bounds"]
-            before = kept.rows + first, kept.values[:, 0].double()
-            self._far[name] = added[name] + _of_all(whole.exchange, len(rows), *before)
-            maybe = rows & ~certain[name]
-            norm = self._norms(tensors[name], maybe)
-            spared[name] = maybe & within(self._far[name], self._base.tolerance, norm)
+            kept, own = self.beside[name, "bounds"], tensors[name]
+            first, maybe = own.first, rows & ~certain[name]
+            before = Far(kept.rows + first, kept.values[:, 0].double())
+            self._far[name] = far = Far.sum([added[name], _of_all(whole.exchange, before)])
+            # Rows that are not among these have not moved at all.
+            ours = far.where(maybe).within(first, first + len(own))
+            norm = self._norms(own, ours.rows - first)
+            moved = torch.zeros_like(maybe)
+            moved[ours.rows[~within(ours.by, self._base.tolerance, norm)]] = True
+            spared[name] = maybe & ~any_rank(whole.exchange, moved, PRIMITIVE)
         return spared
 
     def put(
@@ -140,7 +144,7 @@ class Tolerance(Audit):
     ) -> tuple[Rows, str]:
         """Those that later parts read if they have moved by more than the tolerance; others are
         published as they are computed."""
-        is_read, exchange, count = part.is_read(name), self._engine.whole.exchange, len(computed)
+        is_read, exchange = part.is_read(name), self._engine.whole.exchange
         if not is_read and name not in self._far:
             return super().put(part, name, rows, stale, computed, audited)
         tolerance, of_ours = self._base.tolerance, rows.ids
@@ -151,15 +155,15 @@ class Tolerance(Audit):
         if not is_read:
             gone = stale & rows.differ()
             # So were rows of which no neighbour has moved since then.
-            same = audited & (self._far[name][of_ours] == 0)
+            same = audited & (self._far[name].at(of_ours) == 0)
             why = why or rows.problem(name, (distance > 0) & same, 0.0)
             # No later part reads how far they have moved.
             distance = torch.zeros_like(distance)
-        stay = stale & ~gone
-        self._moved[name] = _of_all(exchange, count, of_ours[gone], distance[gone])
+        stay = stale & ~gone & (distance != 0)
+        self._moved[name] = _of_all(exchange, Far(of_ours[gone], distance[gone]))
         if name in self._far:
-            far = _of_all(exchange, count, of_ours[stay], distance[stay])
-            self._far[name] = torch.where(computed, far, self._far[name])
+            far = _of_all(exchange, Far(of_ours[stay], distance[stay]))
+            self._far[name] = Far.sum([self._far[name].where(~computed), far])
         rows.put(gone)
         if (name, "exact") in self.beside:
             kept = self.beside[name, "exact"]
@@ -173,11 +177,10 @@ class Tolerance(Audit):
     def ended(self, part: Part, tensors: Mapping[str, Overlay]) -> None:
         """Keep beside the rows how far they may be from what their layer makes."""
         for name, far in self._far.items():
-            of_ours = tensors[name]
-            ours = far[of_ours.first : of_ours.first + len(of_ours)]
-            rows = ours.nonzero().squeeze(1)
-            values = (ours[rows] * _UP).float().unsqueeze(1)
-            self.beside[name, "bounds"] = Beside(rows, values.view(of_ours.dtype))
+            own = tensors[name]
+            ours = far.within(own.first, own.first + len(own))
+            values = (ours.by * _UP).float().unsqueeze(1)
+            self.beside[name, "bounds"] = Beside(ours.rows - own.first, values.view(own.dtype))
         for name in {name for op in part.ops for name in op.frees}:
             self._moved.pop(name, None)
 
@@ -246,13 +249,11 @@ class Tolerance(Audit):
                 TOO_WRONG.format(rows=facts.measured, error=facts.error, limit=self._base.max_error)
             )
 
-    def _norms(self, rows: Overlay, some: Rows) -> torch.Tensor:
-        """[N] float64 of some rows that were kept. Collective: every rank must call."""
-        exchange, first = self._engine.whole.exchange, rows.first
-        ours = some[first : first + len(rows)].nonzero().squeeze(1)
-        channel = exchange.channel("feature", PRIMITIVE) if rows.layout == "tile" else None
-        norm = torch.cat([norms(part, channel) for part in rows.parts(ours)])
-        return _of_all(exchange, len(some), ours + first, norm)
+    def _norms(self, own: Overlay, numbers: torch.Tensor) -> torch.Tensor:
+        """[k] float64 of some rows [k] that were kept. Collective: every rank must call."""
+        exchange = self._engine.whole.exchange
+        channel = exchange.channel("feature", PRIMITIVE) if own.layout == "tile" else None
+        return torch.cat([norms(part, channel) for part in own.parts(numbers)])
 
 
 def have_bounds(ops: Sequence[Op]) -> bool:
@@ -261,15 +262,15 @@ def have_bounds(ops: Sequence[Op]) -> bool:
 
 
 def bounds(
-    excerpts: Excerpts, whole: Execution, ops: Sequence[Op], moved: Mapping[str, torch.Tensor]
-) -> Distances:
-    """Tensor -> [N] float64, how far each row moves at most. Collective: every rank must call.
+    excerpts: Excerpts, whole: Execution, ops: Sequence[Op], moved: Mapping[str, Far]
+) -> dict[str, Far]:
+    """Tensor -> how far each row moves at most. Collective: every rank must call.
 
     Args:
         excerpts: where the graphs of the operations are open.
-        moved: tensor that was there before -> [N] float64, how far its rows have moved.
+        moved: tensor that was there before -> how far its rows have moved.
     """
-    norms, walk = dict[str, float](), dict[str, torch.Tensor]()
+    norms, walk = dict[str, float](), dict[str, Far]()
     channel = whole.exchange.channel("graph", PRIMITIVE)
 
     def norm(name: str) -> float:
@@ -280,20 +281,25 @@ def bounds(
             )
         return norms[name] * _ROUNDING
 
-    def of(name: str) -> torch.Tensor:
+    def partition(name: str) -> tuple[int, int]:
+        return whole.ranges_of(name).partition(whole.grid.p)
+
+    def of(name: str) -> Far:
         """How far our partition's rows have moved, at most."""
-        if name in walk:
-            return walk[name]
-        first, last = whole.ranges_of(name).partition(whole.grid.p)
-        return moved[name][first:last]
+        return walk[name] if name in walk else moved[name].within(*partition(name))
 
-    def everywhere(name: str) -> torch.Tensor:
-        """[N] how far all rows have moved, at most. Collective: every rank must call."""
-        return torch.cat(channel.all_gather(walk[name])) if name in walk else moved[name]
+    def everywhere(name: str) -> Far:
+        """How far all rows have moved, at most. Collective: every rank must call."""
+        if name not in walk:
+            return moved[name]
+        rows, by = channel.all_gather(walk[name].rows), channel.all_gather(walk[name].by)
+        return Far(torch.cat(rows), torch.cat(by))
 
-    def scaled(reader: Leader, out: str) -> torch.Tensor:
-        factors = reader.source_factors(whole)
-        return walk[out] if factors is None else walk[out] * factors.double().abs()
+    def scaled(reader: Leader, out: str) -> Far:
+        factors, far = reader.source_factors(whole), walk[out]
+        if factors is None:
+            return far
+        return far.times(factors[far.rows - partition(out)[0]].double().abs())
 
     at = Moved(
         execution=whole, ours=of, everywhere=everywhere, norm=norm, edges_of=excerpts.edges_of
@@ -302,19 +308,14 @@ def bounds(
     return {name: everywhere(name) for name in dict.fromkeys(op.out for op in ops)}
 
 
-def _of_all(
-    exchange: Exchange, count: int, ids: torch.Tensor, values: torch.Tensor
-) -> torch.Tensor:
-    """[count] float64 with the values of all ranks; 0 elsewhere. Collective: every rank must call.
+def _of_all(exchange: Exchange, ours: Far) -> Far:
+    """Those of all ranks, of which some may have the same rows, with the same distances.
 
-    Args:
-        ids: [k] int64; ranks that have the same ones have the same values.
-        values: [k] float64.
+    Collective: every rank must call.
     """
-    every = torch.zeros(count, dtype=torch.float64)
     if exchange.grid.world == 1:
-        every[ids] = values
-        return every
+        return ours
     channel = exchange.channel("world", PRIMITIVE)
-    every[torch.cat(channel.all_gather(ids))] = torch.cat(channel.all_gather(values))
-    return every
+    ids, by = (torch.cat(channel.all_gather(of)) for of in (ours.rows, ours.by))
+    rows, at = torch.unique(ids, return_inverse=True)
+    return Far(rows, torch.zeros(len(rows), dtype=torch.float64).index_put_((at,), by))
