@@ -306,3 +306,31 @@ def test_huge_tensors_are_tensors() -> None:
     assert large.shape == (3000, 1025)
     assert float(large.sum(dtype=torch.float64)) == 2.0 * 3000 * 1025
     assert empty((3, 4), torch.int64).dtype == torch.int64
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("others", [0, 3], ids=["without edges", "with edges"])
+def test_wanted_rows_of_products_are_those_of_all(
+    accumulate: bool, dtype: torch.dtype, others: int
+) -> None:
+    g, rows, sources, width = torch.Generator().manual_seed(8), 300, 50, 20
+    wanted = torch.rand(rows, generator=g) < 0.3
+    lengths = torch.randint(0, 9, (rows,), generator=g)
+    lengths[~wanted] = others
+    block = random_block(lengths.tolist(), sources, dtype=dtype)
+    x, weight = torch.randn(sources, width, generator=g), torch.randn(7, width, generator=g)
+    every = torch.randn(rows, width, generator=g)
+    ones = [torch.rand(rows, generator=g) for _ in range(2)]
+    factors = Factors(block.weights, torch.rand(sources, generator=g), ones[0])
+    last = Epilogue(torch.randn(7, generator=g), "relu", scale=ones[1])
+    before, some = torch.randn(rows, 7, generator=g), wanted.nonzero().squeeze(1)
+    for of in (
+        lambda out, own: reduce_linear(out, block, x, weight, factors, own, accumulate=accumulate),
+        lambda out, own: multiply(out, every, weight, own, accumulate=accumulate),
+    ):
+        whole, part = before.clone(), before.clone()
+        of(whole, last)
+        of(part, replace(last, wanted=some))
+        assert torch.equal(part[wanted], whole[wanted])
+        assert torch.equal(part[~wanted], before[~wanted])

@@ -109,13 +109,11 @@ def test_sums_of_sums_reach_as_far_as_they_are_many() -> None:
 def wanted(plan: Plan, *some: int) -> tuple[dict[tuple[int, str], list[int]], dict[str, list[int]]]:
     """Layer and relation -> rows whose edges some rows of ``out`` want, and node type -> rows."""
     nodes, results = dict.fromkeys(plan.program.types.values(), NODES), {"out": rows(*some)}
-    found = wanted_in(
-        plan, plan.ops, results, nodes, lambda _name, of: of.roll(-1) & rows(*range(7))
-    )
-    graphs, types = found
+    at = wanted_in(plan, plan.ops, results, nodes, lambda _name, of: of.roll(-1) & rows(*range(7)))
+    assert set(at.made["out"].nonzero().flatten().tolist()) == set(some)
     return (
-        {key: of.nonzero().flatten().tolist() for key, of in graphs.items()},
-        {key: of.nonzero().flatten().tolist() for key, of in types.items()},
+        {key: of.nonzero().flatten().tolist() for key, of in at.graphs.items()},
+        {key: of.nonzero().flatten().tolist() for key, of in at.of_types.items()},
     )
 
 

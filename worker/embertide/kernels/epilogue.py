@@ -35,6 +35,14 @@ class Factors:
         factor = self.source.index_select(0, chunk.indices)
         return factor if weights is None else factor.mul_(weights)
 
+    def of_rows(self, rows: torch.Tensor, edges: torch.Tensor | None) -> Factors:
+        """Those of some rows, and of their non-zeros [k] int64; None: of all."""
+        target = None if self.target is None else self.target[rows]
+        weights = self.weights
+        if weights is not None and edges is not None:
+            weights = weights[edges]
+        return Factors(weights, self.source, target)
+
     def alone(self, chunk: Chunk) -> Factors:
         """Those of a chunk that is a whole block."""
         weights = None if self.weights is None else self.weights[chunk.span]
@@ -53,6 +61,8 @@ class Epilogue:
         scale: [outputs] one factor for each row, or None.
         added: [outputs, width] or None; to sums of rows only, not to products.
         share: the factor of what is added.
+        wanted: [k] int64, ascending, the rows of products that are read; others may stay as they
+            are. None: all.
     """
 
     bias: torch.Tensor | None = None
@@ -61,6 +71,7 @@ class Epilogue:
     scale: torch.Tensor | None = None
     added: torch.Tensor | None = None
     share: float = 1.0
+    wanted: torch.Tensor | None = None
 
     def apply_(self, rows: torch.Tensor) -> torch.Tensor:
         """The epilogue on its own, in place."""
@@ -73,9 +84,10 @@ class Epilogue:
         return rows if self.scale is None else rows.mul_(self.scale.unsqueeze(1))
 
     def part(self, which: torch.Tensor | slice) -> Epilogue:
-        """The epilogue of some of the rows."""
+        """The epilogue of some of the rows, all of them wanted."""
         scale = None if self.scale is None else self.scale[which]
-        return replace(self, scale=scale, added=None if self.added is None else self.added[which])
+        added = None if self.added is None else self.added[which]
+        return replace(self, scale=scale, added=added, wanted=None)
 
 
 NOTHING = Epilogue()

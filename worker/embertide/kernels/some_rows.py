@@ -90,13 +90,15 @@ def count_edges(indptr: torch.Tensor, wanted: torch.Tensor) -> int:
     return int((indptr[rows + 1] - indptr[rows]).sum())
 
 
-def edges_of(indptr: torch.Tensor, rows: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+def edges_of(
+    indptr: torch.Tensor, rows: torch.Tensor, wanted: torch.Tensor | None = None
+) -> torch.Tensor:
     """[k] int64: the edges of some rows, by their places among those of all rows.
 
     Args:
         indptr: [all rows + 1] int64.
         rows: [n] int64, in any order.
-        wanted: [n] bool, which of these rows have their edges.
+        wanted: [n] bool, which of these rows have their edges; None: all.
     """
     starts, lengths = indptr[rows], _lengths(indptr, rows, wanted)
     shifts = starts - (lengths.cumsum(0) - lengths)
@@ -147,6 +149,7 @@ def take_rows(
     return Csr(first, indptr, cols, weights)
 
 
-def _lengths(indptr: torch.Tensor, rows: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+def _lengths(indptr: torch.Tensor, rows: torch.Tensor, wanted: torch.Tensor | None) -> torch.Tensor:
     """[n] int64 edges of some rows, none unless wanted."""
-    return (indptr[rows + 1] - indptr[rows]) * wanted
+    lengths = indptr[rows + 1] - indptr[rows]
+    return lengths if wanted is None else lengths * wanted

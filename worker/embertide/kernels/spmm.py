@@ -21,6 +21,8 @@ from embertide.kernels.block import Block, Chunk, segment_max, sum_chunk
 from embertide.kernels.epilogue import ACTIVATIONS, NOTHING, Epilogue, Factors
 from embertide.kernels.ghosts import changes_first
 from embertide.kernels.memory import as_type, empty_as
+from embertide.kernels.rows import gather_rows, scatter_rows
+from embertide.kernels.some_rows import edges_of
 
 Reduce = Literal["sum", "max"]
 
@@ -102,6 +104,17 @@ def reduce_linear(
         weight: [D', D], contiguous.
         accumulate: the epilogue is that of the products added to what is in ``out``.
     """
+    if last.wanted is not None:
+        rows = last.wanted
+        some, edges = _of_rows(block, rows)
+        own = _wanted_of(out, rows, accumulate=accumulate)
+        factors = factors.of_rows(rows, edges)
+        reduce_linear(
+            own, some, source, weight, factors, last.part(rows), reduce=reduce,
+            accumulate=accumulate,
+        )  # fmt: skip
+        scatter_rows(out, rows, own)
+        return
     if _is_native(out, block, source):
         native.lib.spmm_linear(
             block.pattern,
@@ -140,6 +153,12 @@ def multiply(
         x: [n, D]; rows may be apart. A copy in float32 is made of bfloat16.
         weight: [D', D], contiguous.
     """
+    if last.wanted is not None:
+        own = _wanted_of(out, last.wanted, accumulate=accumulate)
+        some = gather_rows(x, last.wanted)
+        multiply(own, some, weight, last.part(last.wanted), accumulate=accumulate)
+        scatter_rows(out, last.wanted, own)
+        return
     x = as_type(x, weight.dtype)
     if native.lib is not None and out.device.type == "cpu" and x.dtype == torch.float32:
         native.lib.dense(out, x, weight, _finish(last), accumulate)
@@ -151,6 +170,22 @@ def multiply(
         if accumulate:
             product += out[span]
         out[span] = last.part(span).apply_(product)
+
+
+def _of_rows(block: Block, rows: torch.Tensor) -> tuple[Block, torch.Tensor | None]:
+    """Some rows of a block with every row, and which non-zeros these have; None: all, shared."""
+    indptr = block.indptr.new_zeros(len(rows) + 1)
+    torch.cumsum(block.indptr[rows + 1] - block.indptr[rows], 0, out=indptr[1:])
+    if int(indptr[-1]) == block.nnz:
+        return Block(None, indptr, block.indices, block.weights), None
+    some = edges_of(block.indptr, rows)
+    weights = None if block.weights is None else block.weights[some]
+    return Block(None, indptr, block.indices[some], weights), some
+
+
+def _wanted_of(out: torch.Tensor, rows: torch.Tensor, *, accumulate: bool) -> torch.Tensor:
+    """Some rows of a result, with what they are added to, if anything."""
+    return gather_rows(out, rows) if accumulate else out.new_empty(len(rows), out.shape[1])
 
 
 def _reduced(

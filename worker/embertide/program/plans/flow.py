@@ -13,7 +13,7 @@ from embertide.graph.views import EdgeView, Loops
 from embertide.program.plans.plan import Plan
 from embertide.program.steps import Program
 from embertide.program.steps.base import EdgeStep, Leader, Step
-from embertide.program.steps.frontier import Changes, Expand, GraphRows, Rows, Stale, Wants, join
+from embertide.program.steps.frontier import Changes, Expand, Rows, Stale, Wants, join
 from embertide.program.steps.op import Op, Reach
 from embertide.program.steps.reference import End
 from embertide.spec.relations import ends_of
@@ -80,7 +80,7 @@ def wanted_in(
     results: Mapping[str, Rows],
     nodes: Mapping[str, int],
     sources: Expand,
-) -> tuple[GraphRows, dict[str, Rows]]:
+) -> Wants:
     """What some operations of a plan read for some rows of what they make.
 
     Rows that are not wanted are left with no edges: what they hold means nothing, and nothing that
@@ -89,9 +89,6 @@ def wanted_in(
     Args:
         results: tensor -> rows of it that are wanted, of those that the operations make.
         nodes: node type, by the program's name -> how many there are.
-
-    Returns:
-        The rows whose edges are wanted, and node type -> the rows that any tensor is wanted of.
     """
     types, due = plan.program.types, dict[str, Rows]()
     at = Wants(types=types, nodes=nodes, sources=sources)
@@ -104,8 +101,9 @@ def wanted_in(
     want(results)
     for step in reversed([step for op in ops for step in op.steps]):
         if step.out in due:
-            want(step.wants(due.pop(step.out), at))
-    return at.graphs, at.of_types
+            at.made[step.out] = due.pop(step.out)
+            want(step.wants(at.made[step.out], at))
+    return at
 
 
 def why_whole(plan: Plan, *, sampled: bool) -> str:

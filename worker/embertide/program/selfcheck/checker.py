@@ -49,8 +49,28 @@ from embertide.program.steps.op import Op
 from embertide.program.steps.reference import End
 from embertide.spec.relations import ends_of
 
-Complete = Mapping[tuple[int, str], Tensor]
-"""Layer and relation -> [N] bool, the rows that have their edges; others have none."""
+
+@dataclass(frozen=True)
+class Complete:
+    """The rows that a plan is run for, where it is for some.
+
+    Attributes:
+        edges: layer and relation -> [N] bool, the rows that have their edges; others have none.
+        made: tensor -> [N] bool, the rows of it that are read, and made of rows that are; of those
+            that are left out none is.
+    """
+
+    edges: Mapping[tuple[int, str], Tensor]
+    made: Mapping[str, Tensor]
+
+    def rows(self, unit: Unit, nodes: int) -> Nodes:
+        """Ascending rows that a unit makes of all their edges."""
+        none = torch.zeros(nodes, dtype=torch.bool)
+        rows = ~none
+        for some in (*(self.edges.get(key, none) for key in unit.graphs),
+                     *(self.made.get(op.out, none) for op in unit.ops)):  # fmt: skip
+            rows &= some
+        return rows.nonzero().squeeze(1).numpy()
 
 
 @dataclass
@@ -63,7 +83,8 @@ class Checker:
         seed: decides which rows they are.
         limits: how far rows may be from those computed again.
         name_of: names nodes in messages.
-        complete: the rows that have their edges, where others have none: rows are drawn among them.
+        complete: the rows that are made of their edges, where others are not: rows are drawn among
+            them.
         seconds: that it has taken on this rank.
         parts: what checks some nodes alone; what they find counts.
     """
@@ -220,7 +241,7 @@ class Checker:
     def _drawn(self, unit: Unit) -> Nodes:
         """Our rows of those that are drawn for a unit, in the order in which they are kept."""
         ranges = self.ranges[unit.node_type]
-        some = complete_rows(self.complete, unit.graphs, ranges.nodes)
+        some = None if self.complete is None else self.complete.rows(unit, ranges.nodes)
         if some is not None:
             drawn = draw(rows_to_check(self.wanted, len(some)), len(some), self.seed, unit.phase)
             return ours_of(some[drawn], ranges, self.exchange.grid.rank)
@@ -230,7 +251,8 @@ class Checker:
 
     def _edges_of(self, unit: Unit, csr: AnyCsr) -> RowEdges:
         more = special_rows(csr, self.seed + unit.phase)
-        some = complete_rows(self.complete, unit.graphs, self.ranges[unit.node_type].nodes)
+        nodes = self.ranges[unit.node_type].nodes
+        some = None if self.complete is None else self.complete.rows(unit, nodes)
         more = more if some is None else more[np.isin(more, some)]
         rows = np.concatenate([more, self._drawn(unit)])
         _, first = np.unique(rows, return_index=True)
@@ -411,18 +433,6 @@ def _why_skipped(op: Op) -> str:
         f"{op.out} ({step.kind_name}, layer {step.layer}) needs a statistic over all nodes: its"
         " rows were not computed again, but those that are made of them were"
     )
-
-
-def complete_rows(
-    complete: Complete | None, graphs: Sequence[tuple[int, str]], nodes: int
-) -> Nodes | None:
-    """Ascending rows that have their edges of all of some layer graphs; None: all rows do."""
-    if complete is None or not graphs:
-        return None
-    rows = torch.ones(nodes, dtype=torch.bool)
-    for key in graphs:
-        rows = rows & complete.get(key, torch.zeros_like(rows))
-    return rows.nonzero().squeeze(1).numpy()
 
 
 def ours_of(drawn: Nodes, ranges: RowRanges, rank: int) -> Nodes:

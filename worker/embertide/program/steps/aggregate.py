@@ -108,6 +108,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         if execution.reads_all:
             weight = execution.param(op.product.weight)
             last, onto = execution.epilogue(op, "rows"), execution.onto(op)
+            last = execution.of_wanted(op, "rows", last)
             dtype = execution.tensors.type_of(op.out)
             out = spmm_linear(channel, sources, operand, weight, reduction, last, onto, dtype=dtype)
             return execution.result(op, out)

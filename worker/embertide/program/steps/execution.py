@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
@@ -28,6 +28,10 @@ Graphs = Callable[[int, str], LayerGraph]
 
 Collective: every rank must call.
 """
+
+
+MOST_WANTED = 0.75
+"""The share of rows from which on those that are read are not put together for a product."""
 
 
 class OnHop(Protocol):
@@ -71,6 +75,7 @@ class Execution:
         scaled: tensors whose rows are multiplied by the factors of sources of the sum that reads
             them.
         some: layout -> the rows of our partition in it that operations are run for; None: all.
+        wanted: tensor -> [N] bool, the rows of it that are read, where these are not all.
         factors: [N/P] of sources by which the op multiplies its rows, where they are known.
         on_hop: called with a step that sums several times, the number of a sum from 1, its result,
             and whether that is multiplied by the factors of sources already.
@@ -88,6 +93,7 @@ class Execution:
     reads_all: bool
     scaled: set[str]
     some: Mapping[Layout, slice | torch.Tensor] | None = None
+    wanted: Mapping[str, torch.Tensor] = field(default_factory=dict)
     factors: torch.Tensor | None = None
     on_hop: OnHop = ignored
 
@@ -201,6 +207,20 @@ class Execution:
             return last
         source = op.reader.source_factors(self) if self.factors is None else self.factors
         return last if source is None else replace(last, scale=self.of_ours(source, layout, op.out))
+
+    def of_wanted(self, op: Op, layout: Layout, last: Epilogue) -> Epilogue:
+        """An epilogue of products of which rows that are not read are not made.
+
+        Args:
+            layout: in which the rows are.
+        """
+        if (rows := self.wanted.get(op.out)) is None or self.some is not None:
+            return last
+        ranges = self.ranges_of(op.out)
+        at = ranges.partition(self.grid.p) if layout == "tile" else ranges.worker(self.grid.rank)
+        ours = rows[slice(*at)]
+        few = int(ours.count_nonzero()) < MOST_WANTED * len(ours)
+        return replace(last, wanted=ours.nonzero().squeeze(1)) if few else last
 
 
 def results_in_rows(execution: Execution) -> dict[str, torch.Tensor]:

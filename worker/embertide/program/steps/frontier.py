@@ -89,6 +89,7 @@ class Wants:
         sources: rows of a relation's destination type -> the sources of their edges.
         graphs: the rows whose edges are wanted.
         of_types: node type -> the rows that any tensor is wanted of.
+        made: result of a step -> the rows of it that are wanted.
     """
 
     types: Mapping[str, str]
@@ -96,6 +97,7 @@ class Wants:
     sources: Expand
     graphs: GraphRows = field(default_factory=dict)
     of_types: dict[str, Rows] = field(default_factory=dict)
+    made: dict[str, Rows] = field(default_factory=dict)
 
     def every(self, name: str) -> Rows:
         """All rows of a tensor."""

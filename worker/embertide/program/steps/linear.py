@@ -111,6 +111,7 @@ def multiply(
     if onto is not None and op.adds_last:
         data = last.apply_(onto.add_(linear(execution.rows(x, layer), weight, NOTHING)))
     elif op.reads(x, "rows"):
+        last = execution.of_wanted(op, "rows", last)
         data = linear(execution.rows(x, layer), weight, last, onto, dtype=dtype)
     else:
         tile = as_type(execution.tile(x, layer), execution.row_type)

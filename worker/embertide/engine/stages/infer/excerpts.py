@@ -28,7 +28,7 @@ from embertide.program.plans.boundaries import Part
 from embertide.program.plans.flow import wanted_in
 from embertide.program.plans.layouts import with_placed
 from embertide.program.plans.plan import Plan
-from embertide.program.selfcheck.checker import Checker, check_some
+from embertide.program.selfcheck.checker import Checker, Complete, check_some
 from embertide.program.steps.execution import Execution, ignored
 from embertide.program.steps.frontier import Expand, GraphRows, Rows
 from embertide.program.steps.tensors import Tensors
@@ -51,11 +51,13 @@ class Need:
         graphs: layer and relation -> [N] bool of its destination type, the rows whose in-edges are
             read.
         nodes: node type -> [N] bool, the nodes of which any tensor is read.
+        made: result of a step -> [N] bool, the rows of it that are read.
     """
 
     results: Mapping[str, Rows]
     graphs: GraphRows
     nodes: Mapping[str, Rows]
+    made: Mapping[str, Rows]
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,8 @@ class Excerpts:
             neighbours: the rows that are read over edges, at least; by default those alone.
         """
         neighbours = self.sources if neighbours is None else neighbours
-        return Need(results, *wanted_in(part.plan, part.ops, results, self._nodes, neighbours))
+        at = wanted_in(part.plan, part.ops, results, self._nodes, neighbours)
+        return Need(results, at.graphs, at.of_types, at.made)
 
     def count_edges(self, wanted: GraphRows | None = None) -> dict[tuple[int, str], int]:
         """Layer and relation -> edges of the rows that are wanted, or of all; of all ranks.
@@ -227,15 +230,16 @@ class Excerpts:
         with self._engine.clock.layer(part.layer) if timed else nullcontext():
             with on_one_thread():
                 excerpt = self.excerpt(need)
-                part, execution, checker = self._begin(part, excerpt, need.graphs)
+                part, execution, checker = self._begin(part, excerpt, need)
             results = self._engine.run(part, execution, checker, counted=counted)
         return Made(execution, results, excerpt)
 
     def _begin(
-        self, part: Part, excerpt: Excerpt, wanted: GraphRows
+        self, part: Part, excerpt: Excerpt, need: Need
     ) -> tuple[Part, Execution, Checker | None]:
         """Ready to run a part for some nodes. Collective: every rank must call."""
         whole, engine, kept = self.whole, self._engine, set[str]()
+        wanted, types = need.graphs, whole.program.types
         self.store.begin(part)
         loaded, inputs = engine.loaded, engine.plan.program.inputs
         if self._uses_up and part.first == 0:
@@ -258,7 +262,8 @@ class Excerpts:
             key: self._graph(excerpt, graph, wanted.get(key, none[ends_of(key[1])[1]]))
             for key, graph in self._graphs.items()
         }
-        checker = self._checking(plan, excerpt, wanted, graphs)
+        made = {of: rows[excerpt.rows[types[of]]] for of, rows in need.made.items()}
+        checker = self._checking(plan, excerpt, wanted, made, graphs)
         execution = replace(
             whole,
             ranges=excerpt.ranges,
@@ -266,6 +271,7 @@ class Excerpts:
             tensors=tensors,
             locations={of: whole.locations[of] for of in kept},
             scaled=set(whole.scaled),
+            wanted=made,
             on_hop=ignored,
         )
         if checker is not None:
@@ -282,14 +288,16 @@ class Excerpts:
         plan: Plan,
         excerpt: Excerpt,
         wanted: GraphRows,
+        made: Mapping[str, Rows],
         graphs: Mapping[tuple[int, str], LayerGraph],
     ) -> Checker | None:
-        """Checks rows of an excerpt that have their edges."""
+        """Checks rows of an excerpt that are made, and have their edges."""
         if self._engine.checker is None:
             return None
         names = {of: rows.nonzero().squeeze(1) for of, rows in excerpt.rows.items()}
         complete = {key: rows[names[ends_of(key[1])[1]]] for key, rows in wanted.items()}
-        checker = check_some(self._engine.checker, plan, excerpt.ranges, complete, names)
+        some = Complete(complete, made)
+        checker = check_some(self._engine.checker, plan, excerpt.ranges, some, names)
         for (layer, name), graph in graphs.items():
             features, rows = graph.features, in_memory(graph.sub_range())
             assert not isinstance(features, SpilledValues)
