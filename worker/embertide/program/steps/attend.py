@@ -13,12 +13,11 @@ from embertide.graph import attention
 from embertide.layouts import Shard
 from embertide.program.steps import head_groups
 from embertide.program.steps.alive import Alive
-from embertide.program.steps.base import Read
+from embertide.program.steps.base import Read, TogetherStep
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.op import Input, Op
 from embertide.program.steps.reference import ReferenceRun
 from embertide.program.steps.shapes import Shapes
-from embertide.program.steps.together import TogetherStep
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, get_args, get_type_hints
 
 import torch
 
@@ -451,6 +451,29 @@ class EdgeStep(Step):
                 " to another; only edges within one type can have them"
             )
         return destination
+
+
+@dataclass(frozen=True, kw_only=True)
+class TogetherStep(EdgeStep):
+    """The first step of a group, whose sources' rows travel once, makes the results of all."""
+
+    @property
+    def shares_rows(self) -> bool:
+        """True: relations have different targets and read the same sources."""
+        return True
+
+    @abstractmethod
+    def lower_all(self, execution: Execution, steps: Sequence[Self]) -> list[Shard]:
+        """Our shards of the results of a group. Collective: every rank must call."""
+
+    def lower(self, execution: Execution, op: Op) -> Shard:
+        """Collective: every rank must call."""
+        if op.brings:
+            execution.tensors.add(op.brings, self.lower_all(execution, self._alike(op.brings)))
+        return execution.tensors.take(self.out)
+
+    def _alike(self, steps: Sequence[EdgeStep]) -> list[Self]:
+        return [step for step in steps if isinstance(step, type(self))]
 
 
 def _named(step: Step, role: str) -> list[str]:

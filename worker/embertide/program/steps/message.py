@@ -23,13 +23,12 @@ from embertide.kernels.spilled_csr import AnyBlock, AnyFeatures
 from embertide.kernels.staging import Staging
 from embertide.layouts import Shard
 from embertide.program.steps.alive import Alive
-from embertide.program.steps.base import Param, Read
+from embertide.program.steps.base import Param, Read, TogetherStep
 from embertide.program.steps.execution import Execution
 from embertide.program.steps.op import Input, Op
 from embertide.program.steps.ops import RESULT, RowShapes, run, shapes_of, width_of
 from embertide.program.steps.reference import ReferenceEdges, ReferenceRun
 from embertide.program.steps.shapes import Shapes
-from embertide.program.steps.together import TogetherStep
 
 CHUNK_VALUES = 1 << 21
 """Numbers that the lines hold at a time."""
