@@ -354,7 +354,7 @@ class Weighing:
 
     @property
     def sources(self) -> Sources:
-        """Of the non-zeros that have the shares."""
+        """The sources of the non-zeros that have the shares."""
         return self.shares.sources
 
 

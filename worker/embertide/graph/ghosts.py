@@ -39,7 +39,7 @@ from embertide.kernels.ghosts import Ledger, ghost
 from embertide.layouts import Layout, Loaded, Shard
 
 POSITION_BYTES = 4
-"""Of an edge's place in a part that is on disk."""
+"""Bytes of an edge's place in a part that is on disk."""
 
 
 @dataclass(frozen=True)

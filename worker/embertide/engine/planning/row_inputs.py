@@ -37,12 +37,12 @@ class RowInputs:
 
     @property
     def digest(self) -> str:
-        """Of everything."""
+        """The digest of everything."""
         return digest_of((self.beside, list(self.parts)))
 
     @property
     def uris(self) -> list[str]:
-        """Of all objects."""
+        """The URIs of all objects."""
         return [*sorted({uri for uris in self.parts.values() for uri in uris}), *self.more]
 
     def as_one(self) -> RowInputs:

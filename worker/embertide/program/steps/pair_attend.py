@@ -301,7 +301,7 @@ class _Softmax:
         return cls(indptr, logs, earlier, execution.exchange.staging)
 
     def __call__(self, rows: slice, scores: torch.Tensor) -> None:
-        """Of rows ``rows``, scores [e, H]."""
+        """Takes the scores [e, H] of rows ``rows``."""
         ends = self.indptr[rows.start : rows.stop + 1]
         ends = ends - ends[0] if rows.start else ends
         if self.logs is None:

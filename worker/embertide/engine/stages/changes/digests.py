@@ -183,7 +183,7 @@ class RowDigests:
         return self.make(kind, name) if made is None else made
 
     def of_parts(self, name: str, parts: Collection[str]) -> SomeDigests | None:
-        """Of those of our nodes whose features come of some parts.
+        """The digests of those of our nodes whose features come of some parts.
 
         None where it is not known which nodes these are. Collective: every rank must call.
 
