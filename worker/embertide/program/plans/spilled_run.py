@@ -151,17 +151,10 @@ class Spilled:
         """Its rows, which are read when they are written elsewhere."""
         return StoredValues(self.scratch.of(shard.data))
 
-    def fill(self, name: str, layout: Layout, fill: Fill, *, together: bool = False) -> Shard:
-        """Our shard of a tensor, with values from elsewhere, some rows at a time.
-
-        Args:
-            together: in a single panel.
-        """
-        (first, last), columns = place_of(self.execution, name, layout)
-        if together:
-            file = self.scratch.empty(last - first, columns[1] - columns[0])
-        else:
-            file = self._disk.new(name, layout)
+    def fill(self, name: str, layout: Layout, fill: Fill) -> Shard:
+        """Our shard of a tensor, with values from elsewhere, some rows at a time."""
+        (first, _), columns = place_of(self.execution, name, layout)
+        file = self._disk.new(name, layout)
         self._filled.append(file)
         shard = Shard(layout, file.data, self.plan.program.widths[name])
         for start, stop in file.blocks(max(1, file.width)):
@@ -200,9 +193,7 @@ class Spilled:
         disk.add(wanted.name, wanted.to, out)
 
     def made(self, part: Part, shards: Mapping[str, Shard]) -> None:
-        """A part has made these, whose values may have been changed where they are mapped."""
-        for shard in shards.values():
-            self.scratch.of(shard.data).settle()
+        """A part has made these."""
         for name in part.freed - set(shards):
             self._disk.drop(name)
             self.execution.tensors.forget_one(name)

@@ -211,12 +211,8 @@ class Placement(Protocol):
     def values(self, shard: Shard) -> Values:
         """What writes our shard takes of it."""
 
-    def fill(self, name: str, layout: Layout, fill: Fill, *, together: bool = False) -> Shard:
-        """Our shard of a tensor, with values from elsewhere.
-
-        Args:
-            together: the columns of a row lie together in ``data``, for rows here and there.
-        """
+    def fill(self, name: str, layout: Layout, fill: Fill) -> Shard:
+        """Our shard of a tensor, with values from elsewhere."""
 
     def let_go(self) -> None:
         """Shards that were filled since the last part are not needed."""
@@ -225,8 +221,7 @@ class Placement(Protocol):
         """The operations before number ``first``, with which a part begins, have made these."""
 
     def made(self, part: Part, shards: Mapping[str, Shard]) -> None:
-        """A part has made these, whose values may have been changed since they were filled. What
-        it frees goes, but for features."""
+        """A part has made these. What it frees goes, but for features."""
 
     def start_again(self) -> None:
         """Let go of all but features, and begin with the first operation."""
@@ -256,7 +251,7 @@ class InMemory:
         """See :class:`Placement`."""
         return as_array(self.execution.exchange.staging.download(shard.data))
 
-    def fill(self, name: str, layout: Layout, fill: Fill, *, together: bool = False) -> Shard:  # noqa: ARG002
+    def fill(self, name: str, layout: Layout, fill: Fill) -> Shard:
         """See :class:`Placement`."""
         rows, columns = place_of(self.execution, name, layout)
         kind = self.execution.tensors.type_of(name)

@@ -185,7 +185,7 @@ class Stale:
         laid, names = self.excerpts.store.laid, self._engine.plan.program.results.values()
         with self._engine.clock.layer(layers):
             shards = {
-                name: placement.fill(name, rows.layout, rows.fill, together=True)
+                name: placement.fill(name, rows.layout, rows.fill)
                 for name, rows in laid.items()
                 if name in names
             }
