@@ -29,7 +29,13 @@ Manifest = dict[str, Any]
 
 
 class NightlyJob:
-    """A synthetic job; ``more`` goes to the command that makes it."""
+    """A synthetic job; ``more`` goes to the command that makes it.
+
+    Attributes:
+        whole: the report of the last run of all rows that a version was compared with.
+    """
+
+    whole: dict[str, Any]
 
     def __init__(self, folder: Path, *more: str) -> None:
         self._folder, self.path, self.storage = folder, folder / "job", open_storage(None)
@@ -168,7 +174,7 @@ class NightlyJob:
     def same_as_whole(self, grid: str) -> bool:
         """Whether the current version has the bits that a run of all rows has."""
         self._write("whole.yaml", self._whole, None)
-        self._report(self.run("whole.yaml", grid, "--force").done(WAIT_SECONDS))
+        self.whole = self._report(self.run("whole.yaml", grid, "--force").done(WAIT_SECONDS))
         return self.rows(self.uri) == self.rows(self._whole)
 
     def rows(self, uri: str) -> dict[str, bytes]:

@@ -20,11 +20,12 @@ from embertide.engine.stages.changes import (
 from embertide.engine.stages.changes.digests import read_words
 from embertide.facts.telemetry.recorder import CountingRecorder
 from embertide.graph.exchange import Exchange
-from embertide.grid import Grid, GridShape, RowRanges
+from embertide.grid import Grid, RowRanges
 from embertide.io.storage.opening import open_storage
 from embertide.io.versions.layers.reading import Kept
 from embertide.io.versions.layers.store import LayerStore
 from embertide.layouts import Loaded, ReadRows
+from embertide.spec.grid import GridShape
 
 NAME, ROWS = "c" * 32, 60
 READ = [ReadRows("a", 0, 20, 20), ReadRows("b", 20, 40, 40), ReadRows("c", 40, 60, 0)]

@@ -21,15 +21,17 @@ from embertide.facts.telemetry.omissions import DroppedEdges
 from embertide.facts.telemetry.recorder import CountingRecorder
 from embertide.graph import shuffle
 from embertide.graph.exchange import Exchange
+from embertide.graph.moved_edges import MovedEdges, patched
 from embertide.graph.shuffle import histogram_size
-from embertide.grid import Grid, GridShape, RowRanges
+from embertide.grid import Grid, RowRanges
 from embertide.io.storage.opening import open_storage
 from embertide.io.versions.layers import reading, seals, writing
 from embertide.io.versions.layers.reading import Kept
-from embertide.io.versions.layers.seals import Damaged
+from embertide.io.versions.layers.seals import Damaged, EdgePart
 from embertide.io.versions.layers.store import LayerStore
 from embertide.io.versions.layers.writing import Writer
 from embertide.kernels.csr import Csr
+from embertide.spec.grid import GridShape
 
 KEY, OTHER, NAME = "a" * 32, "b" * 32, "c" * 32
 VERSION = "20261126T180000Z-3fa9c1"
@@ -151,7 +153,7 @@ def test_a_graph_is_carried_over_without_writing_it(tmp_path: Path) -> None:
         before = set(tmp_path.rglob("*"))
         store = replace(graph.kept.store, key=key)
         with writer_of(store) as writer:
-            record = refer_to(writer, NAME, graph)
+            record = refer_to(writer, NAME, graph.kept)
             assert record.sealing().result() == ""
         new = [path for path in set(tmp_path.rglob("*")) - before if path.is_file()]
         assert [path.name for path in new] == [f"{NAME}.seal.json"]
@@ -159,15 +161,62 @@ def test_a_graph_is_carried_over_without_writing_it(tmp_path: Path) -> None:
         assert_equal(graph.rows(0, ROWS), csr)
     # Back where it was written: its blocks are its own again.
     with writer_of(replace(graph.kept.store, key=KEY)) as writer:
-        own = refer_to(writer, NAME, graph)
+        own = refer_to(writer, NAME, graph.kept)
     assert {block.key for tensor in own.seal.tensors for block in tensor.blocks} == {""}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_edges_that_have_moved_are_carried_over_beside_it(weighted: bool, tmp_path: Path) -> None:
+    graph = keep(tmp_path, sorted_csr(weighted=weighted))
+    whole = graph.rows(0, ROWS)
+    words = np.stack([whole.row_ids().numpy().astype(np.int32), whole.cols.numpy()], axis=1)
+    if whole.weights is not None:
+        words = np.concatenate([words, whole.weights.numpy().view(np.int32)[:, None]], axis=1)
+    came = words[[3, 3, 9]].copy()
+    came[:, 0] = [5, 5, ROWS - 1]
+    for key, gone in ((OTHER, words[:2]), ("d" * 32, words[7:8])):
+        more = MovedEdges(gone, came)
+        after = graph.after(more, 41, [EdgePart("p", 41, 0, 5)])
+        expected = patched(graph.rows(0, ROWS), SOURCES, more)
+        with writer_of(replace(graph.kept.store, key=key)) as writer:
+            record = refer_to(writer, NAME, after.kept, after.moved)
+            assert record.sealing().result() == ""
+        again = open_graph(Kept(writer.store, record.seal), SOURCES, ROWS)
+        assert_equal(again.rows(0, ROWS), expected)
+        assert again.count == expected.nnz == graph.count + 3 - len(gone)
+        assert again.edges(0).histogram.tolist() == after.histogram.tolist()
+        assert (again.known.rows, again.known.parts) == (41, (EdgePart("p", 41, 0, 5),))
+        for first, last in [(0, 1), (5, 6), (4, 300), (ROWS - 1, ROWS)]:
+            assert_equal(again.rows(first, last), expected.slice(first, last))
+        wanted = np.arange(ROWS) % 5 == 0
+        some = again.some(wanted)
+        assert some.indptr.diff()[~wanted].sum() == 0
+        for row in np.flatnonzero(wanted).tolist():
+            assert_equal(some.slice(row, row + 1), expected.slice(row, row + 1))
+        graph = again
+
+
+def sorted_csr(*, weighted: bool) -> Csr:
+    """As graphs that are built: sources of a row ascending, and weights of equal ones."""
+    csr = make_csr(weighted=weighted, features=0)
+    weights = csr.weights if csr.weights is not None else torch.zeros(csr.nnz)
+    order = np.lexsort([weights.numpy(), csr.cols.numpy(), csr.row_ids().numpy()])
+    ordered = None if csr.weights is None else weights[order]
+    return Csr(0, csr.indptr, csr.cols[order], ordered)
+
+
+def test_a_patch_that_does_not_fit_is_damage(tmp_path: Path) -> None:
+    graph = keep(tmp_path, sorted_csr(weighted=False))
+    more = MovedEdges(np.array([[0, 89]] * 300, np.int32), np.empty((0, 2), np.int32))
+    with pytest.raises(Damaged, match="were not in the graph"):
+        graph.after(more, 1, []).rows(0, ROWS)
 
 
 def test_blocks_of_an_earlier_run_stay_where_another_attempt_seals_first(tmp_path: Path) -> None:
     csr = make_csr(weighted=False, features=0)
     graph = keep(tmp_path, csr)
     with writer_of(replace(graph.kept.store, version="20261127T180000Z-3fa9c1")) as writer:
-        assert refer_to(writer, NAME, graph).sealing().result() == ""
+        assert refer_to(writer, NAME, graph.kept).sealing().result() == ""
     assert_equal(graph.rows(0, ROWS), csr)
 
 

@@ -9,7 +9,7 @@ that all buffers have their exact size from the start.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ class Edges:
     ``histogram[b]`` counts destinations d with ``d >> shift == b``; ``features`` is K, 0 without.
     ``rows`` is how many were read of the input, before directions and self-loops were treated;
     ``dropped`` says how many of them all ranks left out, since an end is no node. With a ``log``
-    edges are on disk: chunks are its pieces.
+    edges are on disk: chunks are its pieces. ``parts`` has the rows and the edges of each split.
     """
 
     chunks: list[StoredChunk]
@@ -63,6 +63,7 @@ class Edges:
     rows: int = 0
     dropped: DroppedEdges | None = None
     log: EdgeLog | None = None
+    parts: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, chunk: EdgeChunk) -> None:
         """Take some edges, to disk where they go there.

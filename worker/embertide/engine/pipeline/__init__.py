@@ -53,7 +53,8 @@ def run(
     """
     make_room = partial(_make_room, clock, order)
     model = partial(share_model, inputs=order.inputs, planned_digest=order.model_digest)
-    with clock.memory, graph_keeping(ctx, order.version) as graph:
+    keeps_rows = ctx.job.spec.refresh.keep and not order.no_room
+    with clock.memory, graph_keeping(ctx, order.version, keeps_rows=keeps_rows) as graph:
         reading = Reading(model=model, targets=True, kept=None if graph is None else graph.kept)
         prepared = prepare(ctx, order.inputs, clock, reading)
         make_room()

@@ -7,12 +7,11 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 
 from embertide.context import RunContext
-from embertide.engine.pipeline.kept_graph import GraphKeeping
+from embertide.engine.pipeline.kept_graph import GraphKeeping, on_one_machine
 from embertide.engine.pipeline.prepare import Prepared
 from embertide.engine.pipeline.refresh import (
     RefreshPlan,
     find_unchanged,
-    on_one_machine,
     plan_refresh,
 )
 from embertide.engine.planning.base_version import kept_key, touched

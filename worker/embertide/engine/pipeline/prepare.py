@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from embertide.context import RunContext
-from embertide.engine.pipeline.kept_graph import KeptGraph
+from embertide.engine.pipeline.kept_graph import KeptGraph, Moved
 from embertide.engine.pipeline.typed_graph import (
     TypedGraph,
     build_types,
@@ -74,6 +74,8 @@ class Prepared:
         graph: the CSR of our sub-range of each relation.
         loaded: the program's name of a node type -> the feature rows that we read.
         read: the program's name of a node type -> the feature rows that we read of each split.
+        moved: relation -> the edges that have moved since its graph was kept, where only these were
+            read.
         later: the program's name of a node type -> the nodes whose features are read later.
         expected: key of a result -> what it is compared with, if anything.
         warnings: sentences for the run's user.
@@ -98,6 +100,7 @@ class Prepared:
     chosen: Chosen | None = None
     later: Mapping[str, LoadedNodes] = field(default_factory=dict)
     read: Mapping[str, Sequence[ReadRows]] = field(default_factory=dict)
+    moved: Mapping[Relation, Moved] = field(default_factory=dict)
 
     def copy(self) -> Prepared:
         """The same, which stays as it is when the copy is used up.
@@ -230,6 +233,7 @@ def prepare(ctx: RunContext, inputs: Inputs, clock: Clock, what: Reading) -> Pre
         pairs = pairs_of(reading, inputs, nodes)
         read_back = None
         if kept is not None:
+            kept.keep_read(ctx, inputs, to_read, edges)
             kept.note(reading.job, edges)
             read_back = partial(kept.read_back, reading, inputs, nodes, masks, warnings)
         drop_unread(edges, read)
@@ -276,6 +280,7 @@ def prepare(ctx: RunContext, inputs: Inputs, clock: Clock, what: Reading) -> Pre
         chosen=chosen,
         later=left,
         read=rows_read,
+        moved={} if kept is None else dict(kept.moved),
     )
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import psutil
 import torch
 
 from embertide.context import RunContext
+from embertide.engine.pipeline.kept_graph import on_one_machine
 from embertide.engine.pipeline.prepare import Prepared
 from embertide.engine.pipeline.reach import Following, Reach, count_reach
 from embertide.engine.planning.base_version import Base, planned_how, read_base, record_of, touched
@@ -39,6 +40,7 @@ from embertide.engine.stages.changes.digests import EDGES, FEATURES, IDS, OUT
 from embertide.engine.stages.infer import Refreshing
 from embertide.errors import EmbertideError
 from embertide.facts.telemetry.refresh import FULL_RUN, RefreshFacts
+from embertide.graph.moved_edges import MovedEdges
 from embertide.graph.objects import broadcast_object
 from embertide.io.versions.layers.reading import Kept
 from embertide.io.versions.layers.seals import Damaged, Seal
@@ -113,11 +115,6 @@ def plan_refresh(prepared: Prepared, order: WorkOrder) -> RefreshPlan:
     if order.no_room and ctx.grid.rank == 0:
         ctx.graph_facts.kept.warn(order.no_room)
     return RefreshPlan(base, spec.keep and not unfit, key, how)
-
-
-def on_one_machine(ctx: RunContext) -> bool:
-    """Whether all workers are known to be on one machine."""
-    return ctx.grid.world == 1 or ctx.exchange.channel("world", "features").in_place
 
 
 def _how(prepared: Prepared) -> dict[str, Any]:
@@ -351,34 +348,55 @@ def _earlier(
     Raises:
         Damaged: they are not there, or are not what was written; on all ranks alike.
     """
-    ctx, nothing = prepared.ctx, dict[str, list[str]]()
-    answer: tuple[str, object, dict[str, list[str]]] = "", None, nothing
+    ctx = prepared.ctx
+    answer: tuple[str, object, _Parts] = "", None, _Parts()
     if ctx.grid.rank == 0:
         try:
             seal = store.sealed(name)
             why = "" if seal else f"{store.uri}: its digests of rows are gone"
-            fresh = _fresh(ctx, seal, store, made_of) if seal else nothing
-            answer = why, seal.to_json() if seal else None, fresh
+            parts = _parts(ctx, seal, store, made_of) if seal else _Parts()
+            answer = why, seal.to_json() if seal else None, parts
         except (Damaged, EmbertideError) as error:
-            answer = str(error), None, nothing
+            answer = str(error), None, _Parts()
     if ctx.grid.world > 1:
-        answer = broadcast_object(answer, ctx.grid.rank)
-    why, record, fresh = answer
+        why, record, parts = answer
+        why, record, found = broadcast_object((why, record, asdict(parts)), ctx.grid.rank)
+        answer = why, record, _Parts(**found)
+    why, record, parts = answer
     if why or not isinstance(record, dict):
         raise Damaged(why)
     features = {tensor_name(FEATURES, name) for name in prepared.loaded}
+    moved = dict[str, MovedEdges]()
+    for relation, of in prepared.graph.of_relations(prepared.plan.program).items():
+        since = prepared.moved.get(of)
+        fresh = parts.fresh.get(tensor_name(EDGES, relation))
+        if since is None or fresh is None or since.key != store.key:
+            continue
+        if since.read.issuperset(fresh):
+            moved[relation] = since.edges
     return EarlierDigests(
         Kept(store, Seal.from_json(record)),
-        [name for name, parts in fresh.items() if not parts],
-        {name: parts for name, parts in fresh.items() if parts and name in features},
+        parts.unchanged,
+        {name: of for name, of in parts.fresh.items() if of and name in features},
+        moved,
     )
 
 
-def _fresh(
-    ctx: RunContext, seal: Seal, store: LayerStore, made_of: dict[str, RowInputs]
-) -> dict[str, list[str]]:
-    """Name of digests -> the parts that those of the base were not made of, none where nothing has
-    changed; of those that are made of the same beside their parts."""
+@dataclass(frozen=True)
+class _Parts:
+    """What digests are made of, beside what those of the base are made of.
+
+    Attributes:
+        unchanged: names of digests that are made of the same.
+        fresh: name of digests -> the parts that those of the base were not made of, or that were
+            touched since; of those that are made of the same beside their parts.
+    """
+
+    unchanged: list[str] = field(default_factory=list)
+    fresh: dict[str, list[str]] = field(default_factory=dict)
+
+
+def _parts(ctx: RunContext, seal: Seal, store: LayerStore, made_of: dict[str, RowInputs]) -> _Parts:
     before = {tensor.name: tensor for tensor in seal.tensors}
     # What another run or attempt with the same key has sealed stays, though files were touched.
     versions = (seal.version, store.version)
@@ -386,13 +404,15 @@ def _fresh(
     def is_touched(uris: Iterable[str]) -> bool:
         return any(touched(ctx.storage, since, [*uris]) for since in versions)
 
-    found = dict[str, list[str]]()
+    found = _Parts()
     for name, of in made_of.items():
         then = before.get(name)
         if then is None or then.made_of != of.beside or is_touched(of.more):
             continue
         parts = set(then.parts)
-        fresh = [p for p, uris in of.parts.items() if p not in parts or is_touched(uris)]
-        if fresh or then.parts == tuple(of.parts):
-            found[name] = fresh
+        found.fresh[name] = [
+            part for part, uris in of.parts.items() if part not in parts or is_touched(uris)
+        ]
+        if not found.fresh[name] and then.parts == tuple(of.parts):
+            found.unchanged.append(name)
     return found

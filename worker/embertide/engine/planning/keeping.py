@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Literal
 
 from embertide.engine.planning.duration import KEPT_BYTES, likely_seconds, work_of
-from embertide.engine.planning.graph import PlannedGraph
+from embertide.engine.planning.graph import PlannedGraph, PlannedRelation
+from embertide.engine.planning.row_inputs import keeps_read
 from embertide.facts.telemetry.estimate import LayerToKeep
 from embertide.facts.telemetry.report import PlannedTraffic
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, GraphSize
@@ -20,6 +21,7 @@ from embertide.program.plans.boundaries import Boundary, Part, boundaries, resul
 from embertide.program.plans.flow import kinds_read, why_whole
 from embertide.program.plans.plan import Plan
 from embertide.program.steps.dry_run import DryRun
+from embertide.spec.edges import EdgeInput
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.relations import ends_of
 
@@ -128,6 +130,20 @@ def graph_bytes(graph: PlannedGraph) -> int:
     return int(total)
 
 
+def read_bytes(graph: PlannedGraph) -> int:
+    """Bytes of edges as they were read, which are kept beside the graphs of some edge types."""
+    types = {str(of.edge.relation): of for of in graph.relations.values()}
+    return sum(
+        of.edges * (2 * FLOAT_BYTES + of.carried_bytes)
+        for of in types.values()
+        if keeps_read(_as_read(of), of.shares.splits)
+    )
+
+
+def _as_read(of: PlannedRelation) -> EdgeInput:
+    return of.edge if of.features else of.edge.model_copy(update={"features": None})
+
+
 def unfit_to_keep(job: EmbeddingJob, plan: Plan) -> str:
     """Why no rows can be taken over or kept for the next run, as far as the job and the plan have
     it; "": they can."""
@@ -146,7 +162,7 @@ def kept_sizes(job: EmbeddingJob, plan: Plan, graph: PlannedGraph) -> dict[str, 
     return {
         "rows": kept_bytes(plan, graph.size, ends, rounded=rounded),
         "digests": digest_bytes(plan, graph.size),
-        "graph": graph_bytes(graph),
+        "graph": graph_bytes(graph) + read_bytes(graph),
     }
 
 
@@ -162,7 +178,7 @@ def bytes_beside(
     of_graph = 0 if plan.target.panel else graph_bytes(graph)
     if job.spec.refresh.keep and not unfit_to_keep(job, plan):
         kept = kept_sizes(job, plan, graph)
-        return kept["rows"] + kept["digests"] + of_graph
+        return kept["rows"] + kept["digests"] + (kept["graph"] if of_graph else 0)
     of_layers = sum(layer.bytes for layer in layers if layer.kept)
     return of_layers + of_graph if of_layers else 0
 

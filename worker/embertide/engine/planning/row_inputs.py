@@ -8,7 +8,7 @@ nodes, so that these need not be compared row by row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from embertide._version import __version__
@@ -56,6 +56,11 @@ def part_of(split: Split) -> str:
     return digest_of(split)
 
 
+def wherever(split: Split) -> Split:
+    """A split of edges, however many rows are in the objects before it."""
+    return replace(split, base=0)
+
+
 def ids_of(job: EmbeddingJob, inputs: Inputs, node_type: str) -> RowInputs:
     """What says which nodes of a type there are, and so the dense id of each."""
     (node,) = (node for node in job.spec.input.nodes if node.name == node_type)
@@ -90,7 +95,7 @@ def edges_of(job: EmbeddingJob, inputs: Inputs, relation: str) -> RowInputs:
         str(edge.relation) for edge in job.spec.input.edges if relation in map(str, edge.relations)
     )
     facts = (inputs.edge_features.get(own), inputs.edge_categories.get(own))
-    return _inputs(job, inputs, facts, inputs.by_edges[own], [])
+    return _inputs(job, inputs, facts, map(wherever, inputs.by_edges[own]), [])
 
 
 def graph_of(inputs: Inputs, edge: EdgeInput, nodes: Mapping[str, object]) -> RowInputs:
@@ -110,7 +115,19 @@ def graph_of(inputs: Inputs, edge: EdgeInput, nodes: Mapping[str, object]) -> Ro
         # Edges with other ones are refused as they are read.
         "categories": inputs.edge_categories.get(own),
     }
-    return RowInputs(digest_of(facts), _parts(inputs.by_edges[own]))
+    return RowInputs(digest_of(facts), _parts(map(wherever, inputs.by_edges[own])))
+
+
+def keeps_read(edge: EdgeInput, splits: Sequence[Split]) -> bool:
+    """Whether edges are kept as they were read: where there are several objects, and the graph has
+    just the edges that are read, so that those of one can be taken out again.
+
+    Args:
+        edge: as it is read.
+    """
+    treated = edge.duplicates == "remove" or edge.adds_loops or edge.unknown_nodes is not None
+    several = len({split.uri for split in splits}) > 1
+    return several and not treated and edge.features is None
 
 
 def _parts(splits: Iterable[Split]) -> dict[str, list[str]]:

@@ -93,9 +93,10 @@ def _ingest_at_once(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edg
     counting, unknown = threading.Lock(), UnknownEnds()
     done, total = 0, sum(split.size for split in splits)
 
-    def read(split: Split) -> tuple[list[EdgeChunk], UnknownEnds]:
+    def read(split: Split) -> tuple[list[EdgeChunk], UnknownEnds, tuple[int, int]]:
         nonlocal done
         chunks: list[EdgeChunk] = []
+        rows = kept = 0
         pages, left_out = Pages(), UnknownEnds()
         for batch in _read(ctx, ends, split, _CACHED_ROWS):
             source = _find(ends.sources, batch.source, pages)
@@ -109,14 +110,16 @@ def _ingest_at_once(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edg
                     edges.add(chunk)
                 else:
                     chunks.append(chunk)
+            rows, kept = rows + len(batch), kept + len(chunk)
             ctx.work.add("ingest", edges=len(chunk.source))
         with counting:
             done += split.size
             ctx.progress("ingest", done / max(1, total))
-        return chunks, left_out
+        return chunks, left_out, (rows, kept)
 
-    for chunks, left_out in map_splits(splits, read, splits_at_once(splits, ctx.threads)):
+    for chunks, left_out, part in map_splits(splits, read, splits_at_once(splits, ctx.threads)):
         unknown.add(left_out)
+        edges.parts.append(part)
         for chunk in chunks:
             edges.add(chunk)
     return unknown
@@ -125,12 +128,15 @@ def _ingest_at_once(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edg
 def _ingest_in_step(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edges) -> UnknownEnds:
     """Batch by batch, since mapping is collective. Collective: every rank must call."""
     done, total = 0, sum(split.size for split in splits)
-    pages, unknown = Pages(), UnknownEnds()
-    for (batch, size), (source, destination) in _mapped(ctx, ends, _batches(ctx, splits, ends)):
+    pages, unknown, edges.parts = Pages(), UnknownEnds(), [(0, 0)] * len(splits)
+    mapped = _mapped(ctx, ends, _batches(ctx, splits, ends))
+    for (batch, number, size), (source, destination) in mapped:
         chunk = _narrow(ends, source, destination, batch, pages, unknown)
         count_ids(edges.histogram, chunk.destination, edges.shift)
         edges.rows += len(batch)
         edges.add(chunk)
+        rows, kept = edges.parts[number]
+        edges.parts[number] = rows + len(batch), kept + len(chunk)
         ctx.work.add("ingest", edges=len(chunk.source))
         done += size
         ctx.progress("ingest", done / max(1, total))
@@ -140,8 +146,8 @@ def _ingest_in_step(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edg
 
 
 Carried = npt.NDArray[np.float32]
-Sized = tuple[EdgeBatch, int]
-"""A batch; with a split's first one, the bytes of the split."""
+Sized = tuple[EdgeBatch, int, int]
+"""A batch, the number of its split, and with a split's first one the bytes of the split."""
 Mapped = tuple[Sized, list[Dense]]
 """The same, and dense ids of its sources and destinations."""
 
@@ -178,14 +184,15 @@ def _mapped_by_two(
 def _batches(ctx: RunContext, splits: list[Split], ends: Ends) -> Iterator[Sized]:
     """Batches of all our splits, read ahead; a split's size comes with its first batch."""
 
-    def read(split: Split) -> Iterator[Sized]:
+    def read(number: int, split: Split) -> Iterator[Sized]:
         size = split.size
         for batch in _read(ctx, ends, split, BATCH_ROWS):
-            yield batch, size
+            yield batch, number, size
             size = 0
 
     readers = splits_at_once(splits, ctx.threads)
-    return read_ahead([read(split) for split in splits], readers, lambda item: item[0].nbytes)
+    every = [read(number, split) for number, split in enumerate(splits)]
+    return read_ahead(every, readers, lambda item: item[0].nbytes)
 
 
 def _read(ctx: RunContext, ends: Ends, split: Split, rows: int) -> Iterator[EdgeBatch]:

@@ -2,11 +2,13 @@
 
 What is kept are tensors of words, by row, by edge and by bucket of rows. Rows are by dense id, so
 any grid reads what another one has written; which worker owns which rows follows from the histogram
-of destinations, which is kept too, so that it is as if edges were read.
+of destinations, which is kept too, so that it is as if edges were read. Edges that have moved since
+it was written are beside it, and are put in as it is read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -16,21 +18,30 @@ import torch
 
 from embertide.facts.telemetry.omissions import DroppedEdges
 from embertide.graph.exchange import Exchange
+from embertide.graph.moved_edges import MovedEdges, patched
 from embertide.graph.shuffle import Edges, histogram_size
 from embertide.grid import RowRanges
 from embertide.io.versions.layers.reading import Kept, Range
-from embertide.io.versions.layers.seals import Block, Damaged, KeptEdges, kept_words
+from embertide.io.versions.layers.seals import (
+    Block,
+    Damaged,
+    EdgePart,
+    KeptEdges,
+    KeptTensor,
+    kept_words,
+)
 from embertide.io.versions.layers.writing import Record, Writer
 from embertide.kernels.csr import Csr, id_type
 from embertide.kernels.pages import empty_array
 
 PRIMITIVE = "refresh"
 """Under which the transfers are counted."""
-LENGTHS, SOURCES, WEIGHTS, FEATURES, BUCKETS = (
-    "lengths", "sources", "weights", "features", "buckets",
+LENGTHS, SOURCES, WEIGHTS, FEATURES, BUCKETS, GONE, CAME = (
+    "lengths", "sources", "weights", "features", "buckets", "gone", "came",
 )  # fmt: skip
 """In-edges of each row; the source of each edge, its weight, its features, row by row; and of each
-bucket of the histogram the edges that were read into it, and those of the graph before it."""
+bucket of the histogram the edges that were read into it, and those of the graph before it; and the
+edges that have moved since."""
 BUCKET_WORDS = 4
 TOO_LONG = "a node of {relation} has 2^31 in-edges or more"
 _Ints = npt.NDArray[np.int64]
@@ -45,21 +56,23 @@ class ReadEdges:
         rows: our share of the rows of the input of their edge type.
         dropped: those that were left out, of all ranks.
         loops: our nodes of whose self-loops ``selfLoops`` has left one, and the first of them.
+        parts: the parts of the objects of their edge type.
     """
 
     histogram: npt.NDArray[np.int64]
     rows: int
     dropped: DroppedEdges | None
     loops: tuple[int, int] | None = None
+    parts: tuple[EdgePart, ...] = ()
 
     @classmethod
-    def of(cls, edges: Edges, own: Edges) -> ReadEdges:
+    def of(cls, edges: Edges, own: Edges, parts: Sequence[EdgePart]) -> ReadEdges:
         """What is known of a relation's edges.
 
         Args:
             own: the edges of its edge type as they are in the files.
         """
-        return cls(edges.histogram, own.rows, own.dropped)
+        return cls(edges.histogram, own.rows, own.dropped, parts=tuple(parts))
 
 
 def write_graph(
@@ -88,7 +101,7 @@ def write_graph(
     merged = [loops for *_, loops in sizes if loops is not None]
     loops = [sum(n for n, _ in merged), min(first for _, first in merged)] if merged else None
     dropped = None if read.dropped is None else asdict(read.dropped)
-    known = KeptEdges(relation, sum(rows for _, rows, _ in sizes), dropped, loops)
+    known = KeptEdges(relation, sum(rows for _, rows, _ in sizes), dropped, loops, read.parts)
     record = writer.begin(name, edges=known)
     buckets = _buckets(exchange, csr, ranges, read)
 
@@ -113,19 +126,35 @@ def write_graph(
     return record
 
 
-def refer_to(writer: Writer, name: str, sealed: SealedGraph) -> Record:
-    """The record of a graph that an earlier run has kept, whose blocks are not written again."""
-    earlier, key = sealed.kept.store.key, writer.store.key
+def refer_to(writer: Writer, name: str, kept: Kept, moved: MovedEdges | None = None) -> Record:
+    """The record of what an earlier run has kept, whose blocks are not written again; the record
+    says why it may not be sealed.
 
-    def of_key(block: Block) -> Block:
+    One rank calls.
+
+    Args:
+        kept: a graph, or edges as they were read.
+        moved: since the blocks of a graph were written; None: what was kept has them.
+    """
+    own = [of for of in kept.seal.tensors if moved is None or of.name not in (GONE, CAME)]
+    record = writer.begin(name, edges=kept.seal.edges)
+    for tensor in own:
+        record.put(of_key(tensor, kept.store.key, writer.store.key), None)
+    for tensor_name, words in () if moved is None else ((GONE, moved.gone), (CAME, moved.came)):
+        if len(moved or ()):
+            record.put(kept_words(tensor_name, *words.shape), words)
+    record.agree(alone=True)
+    return record
+
+
+def of_key(tensor: KeptTensor, earlier: str, key: str) -> KeptTensor:
+    """A tensor of a record under one key, for a record under another one."""
+
+    def moved(block: Block) -> Block:
         lies_in = block.key or earlier
         return replace(block, key="" if lies_in == key else lies_in)
 
-    tensors = tuple(
-        replace(tensor, blocks=tuple(map(of_key, tensor.blocks)))
-        for tensor in sealed.kept.seal.tensors
-    )
-    return writer.begin(name, edges=sealed.known, tensors=tensors)
+    return replace(tensor, blocks=tuple(map(moved, tensor.blocks)))
 
 
 def _buckets(
@@ -150,19 +179,40 @@ class SealedGraph:
     Attributes:
         nodes: of the source type.
         histogram: [B] edges that were read into each bucket of destinations.
-        before: [B + 1] edges of the graph before each bucket.
+        before: [B + 1] edges of the graph before each bucket, as its blocks have it.
+        moved: edges that have moved since its blocks were written.
+        known: what is known of the edges since they were read.
     """
 
     kept: Kept
     nodes: int
     histogram: _Ints
     before: _Ints
+    moved: MovedEdges
+    known: KeptEdges
+
+    def after(self, more: MovedEdges, rows: int, parts: Sequence[EdgePart]) -> SealedGraph:
+        """The same after some edges have moved.
+
+        Args:
+            rows: of the input of their edge type now.
+            parts: of the objects now.
+        """
+        shift, buckets = histogram_size(self.kept.tensor(LENGTHS).rows)
+        known = replace(self.known, rows=rows, parts=tuple(parts))
+        seal = replace(self.kept.seal, edges=known)
+        return replace(
+            self,
+            kept=replace(self.kept, seal=seal),
+            histogram=self.histogram + more.histogram(shift, buckets),
+            moved=self.moved.then(more),
+            known=known,
+        )
 
     @property
-    def known(self) -> KeptEdges:
-        """What is known of the edges since they were read."""
-        assert self.kept.seal.edges is not None, "it is of a graph"
-        return self.kept.seal.edges
+    def count(self) -> int:
+        """Edges."""
+        return self.kept.tensor(SOURCES).rows + len(self.moved.came) - len(self.moved.gone)
 
     def edges(self, rank: int) -> Edges:
         """In place of our share of the edges: what is known of them, and none of them."""
@@ -199,21 +249,22 @@ class SealedGraph:
         shift, _ = histogram_size(self.kept.tensor(LENGTHS).rows)
         bucket = first >> shift
         low = bucket << shift
-        lengths = self._words(LENGTHS, (low, last)).reshape(-1)
+        lengths = self.words(LENGTHS, (low, last)).reshape(-1)
         start = int(self.before[bucket]) + int(lengths[: first - low].sum(dtype=np.int64))
         indptr: _Ints = empty_array((last - first + 1,), np.int64)
         indptr[0] = 0
         np.cumsum(lengths[first - low :], out=indptr[1:])
         stop = start + int(indptr[-1])
         kind = np.int32 if id_type(self.nodes) is torch.int32 else np.int64
-        cols = self._words(SOURCES, (start, stop)).view(kind).reshape(-1)
-        return Csr(
+        cols = self.words(SOURCES, (start, stop)).view(kind).reshape(-1)
+        csr = Csr(
             first,
             torch.from_numpy(indptr),
             torch.from_numpy(cols),
             self._floats(WEIGHTS, (start, stop), flat=True),
             self._floats(FEATURES, (start, stop)),
         )
+        return self._patched(csr, self.moved)
 
     def some(self, wanted: npt.NDArray[np.bool_]) -> Csr:
         """All rows, of which only some have their edges: the blocks of these alone are read.
@@ -231,13 +282,20 @@ class SealedGraph:
         np.cumsum(indptr, out=indptr)
         edges = np.arange(indptr[-1]) + np.repeat(starts - indptr[rows], lengths)
         kind = np.int32 if id_type(self.nodes) is torch.int32 else np.int64
-        return Csr(
+        csr = Csr(
             0,
             torch.from_numpy(indptr),
-            torch.from_numpy(self._words(SOURCES, edges).view(kind).reshape(-1)),
+            torch.from_numpy(self.words(SOURCES, edges).view(kind).reshape(-1)),
             self._floats(WEIGHTS, edges, flat=True),
             self._floats(FEATURES, edges),
         )
+        return self._patched(csr, self.moved.into_some(wanted))
+
+    def _patched(self, csr: Csr, moved: MovedEdges) -> Csr:
+        try:
+            return patched(csr, self.nodes, moved)
+        except ValueError as error:
+            raise Damaged(f"{self.kept.store.uri}: {error}") from error
 
     def _places(self, rows: _Ints) -> tuple[_Ints, _Ints]:
         """[k] the first edge of some rows, ascending, and how many each has."""
@@ -248,7 +306,7 @@ class SealedGraph:
         (buckets,) = np.nonzero(marked)
         near = (buckets[:, None] << shift) + np.arange(1 << shift)
         beyond = near >= nodes
-        lengths = self._words(LENGTHS, np.where(beyond, 0, near).reshape(-1)).astype(np.int64)
+        lengths = self.words(LENGTHS, np.where(beyond, 0, near).reshape(-1)).astype(np.int64)
         lengths = np.where(beyond, 0, lengths.reshape(near.shape))
         starts = self.before[buckets][:, None] + np.cumsum(lengths, axis=1) - lengths
         at = np.searchsorted(near.reshape(-1), rows)
@@ -257,10 +315,10 @@ class SealedGraph:
     def _floats(self, name: str, rows: Range | _Ints, *, flat: bool = False) -> torch.Tensor | None:
         if not self._has(name):
             return None
-        values = self._words(name, rows).view(np.float32)
+        values = self.words(name, rows).view(np.float32)
         return torch.from_numpy(values.reshape(-1) if flat else values)
 
-    def _words(self, name: str, rows: Range | _Ints) -> npt.NDArray[Any]:
+    def words(self, name: str, rows: Range | _Ints) -> npt.NDArray[Any]:
         """[k, words] rows of a tensor."""
         count = rows[1] - rows[0] if isinstance(rows, tuple) else len(rows)
         out = empty_array((count, self.kept.tensor(name).width), np.int32)
@@ -292,4 +350,10 @@ def open_graph(kept: Kept, sources: int, destinations: int) -> SealedGraph:
     words = np.empty((count, BUCKET_WORDS), np.int32)
     kept.get(BUCKETS, (0, count), words)
     histogram, before = np.ascontiguousarray(words.view(np.int64).T)
-    return SealedGraph(kept, sources, histogram, np.append(before, edges))
+    known, moved = kept.seal.edges, MovedEdges.none()
+    assert known is not None, "it is of a graph"
+    graph = SealedGraph(kept, sources, histogram, np.append(before, edges), moved, known)
+    if kept.has(GONE) is None:
+        return graph
+    gone, came = (graph.words(name, (0, kept.tensor(name).rows)) for name in (GONE, CAME))
+    return graph.after(MovedEdges(gone, came), known.rows, known.parts)

@@ -25,6 +25,7 @@ from embertide.engine.stages.changes.digests import (
     tensor_name,
 )
 from embertide.graph.exchange import Exchange
+from embertide.graph.moved_edges import MovedEdges
 from embertide.io.versions.layers.reading import Kept
 from embertide.io.versions.layers.seals import Damaged
 from embertide.io.versions.layers.writing import EarlierRows
@@ -44,11 +45,13 @@ class EarlierDigests:
             ids that they had, these are neither made nor compared.
         fresh: names of those of features of which only some parts have: likewise the rows of
             these parts alone are.
+        moved: relation -> the edges that have moved since: likewise the rows of their ends alone.
     """
 
     kept: Kept
     unchanged: Collection[str] = ()
     fresh: Mapping[str, Collection[str]] = field(default_factory=dict)
+    moved: Mapping[str, MovedEdges] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -137,13 +140,12 @@ class _Comparison:
 
         Collective: every rank must call.
         """
-        of_type, own = self._digests.rows_of(kind, name), tensor_name(kind, name)
+        of_type = self._digests.rows_of(kind, name)
         if self._is_unchanged(kind, name):
             return torch.zeros(len(self._before[of_type]), dtype=torch.bool)
-        if own in self._earlier.fresh and self._stays[of_type]:
-            some = self._digests.of_parts(name, self._earlier.fresh[own])
-            if some is not None:
-                return self._every(torch.from_numpy(self._some_differ(kind, name, some)))
+        some = self._some(kind, name)
+        if some is not None:
+            return self._every(torch.from_numpy(self._some_differ(kind, name, some)))
         places = None
         if kind == EDGES and not self._stays[source := ends_of(name)[0]]:
             places = self._before[source]
@@ -165,6 +167,31 @@ class _Comparison:
             ends = (name,) if kind == FEATURES else ends_of(name)
             same = all(self._stays[of_type] for of_type in ends)
         return same and own in self._earlier.unchanged
+
+    def _some(self, kind: str, name: str) -> SomeDigests | None:
+        """Those of our rows that alone may differ; None where it is not known which.
+
+        Collective: every rank must call.
+        """
+        own = tensor_name(kind, name)
+        if kind == FEATURES:
+            known = own in self._earlier.fresh and self._stays[name]
+            return self._digests.of_parts(name, self._earlier.fresh[own]) if known else None
+        moved = self._earlier.moved.get(name)
+        if moved is None or not all(self._stays[of_type] for of_type in ends_of(name)):
+            return None
+        if kind == EDGES:
+            return self._digests.of_rows(name, moved.rows)
+        first, last = self._digests.nodes[ends_of(name)[0]].ranges.worker(self._exchange.grid.rank)
+        rows, more = moved.out_degrees()
+        ours = (rows >= first) & (rows < last)
+        try:
+            then = read_words(self._kept, own, rows[ours], self._digests.width(OUT))
+        except Damaged as error:
+            self._why = str(error)
+            then = np.zeros((int(ours.sum()), self._digests.width(OUT)), np.int32)
+        now = then.view(np.int64) + more[ours, None]
+        return SomeDigests(rows[ours] - first, now.view(np.int32))
 
     def _some_differ(self, kind: str, name: str, some: SomeDigests) -> npt.NDArray[np.bool_]:
         """[n] bool, our rows that differ from those of then, which are among some."""

@@ -227,6 +227,12 @@ class RowDigests:
         ranges = self.nodes[source].ranges
         return _out_edges(channel, ranges, self.sub_ranges[name]).reshape(-1, 1)
 
+    def of_rows(self, name: str, rows: npt.NDArray[np.int64]) -> SomeDigests:
+        """Of the in-edges of those of our nodes that are among some, by dense id, ascending."""
+        csr = self.sub_ranges[name]
+        ours = rows[(rows >= csr.first) & (rows < csr.first + csr.rows)] - csr.first
+        return SomeDigests(ours, _narrow(_of_edges(csr.take(ours))))
+
     def _rows(self, data: torch.Tensor, first: int, last: int) -> torch.Tensor:
         """Rows of features, wherever they are."""
         return (
@@ -280,6 +286,8 @@ def _to_owners(
 
     Sends 24 bytes for each row. Collective: every rank must call.
     """
+    if channel.grid.world == 1:
+        return ids.numpy(), words
     order, counts, rows = split_by_owner(ids, ranges.workers)
     digests = torch.from_numpy(words.view(np.int64))[order]
     sent = torch.cat([rows.to(torch.int64).unsqueeze(1), digests], 1)

@@ -128,7 +128,8 @@ class KeptTensor:
         return self.rows * self.width * item_bytes + beside
 
     def with_blocks(self, blocks: tuple[Block, ...]) -> KeptTensor:
-        """With blocks that were written: all rows, or a patch where it has blocks already."""
+        """With blocks that were written: all rows; where it has blocks, a patch, or rows after
+        theirs."""
         some = [block for block in blocks if isinstance(block, PatchBlock)]
         exact, bounds, patch = (
             tuple(block for block in some if block.beside == beside)
@@ -138,7 +139,9 @@ class KeptTensor:
             whole = tuple(block for block in blocks if not isinstance(block, PatchBlock))
             return replace(self, blocks=whole, exact=exact, bounds=bounds)
         patches = (*self.patches, patch) if patch else self.patches
-        return replace(self, patches=patches, exact=exact, bounds=bounds)
+        more = tuple(block for block in blocks if not isinstance(block, PatchBlock))
+        every = (*self.blocks, *more)
+        return replace(self, blocks=every, patches=patches, exact=exact, bounds=bounds)
 
     def every_block(self) -> Iterator[Block]:
         """The blocks, then those of the patches, then those of what is kept beside."""
@@ -171,20 +174,45 @@ def kept_words(name: str, rows: int, width: int) -> KeptTensor:
 
 
 @dataclass(frozen=True)
+class EdgePart:
+    """What was read of a part of the edges' objects.
+
+    Attributes:
+        part: a digest of the objects of the part, and of what is read of them.
+        rows: of the input.
+        first, last: the edges among all that are kept as they were read.
+    """
+
+    part: str
+    rows: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
 class KeptEdges:
     """What is known of the edges of a relation since they were read, beside their graph.
 
     Attributes:
+        relation: of a graph; the edge type of edges as they were read.
         rows: of the input of their edge type.
         dropped: those that were left out, as plain values; None: none may be.
         loops: how many nodes have one self-loop in place of several of different weight, and the
             first of them, by dense id.
+        parts: the parts of the objects that were read, in order.
     """
 
     relation: str
     rows: int
     dropped: dict[str, Any] | None
     loops: Sequence[int] | None = None
+    parts: tuple[EdgePart, ...] = ()
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> KeptEdges:
+        """What ``asdict`` described."""
+        parts = tuple(EdgePart(**part) for part in data.get("parts", ()))
+        return cls(**{**data, "parts": parts})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +261,7 @@ class Seal:
         edges = data.get("edges")
         parts = {
             "tensors": tuple(map(KeptTensor.from_json, tensors)),
-            "edges": None if edges is None else KeptEdges(**edges),
+            "edges": None if edges is None else KeptEdges.from_json(edges),
         }
         return cls(**{**data, **parts})
 

@@ -165,12 +165,15 @@ class Record:
             list(map(asdict, of)) for of in done
         ]
 
-    def agree(self) -> str:
+    def agree(self, *, alone: bool = False) -> str:
         """Why the record may not be sealed, "" where it may; the same on all ranks.
 
         What was written in vain is removed. Collective: every rank must call.
+
+        Args:
+            alone: no other rank has the record; then none must call.
         """
-        gathered = self._writer.agree(self.result())
+        gathered = [self.result()] if alone else self._writer.agree(self.result())
         self.why = next((why for why, _ in gathered if why), "")
         if self.why:
             self._blocks = [block_of(b) for _, theirs in gathered for of in theirs for b in of]
