@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from embertide.facts.telemetry.recorder import CountingRecorder
-from embertide.graph.edge_chunks import EdgeChunk
+from embertide.graph.edge_log import EdgeChunk
 from embertide.graph.exchange import Exchange
 from embertide.graph.moved_edges import (
     EdgeWords,

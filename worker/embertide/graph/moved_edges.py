@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from embertide.graph.edge_chunks import EdgeChunk, StoredChunk
+from embertide.graph.edge_log import EdgeChunk, StoredChunk
 from embertide.graph.exchange import Exchange
 from embertide.grid import even_bounds
 from embertide.kernels.csr import Csr, column_bits

@@ -596,6 +596,7 @@ class GraphKeeping:
     def __init__(self, kept: KeptGraph) -> None:
         self.kept = kept
         self._writer: Writer | None = None
+        self._there: dict[Relation, str] = {}
         self._sealing: list[tuple[Relation, Record, Future[str]]] = []
         self._mark: Attempt | None = None
 
@@ -663,6 +664,23 @@ class GraphKeeping:
 
         self._keep_read(ctx, writer)
 
+    def _replaces(
+        self, ctx: RunContext, store: LayerStore, relation: Relation, record: Record
+    ) -> bool:
+        """Whether edges as they were read are sealed: not where those of the attempt are that has
+        sealed the graphs. Others may be of a file as it was before it was written to."""
+        (edge,) = (edge for edge in ctx.job.spec.input.edges if edge.relation == relation)
+        ours = set(edge.relations).intersection(self.kept.made_of)
+        graphs = {self._there.get(own, store.version) for own in ours}
+        with suppress(Damaged, EmbertideError):
+            there = store.sealed(record.seal.name)
+            if there is not None and {there.version} == graphs:
+                record.discard()
+                return False
+        with suppress(EmbertideError):
+            store.drop(record.seal.name)
+        return True
+
     def _refer(self, ctx: RunContext, writer: Writer, relation: Relation) -> tuple[str, int]:
         """Why a graph cannot be kept, and its bytes where it need not be written; on rank 0."""
         made_of, store = self.kept.made_of[relation], writer.store
@@ -674,6 +692,7 @@ class GraphKeeping:
                 store.drop(name)
                 seal = None
             if seal is not None:
+                self._there[relation] = seal.version
                 return "", seal.size
         except EmbertideError as error:
             return str(error), 0
@@ -697,9 +716,7 @@ class GraphKeeping:
                 continue
             facts.graph_bytes += record.seal.size
             facts.graph_written_bytes += record.written
-            if rank == 0:
-                with suppress(EmbertideError):
-                    writer.store.drop(record.seal.name)
+            if rank == 0 and self._replaces(ctx, writer.store, relation, record):
                 self._sealing.append((relation, record, record.sealing()))
         for relation, kept in self.kept.carried.items() if rank == 0 else ():
             if kept.store.key != writer.store.key:
