@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from embertide.facts.telemetry.format import human_bytes
+from embertide.io.versions.layers.seals import from_bytes
 from tests.support.refreshed_job import NightlyJob
 from tests.support.tiers import later
 
@@ -117,3 +120,83 @@ def test_days_on_which_some_objects_change(
 def _counts(report: dict[str, Any]) -> tuple[object, ...]:
     """What a report says of the edges."""
     return report["edges"], report["relations"], report["omissions"]
+
+
+def test_a_full_run_of_the_same_objects_leaves_what_the_next_one_goes_on_from(
+    tmp_path: Path,
+) -> None:
+    job = nightly(tmp_path, "--conv", "sage")
+    report = job.night("1x1")
+    assert report["kept"]["graph_bytes"] == job.kept_sizes(job.kept()[0])[2]
+    plan = "\n".join(job.planned("1x1"))
+    assert human_bytes(report["kept"]["graph_bytes"]) in plan
+    assert job.night("1x1", "--force")["kept"]["graph"] == []
+    change(job.path / "edges" / "e1.parquet")
+    assert job.night("1x1")["kept"]["graph"] == [EDGES]
+    assert job.same_as_whole("1x1")
+
+
+def test_an_object_that_was_written_to_in_place_makes_all_be_read(tmp_path: Path) -> None:
+    job = nightly(tmp_path)
+    job.night("1x1")
+    path = job.path / "edges" / "e1.parquet"
+    times, size = path.stat(), path.stat().st_size
+    pq.write_table(pq.read_table(path), path)
+    assert path.stat().st_size == size
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    change(job.path / "edges" / "e4.parquet")
+    report = job.night("1x1")
+    assert report["kept"]["graph"] == []
+    (warning,) = report["kept"]["problems"]
+    assert warning.endswith("was touched after it was read")
+    assert job.same_as_whole("1x1")
+    change(job.path / "edges" / "e4.parquet")
+    assert job.night("1x1")["kept"]["graph"] == [EDGES]
+    assert job.same_as_whole("1x1")
+
+
+def test_edges_that_were_kept_as_they_were_read_and_are_damaged_are_read(tmp_path: Path) -> None:
+    job = nightly(tmp_path)
+    job.night("1x1")
+    (kept,) = job.kept()
+    for path in (job.path / "embeddings" / "_layers" / kept.key).glob("*.seal.json"):
+        name = path.name.removesuffix(".seal.json")
+        seal = from_bytes(path.as_uri(), path.read_bytes(), kept.key, name)
+        for tensor in seal.tensors if seal.edges else ():
+            for block in tensor.blocks if tensor.name == "read" else ():
+                own = path.parent / block.path
+                data = bytearray(own.read_bytes())
+                data[len(data) // 4] ^= 1
+                own.write_bytes(data)
+    change(job.path / "edges" / "e1.parquet")
+    report = job.night("1x1")
+    assert report["kept"]["graph"] == []
+    (warning,) = report["kept"]["problems"]
+    assert warning.endswith("does not match its checksum")
+    assert job.same_as_whole("1x1")
+
+
+def test_edges_that_lead_both_ways_and_have_a_reverse(tmp_path: Path) -> None:
+    job = NightlyJob(tmp_path, "--scale", "10", "--hetero")
+    split(job.path / "edges")
+    first = job.night("2x1")
+    relations = sorted(item["name"] for item in first["relations"])
+    for folder in (job.path / "edges").iterdir():
+        change(folder / "e1.parquet")
+    report = job.night("2x1")
+    assert sorted(report["kept"]["graph"]) == relations
+    assert report["refresh"]["mode"] == "incremental"
+    assert job.same_as_whole("2x1")
+    assert _counts(report) == _counts(job.whole)
+
+
+def test_edges_without_a_direction(tmp_path: Path) -> None:
+    job = nightly(tmp_path)
+    job.change_job(lambda spec: spec["input"]["edges"][0].update(directed=False))
+    job.night("1x1")
+    for file in (1, 2):
+        change(job.path / "edges" / f"e{file}.parquet")
+        report = job.night("1x1")
+        assert report["kept"]["graph"] == [EDGES]
+        assert job.same_as_whole("1x1")
+        assert _counts(report) == _counts(job.whole)
