@@ -18,8 +18,8 @@ from embertide.graph.moved_edges import (
 )
 from embertide.grid import Grid
 from embertide.kernels.csr import Csr, column_bits
-from embertide.kernels.edge_sort import build_csr
 from embertide.spec.grid import GridShape
+from tests.support.sorted_edges import build_csr
 
 NODES = 50
 

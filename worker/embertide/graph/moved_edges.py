@@ -21,7 +21,7 @@ from embertide.graph.edge_log import EdgeChunk, StoredChunk
 from embertide.graph.exchange import Exchange
 from embertide.grid import even_bounds
 from embertide.kernels.csr import Csr, column_bits
-from embertide.kernels.edge_sort import build_csr
+from embertide.kernels.edge_sort import EdgeSorter, bucket_count, bucket_shift
 from embertide.kernels.pages import empty_array
 
 PRIMITIVE = "refresh"
@@ -219,8 +219,13 @@ def patched(csr: Csr, nodes: int, moved: MovedEdges) -> Csr:
         raise ValueError("edges that are gone were not in the graph")
     keys = (left[:, 0].astype(np.int64) << column_bits(nodes)) | left[:, 1]
     weights = None if some.weights is None else np.ascontiguousarray(left[:, 2]).view(np.float32)
-    fresh = build_csr(keys, weights, len(rows), nodes, first=0, remove_duplicates=False)
-    return _replaced(csr, rows, fresh)
+    shift = bucket_shift(len(rows))
+    counts = np.bincount(left[:, 0] >> shift, minlength=bucket_count(len(rows)))
+    sorter = EdgeSorter(
+        counts, shift, first=0, rows=len(rows), nodes=nodes, weighted=weights is not None
+    )
+    sorter.add_keys(keys, weights)
+    return _replaced(csr, rows, sorter.finish(remove_duplicates=False))
 
 
 def _replaced(csr: Csr, rows: _Rows, fresh: Csr) -> Csr:

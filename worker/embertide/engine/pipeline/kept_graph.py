@@ -338,11 +338,9 @@ class KeptGraph:
         read = None
         with suppress(Damaged, EmbertideError):
             read = store.sealed(read_name(edge.relation, made_of))
-        versions = {seal.version for seal in seals.values()}
-        if read is not None and (read.edges is None or read.edges.parts != known[0].parts):
-            read = None
-        if read is not None and versions != {read.version}:
-            # Another attempt's may be of a file as it was before it was written to.
+        # Another attempt's may be of a file as it was before it was written to.
+        of_one = read is not None and {seal.version for seal in seals.values()} == {read.version}
+        if not of_one or read is None or read.edges is None or read.edges.parts != known[0].parts:
             read = None
         same = then == {tuple(made_of.parts)}
         if not same and (read is None or self.base or not _pays(ctx, inputs, edge, known, read)):
