@@ -165,14 +165,14 @@ def typed_whole(typed_job: Path) -> dict[str, Any]:
     return run(typed_job)
 
 
-def planned_on_disk(path: Path, grid: str, mib: int) -> PlannedSpill:
+def planned_on_disk(path: Path, grid: str, mib: int, *, in_place: bool = True) -> PlannedSpill:
     """What a worker of a job has on disk, with so much memory."""
     manifest = yaml.safe_load(path.read_text())
     manifest["spec"]["workers"] = {"memory": f"{mib}MiB"}
     job, storage = load_manifest(yaml.safe_dump(manifest)), open_storage(None)
     program = read_model(storage, job.spec.model.uri)
     shape, inputs = GridShape.parse(grid), list_inputs(storage, job)
-    spill = estimate_within(program, job, inputs, shape, in_place=True).spill
+    spill = estimate_within(program, job, inputs, shape, in_place=in_place).spill
     assert spill is not None
     return spill
 
@@ -265,6 +265,33 @@ def test_features_and_samples_of_edges_on_disk_keep_to_their_plan_and_have_the_s
     output = str(folder / "embeddings")
     (ids, vectors), (same_ids, same_vectors) = (
         embertide.read(output, version=report["version"]).to_numpy()
+        for report in (in_memory, spilled)
+    )
+    assert np.array_equal(vectors[np.argsort(ids)], same_vectors[np.argsort(same_ids)])
+
+
+@pytest.mark.tier(2)
+def test_scores_of_pairs_on_disk_keep_to_their_plan_and_have_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where workers exchange rows in groups, whose scores outweigh all else."""
+    monkeypatch.setenv("EMBERTIDE_IN_PLACE", "0")
+    folder, grid, mib = tmp_path / "job", "2x1", 650
+    options = {"width": WIDTH, "hidden": WIDTH, "out": WIDTH, "layers": 2}
+    scored = SynthOptions(nodes=NODES, edges=3 * EDGES // 2, conv="gatv2", heads=8, **options)
+    job = make_job(folder, scored, checked=0)
+    in_memory, scratch = run(job, "--grid", grid), tmp_path / "scratch"
+    scratch.mkdir()
+    how = ("--grid", grid, "--memory", f"{mib}MiB", "--scratch", str(scratch))
+    spilled = run_as_planned(job, *how, stages=("infer",))
+    assert "of each worker to disk, the graph too," in spilled["budget"]
+    planned = planned_on_disk(job, grid, mib, in_place=False)
+    for what, size in (("written", planned.written_bytes), ("read", planned.read_bytes)):
+        every = sum(worker[f"scratch_bytes_{what}"] for worker in spilled["workers"])
+        # The rows that groups touch are expected.
+        assert every == pytest.approx(2 * size, rel=0.02)
+    (ids, vectors), (same_ids, same_vectors) = (
+        embertide.read(str(folder / "embeddings"), version=report["version"]).to_numpy()
         for report in (in_memory, spilled)
     )
     assert np.array_equal(vectors[np.argsort(ids)], same_vectors[np.argsort(same_ids)])
