@@ -154,13 +154,24 @@ def test_rows_that_cannot_have_moved_are_not_computed(
 def test_errors_that_take_too_many_edges_are_not_measured(
     cases: dict[str, Case], tmp_path: Path
 ) -> None:
-    case = cases["pyg example sage"]
-    given = {"sage": (case.program, case.weighted, days_of(case.graph, 2))}
+    case = cases["pyg jk-cat"]
+    given = {"jk": (case.program, case.weighted, days_of(case.graph, 2))}
     task = partial(measured, edges=0.0, tolerance=TOLERANCE, max_error=0.5)
     (answers,) = on_grid(1, 1, task, given, tmp_path.as_uri(), one_host=True)
-    facts = replace(answers["sage"][1].facts, mode="incremental", tolerance=TOLERANCE)
+    facts = replace(answers["jk"][1].facts, mode="incremental", tolerance=TOLERANCE)
     assert (facts.why, facts.measured, facts.error) == ("", 0, None)
     assert "how wrong the results are was not measured" in facts.sentences[1]
+
+
+def test_an_error_is_measured_where_no_bound_says_how_large_it_is(
+    cases: dict[str, Case], tmp_path: Path
+) -> None:
+    case = cases["pyg GAT"]
+    given = {"gat": (case.program, case.weighted, days_of(case.graph, 2))}
+    task = partial(measured, edges=0.0, tolerance=TOLERANCE, max_error=0.5)
+    (answers,) = on_grid(1, 1, task, given, tmp_path.as_uri(), one_host=True)
+    facts = answers["gat"][1].facts
+    assert (facts.why, facts.measured > 0, facts.error is not None) == ("", True, True)
 
 
 def bounds_too_small(

@@ -61,7 +61,9 @@ _UP = 1.0 + 1e-6
 MEASURED_ROWS = (1, 4, 16, 64, 256)
 """Rows of each result: the last number whose edges are few enough."""
 MOST_EDGES = 0.002
-"""The share of the edges of a run of all rows that measuring may go over."""
+"""The share of the edges of a run of all rows that measuring may go over,"""
+MOST_UNBOUNDED = 0.1
+"""and where no bound says how wrong results can be: a row of each is measured there in any case."""
 TRIES = 3
 """How often other rows are drawn, where the fewest are made of too many edges."""
 TOO_WRONG = (
@@ -210,7 +212,15 @@ class Tolerance(Audit):
 
     def _drawn(self, rest: Part) -> tuple[dict[str, Rows], Need | None]:
         """Tensor -> [N] bool, the rows of the results to measure, and what they are made of; None:
-        changes reach none, or each that was drawn is made of too much."""
+        changes reach none, or each that was drawn is made of too much.
+
+        Where no bound says how wrong results can be, some row is always measured.
+
+        Raises:
+            Doubt: none can be, beside tensors on disk.
+        """
+        bounded, why = have_bounds(rest.ops), ""
+        most = (MOST_EDGES if bounded else MOST_UNBOUNDED) * self._base.all_edges
         names = dict.fromkeys(rest.plan.program.results.values())
         reached = {name: self._base.reached[name] for name in names}
         reached = {name: rows for name, rows in reached.items() if bool(rows.any())}
@@ -221,12 +231,14 @@ class Tolerance(Audit):
                          for n, rows in reached.items()}  # fmt: skip
                 need = self._exact.need(rest, drawn)
                 edges = sum(self._exact.count_edges(need.graphs).values())
-                too_many = edges > MOST_EDGES * self._base.all_edges
-                if too_many or self._exact.why_not(rest, need):
+                too_many = edges > most and (bounded or bool(found[0]))
+                if too_many or (why := self._exact.why_not(rest, need)):
                     break
                 found = drawn, need
             if found[0]:
                 break
+        if reached and not bounded and not found[0]:
+            raise Doubt(why)
         return found
 
     def finish(self, results: Mapping[str, torch.Tensor]) -> None:
