@@ -88,7 +88,7 @@ class MovedEdges:
         return len(self.gone) + len(self.came)
 
     def turned(self) -> MovedEdges:
-        """Of the same edges the other way round."""
+        """The same edges the other way round."""
         turn = [1, 0, 2][: self.gone.shape[1]]
         return MovedEdges(self.gone[:, turn], self.came[:, turn])
 

@@ -228,7 +228,11 @@ class RowDigests:
         return _out_edges(channel, ranges, self.sub_ranges[name]).reshape(-1, 1)
 
     def of_rows(self, name: str, rows: npt.NDArray[np.int64]) -> SomeDigests:
-        """Of the in-edges of those of our nodes that are among some, by dense id, ascending."""
+        """Digests of the in-edges of those of our nodes that are among some.
+
+        Args:
+            rows: dense ids, ascending.
+        """
         csr = self.sub_ranges[name]
         ours = rows[(rows >= csr.first) & (rows < csr.first + csr.rows)] - csr.first
         return SomeDigests(ours, _narrow(_of_edges(csr.take(ours))))
