@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -84,6 +85,11 @@ class Kept:
                 steps = self._range(tensor, rows, columns, out)
             else:
                 steps = self._rows(tensor, rows, columns, out)
+                if is_local(self.store.output_uri):
+                    # Pages here and there of a file are read sooner than threads begin.
+                    for read in chain.from_iterable(steps):
+                        read()
+                    return
             for reads in steps:
                 for _ in pool.map(lambda read: read(), reads):
                     pass
