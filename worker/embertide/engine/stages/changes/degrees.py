@@ -81,7 +81,7 @@ def _out_degree(channel: Channel, ranges: RowRanges, parts: Iterator[Csr]) -> to
     """[n] float32 edges out of our nodes, of all ranks. Collective: every rank must call."""
     counts = torch.zeros(ranges.nodes, dtype=torch.int64)
     for part in parts:
-        counts += torch.bincount(part.cols.long(), minlength=ranges.nodes)
+        counts += torch.bincount(part.cols, minlength=ranges.nodes)
     sizes = [b - a for a, b in pairwise(ranges.workers)]
     return torch.stack(channel.all_to_all(counts.split(sizes))).sum(0).float()
 

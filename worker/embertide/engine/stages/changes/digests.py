@@ -340,7 +340,7 @@ def _joined(csr: Csr, some: slice, places: torch.Tensor | None) -> npt.NDArray[n
 
 def _out_edges(channel: Channel, ranges: RowRanges, csr: Csr) -> npt.NDArray[np.int64]:
     """[n] out-edges of our nodes, of all ranks' edges. Collective: every rank must call."""
-    counts = torch.bincount(csr.cols.long(), minlength=ranges.nodes)
+    counts = torch.bincount(csr.cols, minlength=ranges.nodes)
     sizes = [b - a for a, b in zip(ranges.workers, ranges.workers[1:], strict=False)]
     return torch.stack(channel.all_to_all(counts.split(sizes))).sum(0).numpy()
 
