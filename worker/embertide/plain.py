@@ -34,6 +34,10 @@ class Plain:
         return made
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
 @cache
 def _fields(kind: type) -> Callable[[Any], Any]:
     """Makes a dataclass of its plain fields."""
@@ -56,7 +60,8 @@ def _reader(hint: Any) -> Callable[[Any], Any] | None:
         own: Callable[[Any], Any] | None = getattr(hint, "from_json", None)
         return own if own is not None and "from_json" in vars(hint) else _fields(hint)
     if isinstance(hint, type) and issubclass(hint, tuple):
-        return lambda data: hint(*data)
+        of = [_reader(kind) or _same for kind in get_type_hints(hint).values()]
+        return lambda data: hint(*(read(value) for read, value in zip(of, data, strict=False)))
     if origin in (Union, types.UnionType):
         some = [read for kind in inner if (read := _reader(kind)) is not None]
         return None if not some else lambda data: None if data is None else some[0](data)

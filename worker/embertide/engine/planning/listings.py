@@ -40,7 +40,7 @@ class State(NamedTuple):
 
     objects: int
     digest: str
-    include: Sequence[str] = ()
+    include: tuple[str, ...] = ()
 
 
 class Listings:

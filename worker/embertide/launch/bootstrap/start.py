@@ -70,8 +70,8 @@ def prepare(
     """
     from embertide.engine.planning.base_version import confirm_unchanged
     from embertide.engine.planning.inputs import list_inputs
-    from embertide.engine.planning.next_version import make_room
     from embertide.engine.planning.order import WorkOrder
+    from embertide.engine.planning.room import make_room
     from embertide.engine.planning.sizes import check_sizes
     from embertide.io.storage.reading_ahead import begin_to_read
     from embertide.io.versions.layers.sweeping import give_back
