@@ -57,19 +57,11 @@ def days_of(graph: Graph, count: int = DAYS) -> list[Day]:
     return days
 
 
-def measured(
-    exchange: Exchange, cases: Cases, uri: str, edges: float = 1.0, **tolerance: float
-) -> dict[str, list[Answer]]:
-    """The same, but errors are measured over so many of the edges: graphs are small."""
-    bounded.MOST_EDGES = edges
-    return refresh_cases(exchange, cases, uri, **tolerance)
-
-
 def run(
     cases: dict[str, Case], uri: str, grid: tuple[int, int], days: int = DAYS, **tolerance: float
 ) -> list[dict[str, list[Answer]]]:
     given = {n: (c.program, c.weighted, days_of(c.graph, days)) for n, c in cases.items()}
-    return on_grid(*grid, partial(measured, **tolerance), given, uri, one_host=True)
+    return on_grid(*grid, partial(refresh_cases, **tolerance), given, uri, one_host=True)
 
 
 def errors(answer: Answer) -> np.ndarray:
@@ -118,14 +110,13 @@ def test_errors_stay_within_the_tolerance_of_each_layer(
             unmoved += answer.facts.unmoved
             every = np.concatenate([errors(rank[name][number]) for rank in by_rank])
             # What was measured is the error of some of these rows.
-            assert (answer.facts.error or 0.0) <= every.max() + ROUNDING
+            assert answer.facts.error <= every.max() + ROUNDING
             assert every.max() <= 0.5
             assert answer.facts.measured or not number
-            assert (answer.facts.error is None) == (answer.facts.measured == 0 < number)
         assert (results > ROUNDING) == (name in SPARED_RESULTS), name
         assert unmoved > 0, name
         assert spared > 0, name
-        assert max(answer.facts.error or 0.0 for answer in days) > ROUNDING, name
+        assert max(answer.facts.error for answer in days) > ROUNDING, name
 
 
 def all_that_are_reached(
@@ -149,29 +140,6 @@ def test_rows_that_cannot_have_moved_are_not_computed(
         (answers,) = on_grid(1, 1, some, given, uri, one_host=True)
         edges.append(sum(day.facts.edges for day in answers["jk"]))
     assert 0 < edges[0] < 0.9 * edges[1]
-
-
-def test_errors_that_take_too_many_edges_are_not_measured(
-    cases: dict[str, Case], tmp_path: Path
-) -> None:
-    case = cases["pyg jk-cat"]
-    given = {"jk": (case.program, case.weighted, days_of(case.graph, 2))}
-    task = partial(measured, edges=0.0, tolerance=TOLERANCE, max_error=0.5)
-    (answers,) = on_grid(1, 1, task, given, tmp_path.as_uri(), one_host=True)
-    facts = replace(answers["jk"][1].facts, mode="incremental", tolerance=TOLERANCE)
-    assert (facts.why, facts.measured, facts.error) == ("", 0, None)
-    assert "how wrong the results are was not measured" in facts.sentences[1]
-
-
-def test_an_error_is_measured_where_no_bound_says_how_large_it_is(
-    cases: dict[str, Case], tmp_path: Path
-) -> None:
-    case = cases["pyg GAT"]
-    given = {"gat": (case.program, case.weighted, days_of(case.graph, 2))}
-    task = partial(measured, edges=0.0, tolerance=TOLERANCE, max_error=0.5)
-    (answers,) = on_grid(1, 1, task, given, tmp_path.as_uri(), one_host=True)
-    facts = answers["gat"][1].facts
-    assert (facts.why, facts.measured > 0, facts.error is not None) == ("", True, True)
 
 
 def bounds_too_small(

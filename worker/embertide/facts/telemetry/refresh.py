@@ -26,8 +26,7 @@ class RefreshFacts(Plain):
         basis: what the layers rest on, if they may be wrong by the tolerance; part of their names.
         unmoved: rows that changes reach and that had not moved by more, computed or not.
         measured: rows of the results that were computed from exact rows, of which ``error`` is
-            the largest relative error, and ``max_error`` the largest that is published; None: no
-            error was measured.
+            the largest relative error, and ``max_error`` the largest that is published.
         why: why this is a full run; "" where nothing was kept to go on from, or it is none.
         keeps: where and how the rows of the version are kept for the next run; None: they are not.
     """
@@ -45,7 +44,7 @@ class RefreshFacts(Plain):
     basis: str = ""
     unmoved: int = 0
     measured: int = 0
-    error: float | None = 0.0
+    error: float = 0.0
     max_error: float = 0.0
     why: str = ""
     keeps: dict[str, Any] | None = None
@@ -80,13 +79,9 @@ class RefreshFacts(Plain):
     def _tolerated(self) -> list[str]:
         if not self.tolerance:
             return []
-        error = (
-            "how wrong the results are was not measured"
-            if self.error is None
-            else f"of {self.measured:,} results computed from exact rows none is wrong by more than"
-            f" {self.error:.2g} (at most {self.max_error:g})"
-        )
         return [
             f"{self.unmoved:,} rows of the layers had moved by no more than {self.tolerance:g} of"
-            f" their norm, which spared {self.reached_edges - self.edges:,} edges; {error}"
+            f" their norm, which spared {self.reached_edges - self.edges:,} edges; of"
+            f" {self.measured:,} results computed from exact rows none is wrong by more than"
+            f" {self.error:.2g} (at most {self.max_error:g})"
         ]

@@ -17,10 +17,10 @@ change reaches every night, are seldom gone over.
 That rows which are not computed have not moved is checked of some of each layer, which are
 computed all the same from the rows before.
 
-How wrong the results are is measured where that is cheap: rows are drawn among those that changes
-may reach, since no other row has another error than before, and computed over all rows that they
-are made of, from the end of the first layer on, or from the features where there is no other layer:
-with the bits of a run of all rows.
+How wrong the results are is measured: rows are drawn among those that changes may reach, since no
+other row has another error than before, and computed over all rows that they are made of, from the
+end of the first layer on, or from the features where there is no other layer: with the bits of a
+run of all rows.
 """
 
 from __future__ import annotations
@@ -60,12 +60,10 @@ _UP = 1.0 + 1e-6
 """So that a distance is not rounded down where it is kept as float32."""
 MEASURED_ROWS = (1, 4, 16, 64, 256)
 """Rows of each result: the last number whose edges are few enough."""
-MOST_EDGES = 0.002
+MOST_EDGES = 0.1
 """The share of the edges of a run of all rows that measuring may go over,"""
-MOST_UNBOUNDED = 0.1
-"""and where no bound says how wrong results can be: a row of each is measured there in any case."""
-TRIES = 3
-"""How often other rows are drawn, where the fewest are made of too many edges."""
+MOST_TIMES = 1.5
+"""or how many times the edges that the fewest rows need, if that is more."""
 TOO_WRONG = (
     "of {rows} rows of the results that were computed from exact rows, one is wrong by"
     " {error:.2g} of its norm, more than {limit:g} (refresh.maxError)"
@@ -212,45 +210,39 @@ class Tolerance(Audit):
 
     def _drawn(self, rest: Part) -> tuple[dict[str, Rows], Need | None]:
         """Tensor -> [N] bool, the rows of the results to measure, and what they are made of; None:
-        changes reach none, or each that was drawn is made of too much.
-
-        Where no bound says how wrong results can be, some row is always measured.
+        changes reach none.
 
         Raises:
-            Doubt: none can be, beside tensors on disk.
+            Doubt: not even one row of each can be computed beside tensors on disk.
         """
-        bounded, why = have_bounds(rest.ops), ""
-        most = (MOST_EDGES if bounded else MOST_UNBOUNDED) * self._base.all_edges
+        base, limit = self._base, 0.0
         names = dict.fromkeys(rest.plan.program.results.values())
-        reached = {name: self._base.reached[name] for name in names}
+        reached = {name: base.reached[name] for name in names}
         reached = {name: rows for name, rows in reached.items() if bool(rows.any())}
         found: tuple[dict[str, Rows], Need | None] = {}, None
-        for phase in range(TRIES if reached else 0):
-            for count in MEASURED_ROWS:
-                drawn = {n: some_of(rows, count, self._base.seed, phase)
-                         for n, rows in reached.items()}  # fmt: skip
-                need = self._exact.need(rest, drawn)
-                edges = sum(self._exact.count_edges(need.graphs).values())
-                too_many = edges > most and (bounded or bool(found[0]))
-                if too_many or (why := self._exact.why_not(rest, need)):
-                    break
-                found = drawn, need
-            if found[0]:
+        for count in MEASURED_ROWS if reached else ():
+            drawn = {name: some_of(rows, count, base.seed, 0) for name, rows in reached.items()}
+            need = self._exact.need(rest, drawn)
+            edges = sum(self._exact.count_edges(need.graphs).values())
+            if why := self._exact.why_not(rest, need):
+                if not found[0]:
+                    raise Doubt(why)
                 break
-        if reached and not bounded and not found[0]:
-            raise Doubt(why)
+            # Where few rows are made of most of the graph, many are made of little more.
+            limit = limit or max(MOST_EDGES * base.all_edges, MOST_TIMES * edges)
+            if edges > limit:
+                break
+            found = drawn, need
         return found
 
     def finish(self, results: Mapping[str, torch.Tensor]) -> None:
-        """Note the largest relative error, if any was measured.
+        """Note the largest relative error.
 
         Raises:
             Doubt: it is larger than it may be.
         """
         facts, ours = self._engine.ctx.graph_facts.refresh, [0.0]
-        facts.measured, facts.error = self._measured, None
-        if not self._measured:
-            return
+        facts.measured = self._measured
         for key, (rows, right) in self._right.items():
             ours += relative_errors(right, results[key][rows]).tolist()
         facts.error = max(self._engine.whole.exchange.all_objects(max(ours)))
