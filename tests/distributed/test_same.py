@@ -157,6 +157,9 @@ def _stored() -> Iterator[Any]:
     yield _run(DISK, "cover of DGL", (2, 1), SECOND, pytest.mark.dgl)
     yield _run(HOST, "cover of DGL", (1, 1), THIRD, pytest.mark.dgl)
     yield _run(replace(DISK, name="sampled-on-disk", fanout=3), "kinds", (2, 2), SECOND)
+    for grid in ((1, 1), (2, 1)):
+        # With slices torch rounds a row of its heads' mean by where it stands.
+        yield _run(replace(DISK, name="sampled-on-disk", fanout=3), "pyg GATv2", grid, SECOND)
     for grid in GRIDS:
         yield _run(replace(DISK, name="sampled-on-disk", fanout=3), SAMPLED_ON_DISK, grid, SECOND)
         yield _run(replace(DISK, name="edges-on-disk", panel=4), EDGES_ON_DISK, grid, SECOND)
