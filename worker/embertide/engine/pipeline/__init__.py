@@ -24,8 +24,8 @@ from functools import partial
 
 from embertide.context import RunContext
 from embertide.engine.pipeline.compute import SelfChecking, compute
+from embertide.engine.pipeline.graph_keeping import graph_keeping
 from embertide.engine.pipeline.keeping import going_on, kept_rows_yield
-from embertide.engine.pipeline.kept_graph import graph_keeping
 from embertide.engine.pipeline.prepare import Reading, prepare
 from embertide.engine.pipeline.publish import publish
 from embertide.engine.planning.order import WorkOrder

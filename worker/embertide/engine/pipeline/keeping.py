@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 
 from embertide.context import RunContext
-from embertide.engine.pipeline.kept_graph import GraphKeeping, on_one_machine
+from embertide.engine.pipeline.graph_keeping import GraphKeeping
+from embertide.engine.pipeline.kept_graph import on_one_machine
 from embertide.engine.pipeline.prepare import Prepared
 from embertide.engine.pipeline.refresh import (
     RefreshPlan,
