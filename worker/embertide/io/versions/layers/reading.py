@@ -80,16 +80,16 @@ class Kept:
         if out.itemsize != ITEM_BYTES[tensor.dtype]:
             raise Damaged(f"{self.store.uri}: {name} is of {tensor.dtype}")
         columns = left, left + out.shape[1]
+        if isinstance(rows, tuple):
+            steps = self._range(tensor, rows, columns, out)
+        else:
+            steps = self._rows(tensor, rows, columns, out)
+            if is_local(self.store.output_uri):
+                # Pages here and there of a file are read sooner than threads begin.
+                for read in chain.from_iterable(steps):
+                    read()
+                return
         with ThreadPoolExecutor(_READERS, "kept") as pool:
-            if isinstance(rows, tuple):
-                steps = self._range(tensor, rows, columns, out)
-            else:
-                steps = self._rows(tensor, rows, columns, out)
-                if is_local(self.store.output_uri):
-                    # Pages here and there of a file are read sooner than threads begin.
-                    for read in chain.from_iterable(steps):
-                        read()
-                    return
             for reads in steps:
                 for _ in pool.map(lambda read: read(), reads):
                     pass
